@@ -1,0 +1,470 @@
+/* A stand-in for NVIDIA's management library: what its cards say is read from a text file, at every call.
+ *
+ *     gcc -shared -fPIC -O2 -o libnvidia-ml.so.1 nvml.c
+ *     NGCDL_NVML_STATE=nvml.state LD_LIBRARY_PATH=. python ...
+ *
+ * The file (default /run/ngcdl-lab/nvml.state) holds key=value lines; # begins a comment. Replace it by rename, so that
+ * no reader sees half of it. nvml.state beside this file is an example with all keys. The number of cards is the highest
+ * gpuN.name. A missing key makes the call that needs it answer NVML_ERROR_NOT_SUPPORTED (3). Without a file the driver
+ * is "not loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card.
+ *
+ * Faults, where CALL is a function's name without nvml (and without _v2, _v3, if one likes); Init covers InitWithFlags:
+ *     fail.CALL=CODE            answer this code            fail_after.CALL=N:CODE    after N calls of this process
+ *     delay_ms.CALL=N           answer late                 hang.CALL=1               no answer while the line stands
+ * and each of them for one card: fail.gpu0.CALL=CODE. -DNGCDL_OLD_DRIVER leaves out what drivers before 2018 lack.
+ *
+ * Only libc calls older than glibc 2.15 are used, because it is mounted into old images too; hence no strtoull, which
+ * a newer compiler binds to __isoc23_strtoull, and no fstat.
+ * Interface: https://docs.nvidia.com/deploy/nvml-api/
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9 };
+enum { STATE_BYTES = 65536, CARDS = 64 };
+
+typedef unsigned long long u64;
+typedef struct card *nvmlDevice_t;
+typedef struct { char text[STATE_BYTES]; } State;
+
+static struct card { char unused; } cards[CARDS];
+static int started;
+
+/* ---- the state file ---- */
+
+static int load(State *state) {
+    const char *path = getenv("NGCDL_NVML_STATE");
+    int file = open(path && *path ? path : "/run/ngcdl-lab/nvml.state", O_RDONLY | O_CLOEXEC);
+    size_t have = 0;
+    ssize_t n;
+    if (file < 0) return 0;
+    while (have < STATE_BYTES - 1 && (n = read(file, state->text + have, STATE_BYTES - 1 - have)) > 0) have += (size_t)n;
+    close(file);
+    state->text[have] = 0;
+    return 1;
+}
+
+/* Copy the value of a key; 0 when there is no such line. */
+static int text_of(const State *state, const char *key, char *value, size_t size) {
+    size_t length = strlen(key);
+    const char *line = state->text, *end;
+    for (; *line; line = *end ? end + 1 : end) {
+        end = strchr(line, '\n');
+        if (!end) end = line + strlen(line);
+        if (strncmp(line, key, length) || line[length] != '=') continue;
+        line += length + 1;
+        length = (size_t)(end - line);
+        while (length && (line[length - 1] == '\r' || line[length - 1] == ' ')) length--;
+        if (length >= size) length = size - 1;
+        memcpy(value, line, length);
+        value[length] = 0;
+        return 1;
+    }
+    return 0;
+}
+
+static u64 number(const char **text) {
+    u64 value = 0;
+    int minus = **text == '-';
+    if (minus) ++*text;
+    for (; **text >= '0' && **text <= '9'; ++*text) value = value * 10 + (u64)(**text - '0');
+    return minus ? 0 - value : value;
+}
+
+static int number_of(const State *state, const char *key, u64 *value) {
+    char text[64];
+    const char *at = text;
+    if (!text_of(state, key, text, sizeof text) || !*text) return 0;
+    *value = number(&at);
+    return 1;
+}
+
+static int card_text(const State *state, long card, const char *key, char *value, size_t size) {
+    char name[96];
+    snprintf(name, sizeof name, "gpu%ld.%s", card, key);
+    return text_of(state, name, value, size);
+}
+
+static int card_number(const State *state, long card, const char *key, u64 *value) {
+    char name[96];
+    snprintf(name, sizeof name, "gpu%ld.%s", card, key);
+    return number_of(state, name, value);
+}
+
+static long card_count(const State *state) {
+    char name[128];
+    long card = CARDS;
+    while (card > 0 && !card_text(state, card - 1, "name", name, sizeof name)) card--;
+    return card;
+}
+
+/* ---- faults ---- */
+
+/* Look a fault up under the call's name, the name without its version, and either of them for one card. */
+static int fault(const State *state, const char *kind, const char *call, long card, char *value, size_t size) {
+    char key[160], bare[80];
+    char *version;
+    snprintf(bare, sizeof bare, "%s", call);
+    version = strstr(bare, "_v");
+    if (version) *version = 0;
+    if (!strcmp(bare, "InitWithFlags")) strcpy(bare, "Init");
+    for (int one_card = 0; one_card < (card >= 0 ? 2 : 1); one_card++)
+        for (int short_name = 0; short_name < 2; short_name++) {
+            if (one_card) snprintf(key, sizeof key, "%s.gpu%ld.%s", kind, card, short_name ? bare : call);
+            else snprintf(key, sizeof key, "%s.%s", kind, short_name ? bare : call);
+            if (text_of(state, key, value, size)) return 1;
+        }
+    return 0;
+}
+
+/* Begin a call: load the state, then be late, hang or fail as it says. `calls` counts this function in this process. */
+static int begin(State *state, const char *call, long card, int *calls) {
+    char value[64];
+    const char *at = value;
+    int made = __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED);
+    if (!load(state)) return NOT_LOADED;
+    if (fault(state, "delay_ms", call, card, value, sizeof value))
+        for (u64 left = number(&at); left; left--) usleep(1000);
+    while (fault(state, "hang", call, card, value, sizeof value) && strcmp(value, "0")) {
+        usleep(20000);
+        if (!load(state)) return NOT_LOADED;
+    }
+    at = value;
+    if (fault(state, "fail", call, card, value, sizeof value)) return (int)number(&at);
+    if (fault(state, "fail_after", call, card, value, sizeof value)) {
+        u64 good = number(&at);
+        if (*at == ':' && (u64)made > good) { at++; return (int)number(&at); }
+    }
+    return OK;
+}
+
+#define BEGIN(call, card)                                                    \
+    State state;                                                             \
+    static int calls;                                                        \
+    int code = begin(&state, call, card, &calls);                            \
+    if (code) return code;                                                   \
+    if (!__atomic_load_n(&started, __ATOMIC_RELAXED)) return UNINITIALIZED
+
+static long number_of_card(nvmlDevice_t device) {
+    return device >= cards && device < cards + CARDS ? (long)(device - cards) : -1;
+}
+
+/* A call on one card; one that is gone from the file is lost (15). */
+#define BEGIN_CARD(call)                                                     \
+    long card = number_of_card(device);                                      \
+    if (card < 0) return INVALID;                                            \
+    BEGIN(call, card);                                                       \
+    if (card >= card_count(&state)) return 15
+
+static int give(const char *text, char *out, unsigned size) {
+    if (!out) return INVALID;
+    if (strlen(text) >= size) return INSUFFICIENT_SIZE;
+    strcpy(out, text);
+    return OK;
+}
+
+/* ---- start and end ---- */
+
+static int start(const char *call) {
+    State state;
+    static int calls;
+    int code = begin(&state, call, -1, &calls);
+    if (!code) __atomic_add_fetch(&started, 1, __ATOMIC_RELAXED);
+    return code;
+}
+
+int nvmlInit_v2(void) { return start("Init_v2"); }
+int nvmlInit(void) { return start("Init"); }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return start("InitWithFlags"); }
+
+int nvmlShutdown(void) {
+    BEGIN("Shutdown", -1);
+    __atomic_sub_fetch(&started, 1, __ATOMIC_RELAXED);
+    return OK;
+}
+
+const char *nvmlErrorString(int code) {
+    static const char *const words[] = {
+        "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions", "Already Initialized",
+        "Not Found", "Insufficient Size", "Insufficient External Power", "Driver Not Loaded", "Timeout",
+        "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found", "Corrupted infoROM", "GPU is lost",
+        "GPU requires reset", "The operating system has blocked the request", "Driver/library version mismatch",
+        "In use by another client", "Insufficient Memory", "No data", "ECC is not supported on vGPU",
+        "Insufficient resources", "Frequency not supported", "Argument version mismatch", "Deprecated", "Not ready",
+        "GPU not found", "Invalid state", "Reset type not supported"};
+    return code >= 0 && code < (int)(sizeof words / sizeof *words) ? words[code] : "Unknown Error";
+}
+
+/* ---- the driver ---- */
+
+#define SYSTEM_TEXT(call, key)                                               \
+    int nvml##call(char *out, unsigned size) {                               \
+        char text[128];                                                      \
+        BEGIN(#call, -1);                                                    \
+        return text_of(&state, key, text, sizeof text) ? give(text, out, size) : NOT_SUPPORTED; \
+    }
+SYSTEM_TEXT(SystemGetDriverVersion, "driver")
+SYSTEM_TEXT(SystemGetNVMLVersion, "nvml")
+
+#define SYSTEM_CUDA(call)                                                    \
+    int nvml##call(int *version) {                                           \
+        u64 value;                                                           \
+        BEGIN(#call, -1);                                                    \
+        if (!number_of(&state, "cuda", &value)) return NOT_SUPPORTED;        \
+        *version = (int)value;                                               \
+        return OK;                                                           \
+    }
+SYSTEM_CUDA(SystemGetCudaDriverVersion)
+#ifndef NGCDL_OLD_DRIVER
+SYSTEM_CUDA(SystemGetCudaDriverVersion_v2)
+#endif
+
+/* ---- finding a card ---- */
+
+#define COUNT(call)                                                          \
+    int nvml##call(unsigned *count) {                                        \
+        BEGIN(#call, -1);                                                    \
+        *count = (unsigned)card_count(&state);                               \
+        return OK;                                                           \
+    }
+COUNT(DeviceGetCount)
+COUNT(DeviceGetCount_v2)
+
+#define BY_INDEX(call)                                                       \
+    int nvml##call(unsigned index, nvmlDevice_t *device) {                   \
+        BEGIN(#call, index < CARDS ? (long)index : -1);                      \
+        if ((long)index >= card_count(&state)) return INVALID;               \
+        *device = &cards[index];                                             \
+        return OK;                                                           \
+    }
+BY_INDEX(DeviceGetHandleByIndex)
+BY_INDEX(DeviceGetHandleByIndex_v2)
+
+#define BY_TEXT(call, key)                                                   \
+    int nvml##call(const char *wanted, nvmlDevice_t *device) {               \
+        char text[128];                                                      \
+        BEGIN(#call, -1);                                                    \
+        for (long card = 0; card < card_count(&state); card++)               \
+            if (card_text(&state, card, key, text, sizeof text) && !strcasecmp(text, wanted)) { \
+                *device = &cards[card];                                      \
+                return OK;                                                   \
+            }                                                                \
+        return NOT_FOUND;                                                    \
+    }
+BY_TEXT(DeviceGetHandleByUUID, "uuid")
+BY_TEXT(DeviceGetHandleByPciBusId_v2, "pci")
+
+/* ---- what a card is ---- */
+
+#define CARD_TEXT(call, key)                                                 \
+    int nvml##call(nvmlDevice_t device, char *out, unsigned size) {          \
+        char text[128];                                                      \
+        BEGIN_CARD(#call);                                                   \
+        return card_text(&state, card, key, text, sizeof text) ? give(text, out, size) : NOT_SUPPORTED; \
+    }
+CARD_TEXT(DeviceGetName, "name")
+CARD_TEXT(DeviceGetUUID, "uuid")
+CARD_TEXT(DeviceGetSerial, "serial")
+
+#define CARD_NUMBER(call, type, key)                                         \
+    int nvml##call(nvmlDevice_t device, type *out) {                         \
+        u64 value;                                                           \
+        BEGIN_CARD(#call);                                                   \
+        if (!card_number(&state, card, key, &value)) return NOT_SUPPORTED;   \
+        *out = (type)value;                                                  \
+        return OK;                                                           \
+    }
+CARD_NUMBER(DeviceGetBrand, unsigned, "brand")
+CARD_NUMBER(DeviceGetPowerUsage, unsigned, "power_mw")
+CARD_NUMBER(DeviceGetEnforcedPowerLimit, unsigned, "power_limit_mw")
+CARD_NUMBER(DeviceGetPowerManagementLimit, unsigned, "power_limit_mw")
+CARD_NUMBER(DeviceGetPerformanceState, unsigned, "pstate")
+CARD_NUMBER(DeviceGetPersistenceMode, unsigned, "persistence")
+CARD_NUMBER(DeviceGetCurrentClocksThrottleReasons, u64, "clock_reasons")
+#ifndef NGCDL_OLD_DRIVER
+CARD_NUMBER(DeviceGetCurrentClocksEventReasons, u64, "clock_reasons")
+CARD_NUMBER(DeviceGetTotalEnergyConsumption, u64, "energy_mj")
+#endif
+
+int nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
+    BEGIN_CARD("DeviceGetIndex");
+    *index = (unsigned)card;
+    return OK;
+}
+
+int nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+    char text[32];
+    const char *at = text;
+    BEGIN_CARD("DeviceGetCudaComputeCapability");
+    if (!card_text(&state, card, "cc", text, sizeof text)) return NOT_SUPPORTED;
+    *major = (int)number(&at);
+    if (*at == '.') at++;
+    *minor = (int)number(&at);
+    return OK;
+}
+
+int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
+    u64 mode;
+    BEGIN_CARD("DeviceGetMigMode");
+    if (!card_number(&state, card, "mig", &mode)) return NOT_SUPPORTED;
+    *current = *pending = (unsigned)mode;
+    return OK;
+}
+
+typedef struct {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+} nvmlPciInfo_t;
+
+int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+    char text[32];
+    BEGIN_CARD("DeviceGetPciInfo_v3");
+    if (!card_text(&state, card, "pci", text, sizeof text)) return NOT_SUPPORTED;
+    memset(pci, 0, sizeof *pci);
+    strcpy(pci->bus_id, text);
+    snprintf(pci->bus_id_legacy, sizeof pci->bus_id_legacy, "%.15s", strlen(text) > 12 ? text + 4 : text);
+    pci->bus = (unsigned)card + 1;
+    return OK;
+}
+
+/* ---- what a card does ---- */
+
+typedef struct { u64 total, free, used; } nvmlMemory_t;
+typedef struct { unsigned version; u64 total, reserved, free, used; } nvmlMemory_v2_t;
+
+static int memory(const State *state, long card, u64 *total, u64 *free, u64 *used) {
+    if (!card_number(state, card, "memory_total", total) || !card_number(state, card, "memory_used", used))
+        return NOT_SUPPORTED;
+    *free = *used <= *total ? *total - *used : 0;
+    return OK;
+}
+
+int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+    BEGIN_CARD("DeviceGetMemoryInfo");
+    return memory(&state, card, &out->total, &out->free, &out->used);
+}
+
+#ifndef NGCDL_OLD_DRIVER
+int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
+    BEGIN_CARD("DeviceGetMemoryInfo_v2");
+    if (out->version != (sizeof *out | 2u << 24)) return 25; /* argument version mismatch */
+    if (!card_number(&state, card, "memory_reserved", &out->reserved)) out->reserved = 0;
+    return memory(&state, card, &out->total, &out->free, &out->used);
+}
+#endif
+
+typedef struct { unsigned gpu, memory; } nvmlUtilization_t;
+
+int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out) {
+    u64 gpu, memory_percent;
+    BEGIN_CARD("DeviceGetUtilizationRates");
+    if (!card_number(&state, card, "utilization", &gpu)) return NOT_SUPPORTED;
+    if (!card_number(&state, card, "memory_utilization", &memory_percent)) return NOT_SUPPORTED;
+    out->gpu = (unsigned)gpu;
+    out->memory = (unsigned)memory_percent;
+    return OK;
+}
+
+int nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned sensor, unsigned *celsius) {
+    u64 value;
+    BEGIN_CARD("DeviceGetTemperature");
+    if (sensor) return INVALID;
+    if (!card_number(&state, card, "temperature", &value)) return NOT_SUPPORTED;
+    *celsius = (unsigned)value;
+    return OK;
+}
+
+#ifndef NGCDL_OLD_DRIVER
+typedef struct { unsigned version, sensor; int celsius; } nvmlTemperature_t;
+
+int nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *out) {
+    u64 value;
+    BEGIN_CARD("DeviceGetTemperatureV");
+    if (out->version != (sizeof *out | 1u << 24)) return 25;
+    if (!card_number(&state, card, "temperature", &value)) return NOT_SUPPORTED;
+    out->celsius = (int)value;
+    return OK;
+}
+#endif
+
+static int clock_of(const State *state, long card, unsigned kind, int most, unsigned *mhz) {
+    static const char *const keys[2][4] = {{"sm_mhz", "sm_mhz", "memory_mhz", "video_mhz"},
+                                           {"max_sm_mhz", "max_sm_mhz", "max_memory_mhz", "max_video_mhz"}};
+    u64 value;
+    if (kind > 3) return INVALID;
+    if (!card_number(state, card, keys[most][kind], &value)) return NOT_SUPPORTED;
+    *mhz = (unsigned)value;
+    return OK;
+}
+
+int nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
+    BEGIN_CARD("DeviceGetClockInfo");
+    return clock_of(&state, card, kind, 0, mhz);
+}
+
+int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
+    BEGIN_CARD("DeviceGetMaxClockInfo");
+    return clock_of(&state, card, kind, 1, mhz);
+}
+
+/* ---- who uses it ---- */
+
+typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } nvmlProcessInfo_t;
+
+static int processes(const State *state, long card, const char *key, unsigned *count, nvmlProcessInfo_t *out) {
+    char list[8192];
+    const char *at = list;
+    unsigned n = 0, room = *count;
+    if (!card_text(state, card, key, list, sizeof list)) return NOT_SUPPORTED;
+    while (*at >= '0' && *at <= '9') {
+        nvmlProcessInfo_t one = {(unsigned)number(&at), ~0ull, ~0u, ~0u};
+        if (*at == ':' && *++at >= '0' && *at <= '9') one.bytes = number(&at);
+        while (*at && *at != ',') at++;
+        if (*at) at++;
+        if (out && n < room) out[n] = one;
+        n++;
+    }
+    *count = n;
+    return n && (!out || n > room) ? INSUFFICIENT_SIZE : OK;
+}
+
+#define PROCESSES(call, key)                                                 \
+    int nvml##call(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *out) { \
+        BEGIN_CARD(#call);                                                   \
+        return processes(&state, card, key, count, out);                     \
+    }
+PROCESSES(DeviceGetComputeRunningProcesses_v3, "processes")
+PROCESSES(DeviceGetGraphicsRunningProcesses_v3, "graphics_processes")
+
+typedef struct { unsigned pid; u64 time; unsigned sm, memory, encoder, decoder; } nvmlProcessUtilizationSample_t;
+
+/* process_utilization=PID:SM:MEMORY,... */
+int nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out, unsigned *count, u64 since) {
+    char list[8192];
+    const char *at = list;
+    unsigned n = 0, room = *count;
+    struct timeval now;
+    (void)since;
+    BEGIN_CARD("DeviceGetProcessUtilization");
+    if (!card_text(&state, card, "process_utilization", list, sizeof list)) return NOT_SUPPORTED;
+    gettimeofday(&now, 0);
+    while (*at >= '0' && *at <= '9') {
+        nvmlProcessUtilizationSample_t one = {0, (u64)now.tv_sec * 1000000u + (u64)now.tv_usec, 0, 0, 0, 0};
+        one.pid = (unsigned)number(&at);
+        if (*at == ':') { at++; one.sm = (unsigned)number(&at); }
+        if (*at == ':') { at++; one.memory = (unsigned)number(&at); }
+        while (*at && *at != ',') at++;
+        if (*at) at++;
+        if (out && n < room) out[n] = one;
+        n++;
+    }
+    *count = n;
+    if (!n) return NOT_FOUND;
+    return !out || n > room ? INSUFFICIENT_SIZE : OK;
+}
