@@ -1,0 +1,173 @@
+"""What happened: one run as it is kept in run.json, and the figures that are read out of it.
+
+run.json, written whole (temporary file, fsync, rename), FORMAT 1:
+    format, id, status (running | finished | failed | interrupted | lost), started, finished (s since the epoch),
+    exit_code, oom_killed, reason, engine, engine_version, gpu_way, container, image {reference, digest}, dataset,
+    dataset_note, device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
+    owner {pid, ticks, boot} (who watches a running run), notes [], summary {}
+Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
+
+History of the format: 1 = ngcdl 0.1. The trainer writes the same file by itself where no ngcdl watches it
+(docker compose, Slurm): containers/trainer/events.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+FORMAT = 1
+STATUSES = ("running", "finished", "failed", "interrupted", "lost")
+
+
+@dataclass(frozen=True)
+class Image:
+    reference: str | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    index: int | None = None
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The host on which it ran. `cores` are logical processors; `driver` is NVIDIA's version, as 535.104.05."""
+
+    hostname: str | None = None
+    cpu: str | None = None
+    cores: int | None = None
+    memory_bytes: int | None = None
+    kernel: str | None = None
+    driver: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that watches a run. `ticks` (its start, /proc/PID/stat field 22) and `boot` tell it from a later
+    process that was given the same number."""
+
+    pid: int
+    ticks: int | None = None
+    boot: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuSummary:
+    uuid: str | None = None
+    name: str | None = None
+    gpu_percent_mean: float | None = None
+    memory_bytes_max: int | None = None
+    watts_mean: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Medians over the logged steps after warm-up; means over the samples taken while it trained.
+
+    `examples_per_second` and `seconds_per_batch` leave out the first logged interval, in which the framework starts.
+    `cpu_percent_mean` is of all cores, 0..100; `container_cpu_percent_mean` has 100 for one core.
+    `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None where no GPU was read.
+    """
+
+    steps: int | None = None
+    examples_per_second: float | None = None
+    seconds_per_batch: float | None = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    precision_at_1: float | None = None
+    cpu_percent_mean: float | None = None
+    container_cpu_percent_mean: float | None = None
+    memory_bytes_max: int | None = None
+    gpu_percent_mean: float | None = None
+    gpu_memory_bytes_max: int | None = None
+    gpus: tuple[GpuSummary, ...] = ()
+    samples: int | None = None
+    gaps: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    id: str
+    status: str
+    started: float
+    finished: float | None = None
+    exit_code: int | None = None
+    oom_killed: bool | None = None
+    reason: str | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    gpu_way: str | None = None
+    container: str | None = None
+    image: Image = field(default_factory=Image)
+    dataset: str | None = None
+    dataset_note: str | None = None
+    device: str | None = None
+    gpus: tuple[str, ...] | None = None
+    machine: Machine = field(default_factory=Machine)
+    spec: Mapping[str, Any] | None = None
+    owner: Owner | None = None
+    notes: tuple[str, ...] = ()
+    summary: Summary = field(default_factory=Summary)
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.finished is None else self.finished - self.started
+
+    def noting(self, *notes: str) -> Run:
+        """Give this run with `notes` added, each once."""
+        return replace(self, notes=self.notes + tuple(note for note in notes if note not in self.notes))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a run. Raises ValueError where it is no record, or one of a later format."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("id"), str):
+            raise ValueError("it has no id")
+        if not isinstance(data.get("format"), int):
+            raise ValueError("it has no format")
+        if data["format"] > FORMAT:
+            raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
+        known = {name: value for name, value in data.items() if name in {f.name for f in fields(cls)} and value is not None}
+        if known.get("status") not in STATUSES or not isinstance(known.get("started"), int | float):
+            raise ValueError("status or started is missing")
+        try:
+            known |= _parts(known)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"a part has another shape: {error}") from error
+        return cls(**known)
+
+
+def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the nested objects that are there into their types."""
+    made: dict[str, Any] = {}
+    if "image" in data:
+        made["image"] = _make(Image, data["image"])
+    if "machine" in data:
+        gpus = tuple(_make(Gpu, gpu) for gpu in data["machine"].get("gpus") or ())
+        made["machine"] = replace(_make(Machine, data["machine"]), gpus=gpus)
+    if "owner" in data:
+        made["owner"] = _make(Owner, data["owner"])
+    if "summary" in data:
+        gpus_read = tuple(_make(GpuSummary, gpu) for gpu in data["summary"].get("gpus") or ())
+        made["summary"] = replace(_make(Summary, data["summary"]), gpus=gpus_read)
+    for name in ("notes", "gpus"):
+        if name in data:
+            made[name] = tuple(str(item) for item in data[name])
+    return made
+
+
+def _make(kind: type[T], data: Mapping[str, Any]) -> T:
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]  # every `kind` here is a dataclass
+    return kind(**{name: value for name, value in data.items() if name in names})

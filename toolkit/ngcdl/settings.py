@@ -1,0 +1,68 @@
+"""Where things are: the registry's host and ngcdl's folders, from variables, then config files, then defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngcdl.errors import BadOption
+from ngcdl.spec import NVCR, ImageRef
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`registry` is a host, perhaps with a path prefix; the folders need not exist yet."""
+
+    registry: str
+    runs: Path
+    cache: Path
+    share: Path
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read NGCDL_REGISTRY and the XDG folders. Raises BadOption where a value or a config file can't be read.
+
+    Config files, later ones win: /etc/ngcdl/config.toml, $XDG_CONFIG_HOME/ngcdl/config.toml. Their one key today is
+    `registry`. https://specifications.freedesktop.org/basedir-spec/latest/
+    """
+    home = Path(environ.get("HOME") or Path("~").expanduser())
+
+    def folder(variable: str, default: str) -> Path:
+        value = environ.get(variable, "")
+        return (Path(value) if value.startswith("/") else home / default) / "ngcdl"
+
+    values: dict[str, str] = {}
+    for path in (Path("/etc/ngcdl/config.toml"), folder("XDG_CONFIG_HOME", ".config") / "config.toml"):
+        values |= _read(path)
+    registry = environ.get("NGCDL_REGISTRY") or values.get("registry") or NVCR
+    return Settings(
+        registry=_registry(registry),
+        runs=folder("XDG_STATE_HOME", ".local/state") / "runs",
+        cache=folder("XDG_CACHE_HOME", ".cache"),
+        share=folder("XDG_DATA_HOME", ".local/share"),
+    )
+
+
+def _registry(text: str) -> str:
+    host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
+    first = host.partition("/")[0]
+    if not ("." in first or ":" in first or first == "localhost"):
+        raise BadOption(f"NGCDL_REGISTRY={text}: wanted a host, such as nvcr.io or 127.0.0.1:5443.")
+    ImageRef.parse("tensorflow:0", host)
+    return host
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadOption(f"{path} is not TOML: {error}", "Mend it, or move it away.") from error
+    unknown = set(data) - {"registry"}
+    if unknown or not isinstance(data.get("registry", ""), str):
+        raise BadOption(f"{path}: {', '.join(sorted(unknown)) or 'registry'} can't be meant; registry = \"HOST\" is known.")
+    return {key: str(value) for key, value in data.items()}
