@@ -1,0 +1,188 @@
+"""argv -> one training. What it understands and what it leaves is told in events.py."""
+from __future__ import absolute_import, division, print_function
+
+import argparse
+import binascii
+import datetime
+import importlib
+import json
+import os
+import pkgutil
+import sys
+import traceback
+
+from . import workloads
+from .events import Events, Stop, Voice, lock, stopped_by
+from .loop import Signals, train
+
+FRAMEWORKS = "tf1", "tf2", "pytorch"
+OUT_OF_MEMORY = "out of memory", "OOM when allocating", "ResourceExhausted"
+
+
+def main(argv=None):
+    asked = arguments(argv)
+    if asked.list:
+        print(json.dumps([described(name) for name in names()], indent=1, sort_keys=True))
+        return 0
+    signals = Signals()
+    signals.install()
+    try:
+        if not os.path.isdir(asked.out):
+            os.makedirs(asked.out)
+        held = lock(asked.out)
+        events = Events(asked.out)
+    except EnvironmentError as error:
+        return told(stopped_by(error, asked.out))
+    except Stop as stop:  # another trainer's folder, whose events are not ours to write
+        return told(stop)
+    with held:
+        return recorded(asked, events, signals)
+
+
+def recorded(asked, events, signals):
+    """Train, with or without keeping the record, and give the exit code."""
+    if not asked.record:
+        return attempt(asked, events, Voice(sys.stdout), signals)[0]
+    from . import record
+    try:
+        record = record.Record(asked)
+    except EnvironmentError as error:
+        return failed(stopped_by(error, asked.out), events)[0]
+    code, reason = attempt(asked, events, record.voice, signals)
+    return record.close(code, reason)
+
+
+def attempt(asked, events, voice, signals):
+    """Give the exit code and why it is not 0. Every way to end without reaching the last step leaves an error event."""
+    try:
+        run(asked, events, voice, signals)
+        return 0, None
+    except Stop as stop:
+        return failed(stop, events)
+    except Exception as error:
+        traceback.print_exc()
+        text = "%s: %s" % (type(error).__name__, error)
+        memory = isinstance(error, MemoryError) or any(sign in text for sign in OUT_OF_MEMORY)
+        return failed(Stop("out_of_memory" if memory else "crash", text[:2000]), events)
+
+
+def failed(stop, events):
+    try:
+        events.write("error", kind=stop.kind, message=stop.message, step=stop.step)
+    except Stop:
+        pass  # the disk that is full is the one the event would go to; stderr has it
+    return told(stop), stop.message
+
+
+def told(stop):
+    print("%s: %s" % (stop.kind, stop.message), file=sys.stderr)
+    return stop.exit_code
+
+
+def run(asked, events, voice, signals):
+    if asked.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a framework that sees a GPU takes memory on it even when told not to compute there
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
+    name = framework(asked.framework)
+    workload = importlib.import_module("trainer.workloads." + asked.workload)
+    network = importlib.import_module("trainer.frameworks." + name).Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction)
+    try:
+        network.devices = network.devices or [processor()]
+        voice.say("Training %s with %s %s on the %s (%s)" % (
+            asked.workload, name, network.version, network.device.upper(), ", ".join(network.devices)))
+        signals.check(None)
+        dataset = workload.load(asked.data)
+        voice.say("Training on %d images of %s" % (len(dataset.labels), asked.data) if asked.data else
+                  "Training on %d SYNTHETIC images, not on CIFAR-10: %s" % (len(dataset.labels), dataset.note))
+        signals.check(None)
+        train(asked, workload, dataset, network, name, events, voice, signals)
+    finally:
+        network.close()
+
+
+def framework(name):
+    """Give the file of frameworks/ that was asked for, or that fits what can be imported."""
+    try:
+        if name != "pytorch":
+            import tensorflow
+            found = "tf" + tensorflow.__version__.split(".")[0]
+            if name in ("auto", found):
+                return found
+            raise Stop("bad_argument", "--framework %s, but TensorFlow here is %s" % (name, tensorflow.__version__))
+    except ImportError as error:
+        if name != "auto":
+            raise Stop("bad_argument", "--framework %s: %s" % (name, error))
+    try:
+        importlib.import_module("torch")
+        return "pytorch"
+    except ImportError as error:
+        raise Stop("bad_argument", "no framework can be imported here: neither tensorflow nor torch (%s)" % error)
+
+
+def processor():
+    from . import host
+    return host.processor()
+
+
+def names():
+    return sorted(name for _, name, _ in pkgutil.iter_modules(workloads.__path__))
+
+
+def described(name):
+    workload = importlib.import_module("trainer.workloads." + name)
+    return {"name": name, "summary": workload.SUMMARY, "parameters": workload.PARAMETERS,
+            "steps": workload.STEPS, "batch": workload.BATCH}
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train a workload; see trainer/events.py.")
+    parser.add_argument("workload", nargs="?", choices=names())
+    parser.add_argument("--list", action="store_true", help="print the workloads as JSON")
+    parser.add_argument("--out", metavar="DIR", help="the run's folder")
+    parser.add_argument("--runs", metavar="DIR", help="make the run's folder in this one")
+    parser.add_argument("--framework", choices=("auto",) + FRAMEWORKS, default="auto")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+    parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
+    parser.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
+    parser.add_argument("--batch", type=above_zero(int), help="images a step")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-frequency", type=above_zero(int), default=10)
+    parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
+    parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
+    parser.add_argument("--checkpoint-seconds", type=above_zero(float), default=600.0)
+    parser.add_argument("--resume", metavar="DIR", help="go on from the newest good checkpoint there")
+    parser.add_argument("--no-eval", action="store_true")
+    parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
+    asked = parser.parse_args(argv)
+    if not asked.list:
+        if not asked.workload or bool(asked.out) == bool(asked.runs):
+            parser.error("a workload and one of --out and --runs are needed")
+        fill(asked)
+    return asked
+
+
+def fill(asked):
+    """Put the workload's own numbers where none were given, and make the folder's name."""
+    workload = importlib.import_module("trainer.workloads." + asked.workload)
+    asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
+    asked.data = None if asked.data == "synthetic" else asked.data
+    if asked.runs:
+        made = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        unique = binascii.hexlify(os.urandom(2)).decode("ascii")
+        asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
+
+
+def above_zero(kind, most=None):
+    """Give the argparse type of numbers above 0 and up to most."""
+    def read(text):
+        value = kind(text)
+        if not 0 < value <= (most or float("inf")):
+            raise ValueError(text)
+        return value
+    read.__name__ = "positive %s" % kind.__name__ + (" up to %s" % most if most else "")
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

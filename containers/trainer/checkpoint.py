@@ -1,0 +1,96 @@
+"""How a training is kept: checkpoints/step-<n>.npz, readable by every framework, whole or not at all.
+
+A file holds each weight under its name in layers.py, its moving average under "average/<name>", and "about", JSON in bytes: format 1, step
+(how many are done), workload, batch, seed, data (what the images are), queued, framework that wrote it, and sha256 over the arrays. It is written beside
+its place and renamed, so that an end at any moment leaves the previous ones; what a disk has spoilt since is found by the sha256.
+The order of the images needs no keeping: it is a function of the seed and the step (data.Order).
+"""
+from __future__ import absolute_import, division, print_function
+
+import hashlib
+import io
+import json
+import os
+import re
+
+import numpy as np
+
+from .events import Stop, stopped_by, write_whole
+
+FORMAT = 1
+KEPT = 3
+NAME = re.compile(r"step-(\d+)\.npz$")
+SAME = "workload", "batch", "seed", "data", "queued"
+
+
+def save(folder, about, weights, averages):
+    """Write DIR/checkpoints/step-<n>.npz and drop all but the last three; give the path relative to DIR. A full disk raises Stop."""
+    arrays = dict(weights)
+    arrays.update(("average/" + name, value) for name, value in averages.items())
+    about = dict(about, format=FORMAT, sha256=digest(arrays))
+    arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode("ascii"), np.uint8)
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    place = os.path.join(folder, "checkpoints")
+    path = os.path.join(place, "step-%d.npz" % about["step"])
+    try:
+        if not os.path.isdir(place):
+            os.makedirs(place)
+        write_whole(path, content.getvalue())
+        for old in found(place)[KEPT:]:
+            os.remove(old)
+    except EnvironmentError as error:
+        raise stopped_by(error, path, "checkpoint")
+    return os.path.relpath(path, folder)
+
+
+def digest(arrays):
+    whole = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        whole.update(("%s %s %s\n" % (name, array.dtype.str, "x".join(str(n) for n in array.shape))).encode("ascii"))
+        whole.update(array.tobytes())
+    return whole.hexdigest()
+
+
+def found(place):
+    """Give the paths of a folder's checkpoints, newest first."""
+    names = [name for name in os.listdir(place) if NAME.match(name)]
+    return [os.path.join(place, name) for name in sorted(names, key=lambda name: -int(NAME.match(name).group(1)))]
+
+
+def read(path):
+    """Give (about, weights, averages). Raises ValueError if the file is torn, spoilt or none of ours."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(arrays.pop("about").tobytes().decode("ascii"))
+        whole = about.get("format") == FORMAT and about.pop("sha256") == digest(arrays)
+    except Exception as error:  # zip, numpy and JSON each have their own way to say that bytes are wrong
+        raise ValueError("%s: %s" % (type(error).__name__, error))
+    if not whole:
+        raise ValueError("its content is not what was written")
+    weights = {name: value for name, value in arrays.items() if not name.startswith("average/")}
+    averages = {name[len("average/"):]: value for name, value in arrays.items() if name.startswith("average/")}
+    return about, weights, averages
+
+
+def newest(folder, wanted, say):
+    """Give the newest good checkpoint of a folder as read() does. Raises Stop if there is none, or none of this training."""
+    inside = os.path.join(folder, "checkpoints")
+    place = inside if os.path.isdir(inside) else folder
+    paths = found(place) if os.path.isdir(place) else []
+    if not paths:
+        raise Stop("checkpoint", "No checkpoint file found in %s" % place)
+    for path in paths:
+        try:
+            about, weights, averages = read(path)
+        except ValueError as error:
+            say("%s is damaged (%s); trying the one before" % (path, error))
+            continue
+        for key in SAME:
+            if about.get(key) != wanted[key]:
+                raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (path, key, about.get(key), wanted[key]))
+        say("Going on from %s" % path)
+        return about, weights, averages
+    raise Stop("checkpoint", "every checkpoint in %s is damaged" % place)

@@ -1,0 +1,276 @@
+"""How CIFAR-10 is read, made up, mixed and distorted; all of it on the CPU, in numpy, and the same for every framework.
+
+Real data is either the binary form (files of 10,000 records of 3,073 bytes: a label, then 32x32 red, green and blue bytes) or the
+pickled python form, at the given folder or in its usual sub-folder: https://www.cs.toronto.edu/~kriz/cifar.html
+The synthetic set has ten patterns, one for each label, under noise: speed does not depend on the pixels, precision does.
+"""
+from __future__ import absolute_import, division, print_function
+
+import hashlib
+import os
+import pickle
+import threading
+
+import numpy as np
+
+from .events import Stop
+
+RECORD = 1 + 32 * 32 * 3
+RECORDS = 10000
+BINARY = "cifar-10-batches-bin", ["data_batch_%d.bin" % k for k in range(1, 6)], ["test_batch.bin"]
+PICKLED = "cifar-10-batches-py", ["data_batch_%d" % k for k in range(1, 6)], ["test_batch"]
+
+SYNTHETIC_SEED = 20180216
+SYNTHETIC = {"train": (20000, 1), "test": (10000, 2)}  # images, and what is added to the seed
+AMPLITUDE, NOISE = 50, 40
+SYNTHETIC_NOTE = "generator seed %d, difficulty easy (amplitude %d, noise %d)" % (SYNTHETIC_SEED, AMPLITUDE, NOISE)
+
+
+class Dataset(object):
+    """Images uint8 [n, 32, 32, 3], labels int32 [n], and where they come from. files: as many equal parts, read in random order."""
+
+    def __init__(self, images, labels, name, files, sha256=None, note=None):
+        self.images, self.labels, self.name, self.files, self.sha256, self.note = images, labels, name, files, sha256, note
+
+
+def training(folder):
+    return real(folder, 1) if folder else synthetic("train")
+
+
+def testing(folder):
+    return real(folder, 2) if folder else synthetic("test")
+
+
+def real(folder, part):
+    """Read the training (1) or test (2) files. A missing or short one raises Stop("data")."""
+    place, form = find(folder)
+    contents, digest = [], hashlib.sha256()
+    for name in form[part]:
+        content = read_bytes(os.path.join(place, name))
+        digest.update(content)
+        contents.append(unpack(content, name) if form is BINARY else unpickle(content, name))
+    images = np.concatenate([images for images, _ in contents])
+    labels = np.concatenate([labels for _, labels in contents])
+    return Dataset(images, labels, "cifar10", len(contents), digest.hexdigest())
+
+
+def find(folder):
+    """Give the folder that holds the files, and their form."""
+    for form in BINARY, PICKLED:
+        for place in os.path.join(folder, form[0]), folder:
+            if os.path.exists(os.path.join(place, form[1][0])):
+                return place, form
+    raise Stop("data", "Failed to find file: %s" % os.path.join(folder, BINARY[0], BINARY[1][0]))
+
+
+def read_bytes(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except EnvironmentError as error:
+        if os.path.exists(path):
+            raise Stop("data", "%s cannot be read: %s" % (path, error))
+        raise Stop("data", "Failed to find file: %s" % path)
+
+
+def unpack(content, name, records=RECORDS):
+    """Turn bytes in the binary form into images and labels."""
+    if len(content) != records * RECORD:
+        raise Stop("data", "%s has %d bytes where %d records of %d were expected" % (name, len(content), records, RECORD))
+    rows = np.frombuffer(content, np.uint8).reshape(records, RECORD)
+    return planes_last(rows[:, 1:], name, rows[:, 0])
+
+
+def unpickle(content, name, records=RECORDS):
+    """Turn bytes in the python form into images and labels; nothing but arrays, lists, dicts and strings is rebuilt."""
+    try:
+        batch = ArraysOnly.of(content)
+        rows = batch.get("data", batch.get(b"data"))
+        labels = np.array(batch.get("labels", batch.get(b"labels")), np.int64)
+    except Exception as error:  # a pickle can fail in any way; each means that this is no data
+        raise Stop("data", "%s is not a batch of CIFAR-10: %s" % (name, error))
+    if getattr(rows, "shape", None) != (records, RECORD - 1) or rows.dtype != np.uint8 or labels.shape != (records,):
+        raise Stop("data", "%s does not hold %d images of %d bytes" % (name, records, RECORD - 1))
+    return planes_last(rows, name, labels)
+
+
+def planes_last(rows, name, labels):
+    if not len(labels) or labels.min() < 0 or labels.max() > 9:
+        raise Stop("data", "%s has labels outside 0..9" % name)
+    images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), labels.astype(np.int32)
+
+
+class ArraysOnly(pickle.Unpickler):
+    """Unpickles arrays in plain containers and refuses every other class: a pickle can otherwise run any program."""
+
+    ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"),
+               ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")}
+
+    @classmethod
+    def of(cls, content):
+        from io import BytesIO
+        try:
+            return cls(BytesIO(content), encoding="latin1").load()  # latin1: the official files were written by Python 2
+        except TypeError:  # Python 2 has no such argument
+            return cls(BytesIO(content)).load()
+
+    def find_class(self, module, name):
+        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for old readers
+            return lambda text, encoding: text.encode("latin1")
+        if (module, name) not in self.ALLOWED:
+            raise pickle.UnpicklingError("it asks for %s.%s" % (module, name))
+        if name == "_reconstruct":
+            return lambda kind, shape, code: np.ndarray.__new__(np.ndarray, shape, code)
+        return getattr(np, name)
+
+
+def synthetic(split, slice_images=2000):
+    """Make the stand-in: the same bytes on every Python and numpy, because RandomState's stream is frozen."""
+    count, offset = SYNTHETIC[split]
+    patterns = np.random.RandomState(SYNTHETIC_SEED).normal(size=(10, 8, 8, 3))
+    patterns = 128 + AMPLITUDE * patterns.repeat(4, axis=1).repeat(4, axis=2)
+    random = np.random.RandomState(SYNTHETIC_SEED + offset)
+    labels = random.randint(0, 10, count)
+    images = np.empty((count, 32, 32, 3), np.uint8)
+    for start in range(0, count, slice_images):  # slices bound the memory of the noise, 49 MB each; the stream is that of one draw
+        part = slice(start, min(start + slice_images, count))
+        noisy = random.normal(size=images[part].shape)
+        noisy *= NOISE
+        noisy += patterns[labels[part]]
+        images[part] = np.clip(np.rint(noisy, out=noisy), 0, 255, out=noisy)
+    return Dataset(images, labels.astype(np.int32), "synthetic", 1, note=SYNTHETIC_NOTE)
+
+
+def generator(seed, step):
+    return np.random.RandomState([seed & 0xFFFFFFFF, step & 0xFFFFFFFF])
+
+
+class Order(object):
+    """In which order the images are taken: files shuffled each epoch, then mixed in a buffer, as the tutorial's two queues do.
+
+    The tutorial's second queue holds distorted images and needs minutes to fill; this one holds their numbers.
+    """
+
+    def __init__(self, images, files, buffered, batch, seed):
+        self.images, self.files, self.batch = images, files, batch
+        self.random = np.random.RandomState(seed & 0xFFFFFFFF)
+        self.stream = np.empty(0, np.int64)
+        self.buffer = self.following(max(buffered, batch))
+        self.step, self.ready, self.lock = 0, {}, threading.Lock()
+
+    def indices(self, step):
+        """Give which images make the batch of this step. Each step is given once, and steps may be asked for out of order by threads."""
+        with self.lock:
+            while self.step <= step:
+                self.ready[self.step] = self.draw()
+                self.step += 1
+            return self.ready.pop(step)
+
+    def skip(self, steps):
+        """Pass over the batches of these first steps, which an earlier run has trained on."""
+        with self.lock:
+            while self.step < steps:
+                self.draw()
+                self.step += 1
+
+    def draw(self):
+        places = self.random.randint(0, len(self.buffer), self.batch)
+        while len(np.unique(places)) < self.batch:
+            if self.batch * 8 > len(self.buffer):  # a buffer as small as that has too many doubles to hope
+                places = self.random.permutation(len(self.buffer))[:self.batch]
+            else:
+                places = self.random.randint(0, len(self.buffer), self.batch)
+        chosen = self.buffer[places]
+        self.buffer[places] = self.following(self.batch)
+        return chosen
+
+    def following(self, count):
+        while len(self.stream) < count:
+            parts = np.array_split(np.arange(self.images), self.files)
+            self.stream = np.concatenate([self.stream] + [parts[k] for k in self.random.permutation(self.files)])
+        taken, self.stream = self.stream[:count], self.stream[count:]
+        return taken.copy()
+
+
+def windows(images, side):
+    """View images [n, 32, 32, 3] as [n, top, left, side, side, 3], without a copy."""
+    n, height, width, channels = images.shape
+    a, b, c, d = images.strides
+    return np.lib.stride_tricks.as_strided(
+        images, (n, height - side + 1, width - side + 1, side, side, channels), (a, b, c, b, c, d))
+
+
+def distorted(images, chosen, random, side):
+    """Cut, flip, brighten, contrast and standardize the chosen images, each at random: float32 [batch, side, side, 3]."""
+    view = windows(images, side)
+    n = len(chosen)
+    tops, lefts = random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n)
+    flips, brightness, contrast = random.rand(n) < 0.5, random.uniform(-63, 63, n), random.uniform(0.2, 1.8, n)
+    cut = view[chosen, tops, lefts]
+    cut[flips] = cut[flips][:, :, ::-1]
+    values = cut.reshape(n, side * side, -1).astype(np.float32)
+    values += brightness.astype(np.float32)[:, None, None]  # standardizing undoes it exactly; the tutorial pays for it, and so do we
+    means = np.einsum("npc->nc", values)[:, None, :] / np.float32(side * side)
+    values -= means
+    values *= contrast.astype(np.float32)[:, None, None]
+    values += means
+    return standardized(values).reshape(n, side, side, -1)
+
+
+def central(images, side):
+    edge = (images.shape[1] - side) // 2
+    cut = images[:, edge:edge + side, edge:edge + side]
+    return standardized(cut.reshape(len(cut), side * side, -1).astype(np.float32)).reshape(cut.shape)
+
+
+def standardized(values):
+    """Give each image mean 0 and standard deviation 1, in place; a flat one is divided by 1 / sqrt(its values), not by 0."""
+    flat = values.reshape(len(values), -1)
+    flat -= flat.mean(axis=1, dtype=np.float32)[:, None]
+    deviation = np.sqrt(np.einsum("nv,nv->n", flat, flat) / np.float32(flat.shape[1]))
+    flat /= np.maximum(deviation, np.float32(1 / np.sqrt(flat.shape[1])))[:, None]
+    return values
+
+
+def ahead(source, first, last, threads=2, depth=4):
+    """Yield source(step) for the steps first..last-1 in order, while threads work on the next ones."""
+    made, wanted = {}, threading.Condition()
+    state = {"next": first, "given": first, "stop": False, "error": None}
+
+    def work():
+        while True:
+            with wanted:
+                while not state["stop"] and state["next"] < last and state["next"] >= state["given"] + depth:
+                    wanted.wait(1)
+                if state["stop"] or state["next"] >= last:
+                    return
+                step, state["next"] = state["next"], state["next"] + 1
+            try:
+                item = source(step)
+            except BaseException as error:  # handed to the thread that waits for it
+                item, state["error"] = None, error
+            with wanted:
+                made[step] = item
+                wanted.notify_all()
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.daemon = True
+        worker.start()
+    try:
+        for step in range(first, last):
+            with wanted:
+                while step not in made:
+                    wanted.wait(1)
+                item, state["given"] = made.pop(step), step + 1
+                wanted.notify_all()
+            if item is None:
+                raise state["error"]
+            yield item
+    finally:
+        with wanted:
+            state["stop"] = True
+            wanted.notify_all()
+        for worker in workers:
+            worker.join()
