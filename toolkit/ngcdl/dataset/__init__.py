@@ -1,0 +1,141 @@
+"""CIFAR-10 on the host: found, or downloaded, verified and kept. `prepare` is the one entrance.
+
+    official   what the official archive is          address, pace, part, fetch   how it comes here
+    given      a folder that the user names          unpack, kept                 how it is unpacked and stays whole
+    pickled    ... in pickled form                   disk                         how it is written
+
+Nothing is trusted but the sha256 of the whole archive. Only files of known names and sizes leave it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ngcdl.dataset import address, disk, given, pace, unpack
+from ngcdl.dataset.fetch import Fetch, Offline
+from ngcdl.dataset.kept import Kept
+from ngcdl.dataset.official import CIFAR10, Archive, Member
+from ngcdl.dataset.pace import Patience, Progress
+from ngcdl.errors import DatasetWrong
+
+__all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "prepare"]
+
+FOLDER = "NGCDL_DATA"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a training gets: a folder that holds cifar-10-batches-bin or -py, to be mounted read-only, or none."""
+
+    kind: Literal["cifar10", "synthetic"]
+    folder: Path | None  # None: the trainer makes its images itself
+    sha256: str | None  # of the five training files, one after the other
+    note: str | None  # whether the bytes are the official ones; why it is synthetic
+
+
+def prepare(
+    choice: str,
+    *,
+    cache: Path,
+    say: Callable[[str], None],
+    progress: Progress | None = None,
+    environ: Mapping[str, str] = os.environ,
+    archive: Archive = CIFAR10,
+    patience: Patience | None = None,
+) -> Dataset:
+    """Make the data set ready: `choice` is a folder, "synthetic", or "auto".
+
+    auto takes $NGCDL_DATA if set, else the cache, else downloads. Without any network it falls back to synthetic
+    images and says so in two lines. A host that answers but is too slow, or sends something else, is an error:
+    DatasetUnavailable.
+
+    `say` gets one line at a time; `progress` the bytes so far, the total, and bytes/s (None while unknown).
+    Raise DatasetWrong when a named folder is not CIFAR-10, DiskFull, BadOption for a variable that can't be meant.
+    On any failure the half-finished download is kept and nothing else is left behind.
+    """
+    if choice == "auto":
+        choice = environ.get(FOLDER, "").strip() or "auto"
+    if choice == "synthetic":
+        return Dataset("synthetic", None, None, "synthetic images, as asked for")
+    kept = Kept(cache.absolute(), archive)
+    if choice != "auto":
+        return _from_folder(Path(choice).expanduser().absolute(), kept, say)
+    training, damage = kept.check()
+    if training is not None:
+        return _from_cache(kept, training)
+    if damage is not None:
+        say(f"The CIFAR-10 in {kept.cache} is damaged and is made anew: {damage}.")
+    urls = address.addresses(archive, environ)
+    patience = pace.from_environment(patience or Patience(), environ)
+    try:
+        return _made(kept, say, lambda: Fetch(archive, kept.packed, patience, say, progress).run(urls))
+    except Offline as offline:
+        say(f"CIFAR-10 is not in {kept.cache} and can't be downloaded, as nothing answers ({offline}).")
+        say("SYNTHETIC images are used instead: all figures are labelled synthetic; the accuracy says nothing.")
+        return Dataset("synthetic", None, None, f"no network: {offline}")
+
+
+def _from_cache(kept: Kept, training: str) -> Dataset:
+    return Dataset("cifar10", kept.folder, training, "the official files, to the bit")
+
+
+def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Dataset:
+    packed = folder / kept.archive.name if folder.is_dir() else folder
+    if folder.is_dir():
+        found = given.batches(folder, kept.archive)
+        if found is not None:
+            mounted = folder if given.lies_plainly(found, folder) else given.mountable(found, kept.cache)
+            return Dataset("cifar10", mounted, found.sha256, found.note)
+    if not folder.exists():
+        raise DatasetWrong(folder, "there is no such folder")
+    if not packed.is_file():
+        names = sorted(path.name for path in folder.iterdir())[:5] if folder.is_dir() else []
+        raise DatasetWrong(folder, f"it holds {', '.join(names) or 'nothing'}, but no batches and no {packed.name}")
+    with disk.written(packed):
+        if disk.sha256(packed) != kept.archive.sha256:
+            size = packed.stat().st_size
+            raise DatasetWrong(packed, f"its sha256 is not the official one ({size} bytes of {kept.archive.bytes})")
+    training, _ = kept.check()
+    if training is not None:
+        return _from_cache(kept, training)
+    return _made(kept, say, lambda: None, packed)
+
+
+def _made(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None], packed: Path | None = None) -> Dataset:
+    """Fill the cache, one process at a time: what another one has made meanwhile is taken as it is."""
+    from filelock import FileLock, Timeout
+
+    with disk.written(kept.cache):
+        kept.cache.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(kept.lock)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"Another ngcdl is filling {kept.cache}; waiting for it.")
+            lock.acquire()
+        try:
+            training, _ = kept.check()
+            if training is None:
+                unpack.sweep(kept.cache)
+                source = packed or _downloaded(kept, say, fetch)
+                unpack.unpack(source, kept.archive, kept.folder)
+                training = kept.stamp()
+        finally:
+            lock.release()
+    return _from_cache(kept, training)
+
+
+def _downloaded(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None]) -> Path:
+    """Give the archive in the cache; fetch it if it is not there or no longer what it was."""
+    if kept.packed.exists():
+        if disk.sha256(kept.packed) == kept.archive.sha256:
+            return kept.packed
+        bad = kept.packed.with_suffix(".bad")
+        kept.packed.replace(bad)
+        say(f"{kept.packed} has changed since it was downloaded; it is kept as {bad.name} and downloaded again.")
+    fetch()
+    return kept.packed

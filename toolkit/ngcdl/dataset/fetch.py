@@ -1,0 +1,190 @@
+"""The official archive comes from the first address that sends it fast enough, and is whole or not there."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ngcdl.dataset import address, disk
+from ngcdl.dataset.address import Failure
+from ngcdl.dataset.official import Archive
+from ngcdl.dataset.pace import MINUTES, Pace, Patience, Progress
+from ngcdl.dataset.part import Part
+from ngcdl.errors import DatasetUnavailable
+
+if TYPE_CHECKING:
+    import requests
+
+log = logging.getLogger(__name__)
+
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_CHUNK_BYTES = 1 << 16
+_PROGRESS_BYTES = 1 << 20  # so much between two faults, and the count of tries begins anew
+_LONGEST_WAIT_SECONDS = 60.0
+_GZIP = b"\x1f\x8b"
+
+
+class Offline(Exception):
+    """Nothing answered at any address."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """One download: of what, to where, and whom to tell."""
+
+    archive: Archive
+    path: Path
+    patience: Patience
+    say: Callable[[str], None]
+    progress: Progress | None = None
+
+    @property
+    def part(self) -> Part:
+        return Part(self.path.with_name(self.path.name + ".part"))
+
+    def run(self, urls: Sequence[str]) -> None:
+        """Put the verified archive at `path`. On any failure what came stays in `path`.part.
+
+        Raise Offline when no address answers, DatasetUnavailable when one does but the archive does not come.
+        """
+        failures: list[tuple[str, Failure]] = []
+        if self.part.bytes == self.archive.bytes and self._accept():
+            return
+        for number, url in enumerate(urls, start=1):
+            try:
+                self._from(url)
+                return
+            except Failure as failure:
+                log.info("%s: %s", address.host(url), failure.why)
+                failures.append((address.host(url), failure))
+                if number < len(urls):
+                    self.say(f"{address.host(url)}: {failure.why}. Trying {address.host(urls[number])}.")
+        why = "; ".join(f"{name}: {failure.why}" for name, failure in failures)
+        if any(failure.answered for _, failure in failures):
+            raise DatasetUnavailable(why)
+        raise Offline(why)
+
+    def _from(self, url: str) -> None:
+        """Get the rest from one address, with retries for what may pass."""
+        before = self.part.bytes
+        self._rest(url)
+        if self._accept():
+            return
+        if before:  # the first half came from elsewhere or from another day: this address gets one clean try
+            self._rest(url)
+            if self._accept():
+                return
+        raise Failure(f"it sends other bytes than the official ones (kept as {self.part.path.stem}.bad)")
+
+    def _rest(self, url: str) -> None:
+        pace = Pace(self.archive.bytes, self.part.bytes, self.patience, self.progress)
+        tries, reached = 0, False
+        while self.part.bytes != self.archive.bytes:
+            before = self.part.bytes
+            try:
+                self._once(url, pace)
+            except Failure as failure:
+                reached = reached or failure.answered or self.part.bytes > before
+                if self.part.bytes - before >= _PROGRESS_BYTES:
+                    tries = 0
+                tries += 1
+                if not (failure.again and reached) or tries >= self.patience.tries:
+                    raise Failure(failure.why, answered=reached) from failure
+                pause = 2.0 ** (tries - 1) if failure.wait is None else min(failure.wait, _LONGEST_WAIT_SECONDS)
+                log.info("%s: %s; trying again in %g s", address.host(url), failure.why, pause)
+                self.patience.sleep(pause)
+
+    def _once(self, url: str, pace: Pace) -> None:
+        """Send one request and store what comes."""
+        if self.part.bytes > self.archive.bytes:
+            self.part.forget()
+        have = self.part.bytes
+        headers = {"Accept-Encoding": "identity"}  # the archive as it is, not packed once more
+        if have:
+            headers["Range"] = f"bytes={have}-"
+            if validator := self.part.validator(url):
+                headers["If-Range"] = validator
+        with address.answer(url, headers, self.patience) as response:
+            if response.status_code == 416:
+                self.part.forget()
+                raise Failure("it has less than what is here already", again=True)
+            at = _begins_at(response, have, self.archive)
+            self._store(url, response, at, pace)
+
+    def _store(self, url: str, response: requests.Response, have: int, pace: Pace) -> None:
+        """Append the body; an answer that begins at 0 replaces what was there, but only with its first good bytes."""
+        chunk = _read(response, self.patience)
+        if not chunk:
+            raise Failure("it answers with nothing", again=True)
+        if have == 0 and not chunk.startswith(_GZIP[: len(chunk)]):
+            raise Failure("what it sends is not the archive")
+        if not pace.begun:
+            megabytes, done = self.archive.bytes / 1e6, f", {have / self.archive.bytes:.0%} are here" if have else ""
+            self.say(f"Downloading CIFAR-10 ({megabytes:.0f} MB{done}) from {address.host(url)} to {self.path.parent}.")
+        with disk.written(self.path.parent), self.part.path.open("ab" if have else "wb") as file:
+            self.part.remember(url, response.headers)
+            while chunk:
+                have += len(chunk)
+                if have > self.archive.bytes:
+                    raise Failure(f"what it sends is not the archive: more than {self.archive.bytes} bytes")
+                file.write(chunk)
+                if pace.too_slow(have):
+                    raise Failure(_slow(pace, have, self.patience))
+                chunk = _read(response, self.patience) if have < self.archive.bytes else b""
+        if have < self.archive.bytes:
+            raise Failure(f"the connection was cut after {have} of {self.archive.bytes} bytes", again=True)
+
+    def _accept(self) -> bool:
+        """Give the archive its name if its hash is right; otherwise put it aside as .bad."""
+        with disk.written(self.path.parent):
+            if disk.sha256(self.part.path) == self.archive.sha256:
+                self.part.finish(self.path)
+                return True
+            bad = self.part.reject()
+        self.say(f"What was downloaded is not the official archive; it is kept as {bad} and not used.")
+        return False
+
+
+def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
+    """Say where in the archive the body begins; raise Failure if it can't be the archive."""
+    status, headers = response.status_code, response.headers
+    if status in _PASSING:
+        wait = headers.get("Retry-After", "")
+        raise Failure(f"it answers {status}", again=True, wait=float(wait) if wait.isdecimal() else None)
+    if status not in (200, 206):
+        raise Failure(f"it answers {status}")
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind in ("text/html", "application/xhtml+xml"):
+        raise Failure("what it sends is not the archive but a web page")
+    if status == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
+        if found is None or int(found[1]) != have:
+            raise Failure("it sends another part than the one asked for")
+        total, at = found[2], have
+    else:
+        total, at = headers.get("Content-Length", "*"), 0
+    if total.isdecimal() and int(total) != archive.bytes:
+        raise Failure(f"what it sends is not the archive: {total} bytes instead of {archive.bytes}")
+    return at
+
+
+def _read(response: requests.Response, patience: Patience) -> bytes:
+    """Read what has come, without waiting for a full chunk: a trickle must not hold up the look at the clock."""
+    from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+    read = getattr(response.raw, "read1", response.raw.read)  # urllib3 < 2.1 has no read1
+    try:
+        return bytes(read(_CHUNK_BYTES))
+    except (ReadTimeoutError, TimeoutError) as error:
+        raise Failure(f"no byte came for {patience.stall_seconds:g} s") from error
+    except (HTTPError, OSError) as error:
+        raise Failure(f"the connection was cut: {error}", again=True) from error
+
+
+def _slow(pace: Pace, have: int, patience: Patience) -> str:
+    rate, minutes, limit = (pace.rate or 0.0) / 1e3, pace.left_seconds(have) / 60, patience.limit_seconds / 60
+    return f"it sends {rate:.0f} kB/s, which takes {minutes:.0f} min more (the limit is {MINUTES}={limit:g})"

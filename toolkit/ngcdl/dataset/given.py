@@ -1,0 +1,112 @@
+"""Whether a folder that a user names holds CIFAR-10, in which form, and whether it is the official one to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngcdl.dataset import disk, pickled
+from ngcdl.dataset.official import CLASSES, RECORD_BYTES, Archive, is_training
+from ngcdl.errors import DatasetWrong
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A folder of six batches, checked. `sha256` is that of the five training files, one after the other."""
+
+    folder: Path
+    name: str  # what the folder has to be called where it is mounted
+    files: tuple[str, ...]
+    sha256: str
+    note: str
+
+
+def batches(given: Path, archive: Archive) -> Batches | None:
+    """Check what is there in either form; None when nothing is. Raise DatasetWrong at the first wrong file."""
+    binary = {member.name: member.md5 for member in archive.batches}
+    for name, official in ((archive.folder, binary), (archive.pickled_folder, archive.pickles)):
+        for folder in (given / name, given):
+            if (folder.name == name and folder.is_dir()) or any((folder / file).exists() for file in official):
+                return _checked(folder, name, official, archive)
+    return None
+
+
+def _checked(folder: Path, name: str, official: Mapping[str, str | None], archive: Archive) -> Batches:
+    training = hashlib.sha256()
+    other = []
+    sizes = {member.name: member.bytes for member in archive.batches}
+    for file, md5 in official.items():
+        path = folder / file
+        try:
+            if not path.is_file():
+                raise DatasetWrong(path, "it is missing" if not path.exists() else "it is not a file")
+            size = sizes.get(file)
+            content = _binary(path, size) if size is not None else _pickle(path, archive)
+        except OSError as error:
+            raise DatasetWrong(path, error.strerror or str(error)) from error
+        if is_training(file):
+            training.update(content)
+        if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+            other.append(file)
+    note = "the official files, to the bit"
+    if other:
+        note = f"not the official files to the bit ({', '.join(other)} differ), but sizes and labels are right"
+    return Batches(folder, name, tuple(official), training.hexdigest(), note)
+
+
+def _binary(path: Path, size: int) -> bytes:
+    found = path.stat().st_size
+    if found != size:
+        raise DatasetWrong(path, f"it has {found} bytes instead of {size}")
+    content = path.read_bytes()
+    labels = content[::RECORD_BYTES]
+    if max(labels) >= CLASSES:
+        record = next(i for i, label in enumerate(labels) if label >= CLASSES)
+        raise DatasetWrong(path, f"record {record} has the label {labels[record]}, and labels are 0 to {CLASSES - 1}")
+    return content
+
+
+def _pickle(path: Path, archive: Archive) -> bytes:
+    fault = pickled.fault(path, (archive.batches[0].bytes or 0) // RECORD_BYTES)
+    if fault is not None:
+        raise DatasetWrong(path, fault)
+    return path.read_bytes()
+
+
+def mountable(found: Batches, cache: Path) -> Path:
+    """Give a folder that holds the batches under their own name and may be mounted.
+
+    If the batches' own folder was named, the one above it is none of our business (it may be a home), and a link to
+    elsewhere leads nowhere inside a container: both get a folder in the cache, of hard links where the file system
+    allows it and of copies elsewhere.
+    """
+    above = cache / f"given-{found.sha256[:16]}"
+    with disk.written(cache):
+        (above / found.name).mkdir(parents=True, exist_ok=True)
+        for file in found.files:
+            _place((found.folder / file).resolve(), above / found.name / file)
+    return above
+
+
+def lies_plainly(found: Batches, given: Path) -> bool:
+    """Say whether the named folder can be mounted as it is."""
+    inside = [found.folder, *(found.folder / file for file in found.files)]
+    return found.folder == given / found.name and not any(path.is_symlink() for path in inside)
+
+
+def _place(source: Path, target: Path) -> None:
+    if target.exists() and (target.samefile(source) or disk.sha256(target) == disk.sha256(source)):
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,132 @@
+"""The unpacked set in the cache, and whether it is still what was unpacked.
+
+CACHE/cifar-10/cifar-10-batches-bin/   the files; CACHE/cifar-10 is what gets mounted
+CACHE/cifar-10.json                    the stamp, format 1: {"format", "archive": sha256, "training_sha256",
+                                       "checked": s since the epoch,
+                                       "files": {name: {"bytes", "sha256", "mtime_ns", "ctime_ns"}}}
+CACHE/cifar-10.lock                    held while any of this is changed
+CACHE/cifar-10-binary.tar.gz           kept, so that a damaged file needs no second download; .part: see part.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ngcdl.dataset import disk
+from ngcdl.dataset.official import Archive, is_training
+
+log = logging.getLogger(__name__)
+
+_Dates = tuple[int, int, int]
+
+_FORMAT = 1
+_TRUST_SECONDS = 24 * 3600.0  # after a day the files are read again: bits also rot without a change of date
+
+
+@dataclass(frozen=True)
+class Kept:
+    """`clock` gives the seconds since the epoch."""
+
+    cache: Path
+    archive: Archive
+    clock: Callable[[], float] = time.time
+
+    @property
+    def folder(self) -> Path:
+        return self.cache / "cifar-10"
+
+    @property
+    def lock(self) -> Path:
+        return self.cache / "cifar-10.lock"
+
+    @property
+    def packed(self) -> Path:
+        return self.cache / self.archive.name
+
+    @property
+    def _stamp(self) -> Path:
+        return self.cache / "cifar-10.json"
+
+    def check(self) -> tuple[str | None, str | None]:
+        """Give the training files' sha256 if the set is whole, or else what is wrong; neither when there is none.
+
+        A few stats when size and dates are as stamped, otherwise every byte is read.
+        """
+        stamp = self._load()
+        if stamp is None:
+            return None, None
+        training: str = stamp["training_sha256"]
+        try:
+            dates = self._dates()
+            fresh = 0 <= self.clock() - stamp["checked"] < _TRUST_SECONDS
+            if fresh and all(_dates(file) == dates[name] for name, file in stamp["files"].items()):
+                return training, None
+            for name, file in stamp["files"].items():
+                if disk.sha256(self.folder / self.archive.folder / name) != file["sha256"]:
+                    return None, f"{name} has changed since it was unpacked"
+        except OSError as error:
+            return None, f"{error.filename}: {error.strerror}"
+        try:
+            self._save({name: file["sha256"] for name, file in stamp["files"].items()}, dates, training)
+        except OSError as error:
+            log.debug("a cache that can't be written is read anew each time: %s", error)
+        return training, None
+
+    def stamp(self) -> str:
+        """Write down what the freshly unpacked files are; give the training files' sha256."""
+        training = hashlib.sha256()
+        digests = {}
+        dates = self._dates()
+        for member in self.archive.members:
+            content = (self.folder / self.archive.folder / member.name).read_bytes()
+            digests[member.name] = hashlib.sha256(content).hexdigest()
+            if is_training(member.name):
+                training.update(content)
+        self._save(digests, dates, training.hexdigest())
+        return training.hexdigest()
+
+    def _save(self, digests: dict[str, str], dates: dict[str, _Dates], training: str) -> None:
+        files = {}
+        for name, digest in digests.items():
+            size, mtime, ctime = dates[name]
+            files[name] = {"bytes": size, "sha256": digest, "mtime_ns": mtime, "ctime_ns": ctime}
+        stamp = {
+            "format": _FORMAT,
+            "archive": self.archive.sha256,
+            "training_sha256": training,
+            "checked": float(self.clock()),
+            "files": files,
+        }
+        disk.replace_text(self._stamp, json.dumps(stamp, indent=1) + "\n")
+
+    def _load(self) -> dict[str, Any] | None:
+        try:
+            stamp = json.loads(self._stamp.read_text(encoding="utf-8"))
+            known = stamp["format"] == _FORMAT and stamp["archive"] == self.archive.sha256
+            known = known and set(stamp["files"]) == {member.name for member in self.archive.members}
+            known = known and isinstance(stamp["training_sha256"], str) and isinstance(stamp["checked"], float)
+            for file in stamp["files"].values():
+                _dates(file)
+                known = known and isinstance(file["sha256"], str)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return stamp if known else None
+
+    def _dates(self) -> dict[str, _Dates]:
+        found = {}
+        for member in self.archive.members:
+            stat = (self.folder / self.archive.folder / member.name).stat()
+            found[member.name] = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        return found
+
+
+def _dates(file: dict[str, Any]) -> _Dates:
+    # The date of the last change of the inode, too: it can't be set back as the date of the content can.
+    return file["bytes"], file["mtime_ns"], file["ctime_ns"]
