@@ -1,0 +1,1 @@
+"""The parts of scripts/lab: what it downloads, builds, starts and takes down again."""

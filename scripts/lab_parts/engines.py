@@ -1,0 +1,179 @@
+"""Docker Engines of the lab's own: main (26.1.5 with every GPU way), floor (20.10.24, the oldest supported), bare (26.1.5 without a GPU chain).
+
+Each has its own data, sockets and containerd under the lab's folder. Only main has a bridge (`ngcdl0`), NAT and published ports; containers of the
+other two run with `--network none` or `--network host`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from lab_parts import packages, processes
+from lab_parts.where import Lab, LabError, say, step, write_whole
+
+BRIDGE = "ngcdl0"
+SUBNETS = ["172.29.99", "172.30.99", "10.213.99", "192.168.213"]
+CHAINS = {"filter": ["DOCKER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER-USER"], "nat": ["DOCKER"]}
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NAMES = ("main", "floor", "bare")
+
+
+def up(lab: Lab, name: str) -> dict[str, object]:
+    """Start one engine if it does not run yet; return its address, version and pid."""
+    pid = processes.pid_of(lab, name)
+    if pid is None or not answers(lab, name):
+        if os.geteuid() != 0:
+            raise LabError("a Docker Engine of the lab's own needs root; use yours with `scripts/lab up --engine existing`")
+        with step(f"Docker Engine `{name}`"):
+            processes.stop(lab, name)
+            pid = _start(lab, name)
+    version = json.loads(ask(lab, name, "/version"))
+    return {"host": f"unix://{socket_of(lab, name)}", "version": version["Version"], "api": version["ApiVersion"], "pid": pid}
+
+
+def down(lab: Lab, name: str) -> None:
+    """Stop one engine with its containers, and remove the network devices and firewall chains that it made."""
+    if processes.pid_of(lab, name) is None:
+        return
+    networks = _bridges(lab, name) if name == "main" else []
+    with step(f"stopped engine `{name}`"):
+        processes.stop(lab, name)
+    if name == "main":
+        for device in (*networks, BRIDGE):
+            _quiet(["ip", "link", "delete", device])
+        _remove_chains(lab)
+        _restore_forwarding(lab)
+
+
+def answers(lab: Lab, name: str) -> bool:
+    try:
+        return ask(lab, name, "/_ping") == b"OK"
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def ask(lab: Lab, name: str, path: str) -> bytes:
+    """GET one path of an engine's API."""
+    connection = http.client.HTTPConnection("localhost", timeout=5)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(5)
+    try:
+        connection.sock.connect(str(socket_of(lab, name)))
+        connection.request("GET", path)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def socket_of(lab: Lab, name: str) -> Path:
+    return lab.dir / name / "docker.sock"
+
+
+def program_path(lab: Lab, name: str) -> str:
+    """Return the PATH of one engine: its programs, Debian 12's runc, and the GPU hook unless the engine is the bare one."""
+    engine = packages.unpacked(lab, "floor" if name == "floor" else "engine")
+    runc = packages.unpacked(lab, "tools") / "usr/sbin"
+    gpu = [] if name == "bare" else [lab.dir / "gpu/bin"]
+    return ":".join(str(p) for p in (*gpu, runc, engine / "usr/sbin", engine / "usr/bin", SYSTEM_PATH))
+
+
+def _start(lab: Lab, name: str) -> int:
+    folder, path = lab.dir / name, program_path(lab, name)
+    packages.ensure_installed({"iptables": "iptables", "ip": "iproute2"})
+    settings: dict[str, object] = {
+        "hosts": [f"unix://{socket_of(lab, name)}"],
+        "data-root": f"{folder}/data",
+        "exec-root": f"{folder}/exec",
+        "pidfile": f"{folder}/docker.pid",
+        "shutdown-timeout": 3,
+        "max-concurrent-downloads": 3,
+        "userland-proxy-path": shutil.which("docker-proxy", path=path),
+        "init-path": shutil.which("tini-static", path=path),
+    }
+    if name == "main":
+        settings["bridge"] = _bridge(lab)
+        settings |= {"features": {"cdi": True}, "cdi-spec-dirs": [f"{lab.dir}/gpu/cdi"]}
+    else:
+        settings |= {"bridge": "none", "iptables": False, "ip6tables": False}
+    if name != "bare":
+        settings["runtimes"] = {"nvidia": {"path": f"{lab.dir}/gpu/bin/nvidia-container-runtime"}}
+    write_whole(folder / "daemon.json", json.dumps(settings, indent=1))
+    (folder / "docker.pid").unlink(missing_ok=True)
+    environment = {**os.environ, "PATH": path}
+    command = [str(shutil.which("dockerd", path=path)), "--config-file", str(folder / "daemon.json")]
+    return processes.start(lab, name, command, lambda: answers(lab, name), environment)
+
+
+def _bridge(lab: Lab) -> str:
+    """Make the bridge on the first subnet that no route of this machine covers yet; return its name."""
+    _note_chains(lab)
+    if not Path(f"/sys/class/net/{BRIDGE}").exists():
+        routes = _output(["ip", "-4", "route"])
+        subnet = next((s for s in SUBNETS if s not in routes), SUBNETS[0])
+        for words in (["link", "add", BRIDGE, "type", "bridge"], ["addr", "add", f"{subnet}.1/24", "dev", BRIDGE], ["link", "set", BRIDGE, "up"]):
+            _output(["ip", *words])
+    return BRIDGE
+
+
+def _bridges(lab: Lab, name: str) -> list[str]:
+    """Return the devices of the networks that people made in this engine."""
+    try:
+        networks = json.loads(ask(lab, name, "/networks"))
+    except (OSError, http.client.HTTPException, ValueError):
+        return []
+    return [f"br-{n['Id'][:12]}" for n in networks if n["Driver"] == "bridge" and n["Name"] != "bridge"]
+
+
+def _note_chains(lab: Lab) -> None:
+    """Remember which firewall chains stood before, and whether the kernel forwarded, so that `down` removes only what is ours."""
+    note = lab.dir / "before.json"
+    if not note.exists():
+        chains = {table: [c for c in names if _quiet(["iptables", "-t", table, "-n", "-L", c])] for table, names in CHAINS.items()}
+        policy = _output(["iptables", "-S", "FORWARD"]).split()[2]
+        forward = Path("/proc/sys/net/ipv4/ip_forward").read_text().strip()
+        write_whole(note, json.dumps({"chains": chains, "policy": policy, "forward": forward}))
+
+
+def _remove_chains(lab: Lab) -> None:
+    """Delete Docker's chains and the rules that name them or our bridge, unless they stood before us."""
+    before = json.loads((lab.dir / "before.json").read_text())
+    if any(any(stood) for stood in before["chains"].values()):
+        say("left the firewall as it is: Docker's chains stood there before the lab")
+        return
+    for table, chains in CHAINS.items():
+        rules = [line.split() for line in _output(["iptables", "-t", table, "-S"]).splitlines()]
+        for rule in rules:
+            if rule[0] == "-A" and (rule[1] not in chains) and any(w in (*chains, BRIDGE) or w.startswith("br-") for w in rule):
+                _quiet(["iptables", "-t", table, "-D", *rule[1:]])
+        for rule in rules:
+            if rule[0] == "-A" and rule[1] == "POSTROUTING" and any(w.startswith(tuple(SUBNETS)) for w in rule):
+                _quiet(["iptables", "-t", table, "-D", *rule[1:]])
+        for chain in chains:
+            _quiet(["iptables", "-t", table, "-F", chain])
+        for chain in chains:
+            _quiet(["iptables", "-t", table, "-X", chain])
+    _quiet(["iptables", "-P", "FORWARD", before["policy"]])
+
+
+def _restore_forwarding(lab: Lab) -> None:
+    forward = json.loads((lab.dir / "before.json").read_text())["forward"]
+    Path("/proc/sys/net/ipv4/ip_forward").write_text(forward)
+
+
+def _quiet(command: list[str]) -> bool:
+    environment = {**os.environ, "PATH": SYSTEM_PATH}
+    return subprocess.run(command, capture_output=True, env=environment).returncode == 0
+
+
+def _output(command: list[str]) -> str:
+    environment = {**os.environ, "PATH": SYSTEM_PATH}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,85 @@
+"""The GPU chain without a card: stand-in NVML and nvidia-smi, and the three ways Docker puts a GPU into a container, each failing on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lab_parts import packages
+from lab_parts.where import PARTS, Lab, LabError, step, write_whole
+
+STUB = "int nvmlInit_v2(void) { return 9; }\n"  # only where nvml.c is missing: every driver call answers "not loaded"
+
+
+def up(lab: Lab) -> dict[str, object]:
+    """Write the runtime, the hooks, the CDI spec and the state file; build the library. Keeps a state file that is there already."""
+    state = lab.dir / "nvml/nvml.state"
+    if not state.exists():
+        write_whole(state, (PARTS / "nvml.state").read_text())
+    _build_library(lab)
+    write_whole(lab.dir / "gpu/nvidia-smi", (PARTS / "nvidia_smi.sh").read_text(), 0o755)
+    write_whole(lab.dir / "gpu/gpu_inject.py", (PARTS / "gpu_inject.py").read_text())
+    runc = packages.unpacked(lab, "tools") / "usr/sbin/runc"
+    _program(lab, "nvidia-container-runtime", f"runtime {runc}")
+    _program(lab, "nvidia-container-runtime-hook", "gpus")
+    _program(lab, "nvidia-container-runtime-hook-of-the-runtime", "runtime-hook")
+    _program(lab, "nvidia-cdi-hook-of-the-lab", "cdi")
+    write_cdi_spec(lab)
+    rlimits = lab.dir / "rlimits.jsonl"
+    rlimits.touch()
+    return {
+        "nvml": {"library_dir": str(lab.dir / "gpu/nvml"), "state_file": str(state), "default_state": str(PARTS / "nvml.state")},
+        "nvidia_smi": str(lab.dir / "gpu/nvidia-smi"),
+        "gpu_fault_file": str(lab.dir / "gpu-fault.json"),
+        "cdi_spec": str(lab.dir / "gpu/cdi/nvidia.json"),
+        "rlimits_log": str(rlimits),
+    }
+
+
+def write_cdi_spec(lab: Lab) -> None:
+    """Describe the cards of the state file as CDI devices: all, each number, each UUID."""
+    text = (lab.dir / "nvml/nvml.state").read_text()
+    names = ["all"]
+    for number in re.findall(r"^gpu(\d+)\.name=", text, re.M):
+        names += [number, *re.findall(rf"^gpu{number}\.uuid=(\S+)", text, re.M)]
+    hook = str(lab.dir / "gpu/bin/nvidia-cdi-hook-of-the-lab")
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        # Each device adds a variable, so that two devices add up; the hook of the whole spec mounts what they ask for.
+        "devices": [{"name": n, "containerEdits": {"env": [f"NGCDL_LAB_CDI_{position}={n}"]}} for position, n in enumerate(names)],
+        "containerEdits": {
+            "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+            "hooks": [{"hookName": "createRuntime", "path": hook, "args": [hook, "prestart"]}],
+        },
+    }
+    write_whole(lab.dir / "gpu/cdi/nvidia.json", json.dumps(spec, indent=1))
+
+
+def _build_library(lab: Lab) -> None:
+    source, library = PARTS / "nvml.c", lab.dir / "gpu/nvml/libnvidia-ml.so.1"
+    text = source.read_text() if source.exists() else STUB
+    copy = lab.dir / "gpu/nvml.c"
+    if library.exists() and copy.exists() and copy.read_text() == text:
+        return
+    packages.ensure_installed({"gcc": "gcc"} if shutil.which("gcc") else {"gcc": "gcc", "ld": "libc6-dev"})
+    with step("stand-in libnvidia-ml.so.1"):
+        library.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(copy, text)
+        draft = library.with_name("draft.so")
+        done = subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", draft, copy], capture_output=True, text=True)
+        if done.returncode:
+            copy.unlink()
+            raise LabError(f"gcc could not build {source}:\n{done.stderr}")
+        os.replace(draft, library)
+
+
+def _program(lab: Lab, name: str, way: str) -> None:
+    """Write a small script under the name that Docker looks for."""
+    words = f"{Path(sys.executable).resolve()} -I -S {lab.dir}/gpu/gpu_inject.py {lab.dir} {way}"
+    write_whole(lab.dir / "gpu/bin" / name, f'#!/bin/sh\nexec {words} "$@"\n', 0o755)

@@ -1,0 +1,204 @@
+"""Put the stand-in GPU into a container: the program behind the runtime `nvidia`, the `--gpus` hook and the CDI hook.
+
+    gpu_inject.py LAB_DIR runtime RUNC ...    stands for nvidia-container-runtime: edits the bundle, then becomes runc
+    gpu_inject.py LAB_DIR runtime-hook prestart     the hook that the runtime adds to the bundle
+    gpu_inject.py LAB_DIR gpus prestart       stands for nvidia-container-runtime-hook; the container's state comes on stdin
+    gpu_inject.py LAB_DIR cdi prestart        the hook of our CDI devices; which ones, say the variables NGCDL_LAB_CDI_* that they set
+
+As NVIDIA's toolkit does, the runtime only adds the hook to the bundle (mode `legacy`), and the hook mounts files into the container before it
+pivots to its root: the NVML library, nvidia-smi, and the folder with the NVML state. Whoever asks for some of the GPUs gets a copy of the state
+with only those, renumbered; whoever asks for all sees the live file.
+
+Failures: LAB_DIR/gpu-fault.json, `{"fault": NAME or text, "ways": ["runtime", "gpus", "cdi"]}` (without "ways": all of them). The names are in FAULTS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# The texts of nvidia-container-cli, as users paste them: NVIDIA/nvidia-container-toolkit issues 154, 171, 394.
+FAULTS = {
+    "driver-not-loaded": "nvidia-container-cli: initialization error: nvml error: driver not loaded",
+    "version-mismatch": "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch",
+    "library-missing": "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: "
+    "no such file or directory",
+    "timed-out": "nvidia-container-cli: initialization error: driver rpc error: timed out",
+}
+BRANDS = {"1": "quadro", "2": "tesla", "5": "geforce", "6": "titan", "12": "quadrortx", "13": "nvidiartx", "14": "nvidia", "15": "geforcertx"}
+LIBRARY = "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+STATE_FOLDER = "run/ngcdl-lab"
+CDI_VARIABLE = "NGCDL_LAB_CDI_"
+
+
+def main() -> None:
+    lab, way, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    if way == "runtime":
+        become_runc(lab, rest[0], rest[1:])
+    else:
+        sys.exit(hook(lab, "runtime" if way == "runtime-hook" else way))
+
+
+def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
+    """Edit the bundle of a container that is being created, then exec runc."""
+    if "create" in arguments:
+        bundle = Path(arguments[arguments.index("--bundle") + 1]) if "--bundle" in arguments else Path.cwd()
+        config = json.loads((bundle / "config.json").read_text())
+        clamp_memlock(lab, config)
+        if wanted(config, "runtime") not in (None, "", "void"):
+            path = str(lab / "gpu/bin/nvidia-container-runtime-hook-of-the-runtime")
+            hooks = config.setdefault("hooks", {}).setdefault("prestart", [])
+            hooks.append({"path": path, "args": [path, "prestart"]})
+        (bundle / "config.json").write_text(json.dumps(config))
+    os.execv(runc, [runc, *arguments])
+
+
+def clamp_memlock(lab: Path, config: dict) -> None:
+    """Note the limits asked for, and lower memlock to what this host can give: root may lack CAP_SYS_RESOURCE in a container or virtual machine."""
+    limits = config["process"].get("rlimits") or []
+    entry = {"t": time.time(), "hostname": config.get("hostname"), "rlimits": [dict(limit) for limit in limits], "clamped": []}
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    for limit in limits:
+        if limit["type"] == "RLIMIT_MEMLOCK" and hard != resource.RLIM_INFINITY and limit["hard"] > hard:
+            limit["hard"], limit["soft"] = hard, min(limit["soft"], hard)
+            entry["clamped"].append(dict(limit))
+    with (lab / "rlimits.jsonl").open("a") as log:
+        log.write(json.dumps(entry) + "\n")
+
+
+def hook(lab: Path, way: str) -> int:
+    """Mount the stand-ins into the container whose state is on stdin; say why not in NVIDIA's words."""
+    state = json.load(sys.stdin)
+    config = json.loads((Path(state["bundle"]) / "config.json").read_text())
+    visible = wanted(config, way)
+    if visible in (None, "", "void"):
+        return 0
+    if way != "cdi":
+        print("Auto-detected mode as 'legacy'", file=sys.stderr)
+    try:
+        fault = fault_text(lab, way)
+        if fault:
+            raise LookupError(fault)
+        gpus = read_state(lab / "nvml/nvml.state")
+        if way != "cdi":
+            check_requirements(config, gpus)
+        folder = state_folder(lab, visible, gpus)
+    except LookupError as refusal:
+        print(refusal.args[0], file=sys.stderr)
+        return 1
+    root = Path(state["bundle"], config["root"]["path"])
+    mounts = [
+        (lab / "gpu/nvml/libnvidia-ml.so.1", root / LIBRARY),
+        (lab / "gpu/nvidia-smi", root / "usr/bin/nvidia-smi"),
+        (folder, root / STATE_FOLDER),
+    ]
+    return mount(state["pid"], mounts)
+
+
+def wanted(config: dict, way: str) -> str | None:
+    """Return which GPUs a container asks for: all, none, void, or indices and UUIDs with commas; None if it says nothing."""
+    variables = [v.partition("=") for v in config["process"].get("env", [])]
+    if way == "cdi":
+        return ",".join(value for name, _, value in variables if name.startswith(CDI_VARIABLE)) or None
+    values = [value for name, _, value in variables if name == "NVIDIA_VISIBLE_DEVICES"]
+    return values[-1] if values else None
+
+
+def fault_text(lab: Path, way: str) -> str | None:
+    try:
+        fault = json.loads((lab / "gpu-fault.json").read_text() or "{}")
+    except FileNotFoundError:
+        return None
+    if "fault" not in fault or way not in fault.get("ways", [way]):
+        return None
+    return FAULTS.get(fault["fault"], fault["fault"])
+
+
+def read_state(path: Path) -> dict[str, str]:
+    lines = [line.partition("=") for line in path.read_text().splitlines() if "=" in line and not line.startswith("#")]
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def state_folder(lab: Path, visible: str, state: dict[str, str]) -> Path:
+    """Return the folder to mount: the live one for all GPUs, else one with a state that holds only those asked for."""
+    numbers = [int(key[3:-5]) for key in state if re.fullmatch(r"gpu\d+\.name", key)]
+    if "all" in visible.split(","):
+        return lab / "nvml"
+    by_name = {str(n): n for n in numbers} | {state.get(f"gpu{n}.uuid", ""): n for n in numbers}
+    chosen = []
+    for name in [] if visible == "none" else visible.split(","):
+        if name not in by_name:
+            raise LookupError(f"nvidia-container-cli: device error: {name}: unknown device")
+        chosen.append(by_name[name])
+    position = {number: place for place, number in enumerate(sorted(set(chosen)))}
+    lines = []
+    for key, value in state.items():
+        card = re.search(r"\bgpu(\d+)\.", key)  # gpu1.name, but also fail.gpu1.DeviceGetName
+        if card is None:
+            lines.append(f"{key}={value}")
+        elif int(card[1]) in position:
+            lines.append(f"{key[:card.start()]}gpu{position[int(card[1])]}.{key[card.end():]}={value}")
+    folder = lab / "nvml-some" / ("gpus-" + "-".join(str(n) for n in sorted(set(chosen))))
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"nvml.state.{os.getpid()}"
+    draft.write_text("\n".join(lines) + "\n")
+    draft.replace(folder / "nvml.state")
+    return folder
+
+
+def check_requirements(config: dict, state: dict[str, str]) -> None:
+    """Refuse what NVIDIA_REQUIRE_* forbids (spaces are OR, commas AND; cuda, driver and brand), as NVIDIA's legacy mode does."""
+    variables = {k: v for k, _, v in (e.partition("=") for e in config["process"].get("env", []))}
+    if variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true"):
+        return
+    code = int(state.get("cuda", "0"))
+    have = {"cuda": f"{code // 1000}.{code % 1000 // 10}", "driver": state.get("driver", "0"), "brand": BRANDS.get(state.get("gpu0.brand", ""), "unknown")}
+    for name, requirement in variables.items():
+        ways = requirement.split()
+        if name.startswith("NVIDIA_REQUIRE_") and ways and not any(all(_holds(c, have) for c in w.split(",")) for w in ways):
+            raise LookupError(
+                f"nvidia-container-cli: requirement error: unsatisfied condition: {ways[-1]}, please update your driver to a newer version, "
+                "or use an earlier cuda container"
+            )
+
+
+def _holds(condition: str, have: dict[str, str]) -> bool:
+    for sign in (">=", "<=", "!=", ">", "<", "="):
+        key, found, value = condition.partition(sign)
+        if found and key in have:
+            if key == "brand":
+                return (have[key].lower() == value) == (sign == "=")
+            one, two = ([int(n) for n in text.split(".") if n.isdigit()] for text in (have[key], value))
+            one = one[: len(two)]
+            return {">=": one >= two, "<=": one <= two, "!=": one != two, ">": one > two, "<": one < two, "=": one == two}[sign]
+    return True
+
+
+def mount(pid: int, mounts: list[tuple[Path, Path]]) -> int:
+    """Bind files and folders inside the mount namespace of a container that has not pivoted to its root yet."""
+    script = """
+set -e
+while [ $# -gt 0 ]; do
+    mkdir -p "$(dirname "$2")"
+    if [ -d "$1" ]; then mkdir -p "$2"; else [ -e "$2" ] || : > "$2"; fi
+    mount --bind "$1" "$2"
+    mount -o remount,bind,ro "$2"
+    shift 2
+done
+"""
+    words = [str(path) for pair in mounts for path in pair]
+    command = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "--", "sh", "-c", script, "sh", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(f"nvidia-container-cli: mount error: {done.stderr.strip()}", file=sys.stderr)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    main()

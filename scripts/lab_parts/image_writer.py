@@ -1,0 +1,151 @@
+"""Write image layers and manifests straight into the registry's storage, without an engine.
+
+A layer's recipe is hashed and noted, so that a layer is made once: the registry's storage in the cache keeps the bytes, `layers.json` what they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lab_parts.registry import Storage
+from lab_parts.where import Lab, LabError, write_whole
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+CONFIG = "application/vnd.docker.container.image.v1+json"
+LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+_layers_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Layer:
+    digest: str  # of the compressed bytes, as the registry knows it
+    diff_id: str  # of the tar
+    bytes: int
+
+
+def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[bytes]]) -> Layer:
+    """Return the layer of this recipe, making it from a tar's pieces and uploading it where the repository lacks it."""
+    storage = Storage(lab)
+    known = _known(lab).get(f"{repository} {key}")
+    if known and storage.has(f"/v2/{repository}/blobs/{known['digest']}"):
+        return Layer(**known)
+    draft = lab.cache / f"layer-{key}.draft"
+    tar_sum, gzip_sum, size = hashlib.sha256(), hashlib.sha256(), 0
+    packer = zlib.compressobj(1, wbits=31)
+    try:
+        with draft.open("wb") as out:
+            for piece in pieces():
+                tar_sum.update(piece)
+                for packed in (packer.compress(piece),):
+                    gzip_sum.update(packed)
+                    size += out.write(packed)
+            packed = packer.flush()
+            gzip_sum.update(packed)
+            size += out.write(packed)
+        made = Layer(f"sha256:{gzip_sum.hexdigest()}", f"sha256:{tar_sum.hexdigest()}", size)
+        with draft.open("rb") as body:
+            upload(storage, repository, made.digest, body, size)
+    finally:
+        draft.unlink(missing_ok=True)
+    with _layers_lock:
+        write_whole(lab.cache / "layers.json", json.dumps({**_known(lab), f"{repository} {key}": asdict(made)}, indent=1))
+    return made
+
+
+def manifest(lab: Lab, repository: str, tag: str, layers: list[Layer], config: dict[str, object], architecture: str = "amd64") -> str:
+    """Upload an image's config and manifest under a tag; return the manifest's digest."""
+    storage = Storage(lab)
+    image = {
+        "architecture": architecture,
+        "os": "linux",
+        "created": "2018-01-15T00:00:00Z",
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [one.diff_id for one in layers]},
+        "history": [{"created": "2018-01-15T00:00:00Z", "created_by": "scripts/lab"} for _ in layers],
+    }
+    blob = json.dumps(image).encode()
+    digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
+    upload(storage, repository, digest, blob, len(blob))
+    text = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG, "size": len(blob), "digest": digest},
+        "layers": [{"mediaType": LAYER, "size": one.bytes, "digest": one.digest} for one in layers],
+    }
+    return _put(storage, repository, tag, MANIFEST, text)
+
+
+def manifest_list(lab: Lab, repository: str, tag: str, of: str, architecture: str) -> str:
+    """Upload a list that holds one image of one architecture; `of` is that image's digest."""
+    storage = Storage(lab)
+    size = len(storage.ask("GET", f"/v2/{repository}/manifests/{of}", headers={"Accept": MANIFEST}).lab_body)  # type: ignore[attr-defined]
+    entry = {"mediaType": MANIFEST, "size": size, "digest": of, "platform": {"architecture": architecture, "os": "linux"}}
+    return _put(storage, repository, tag, LIST, {"schemaVersion": 2, "mediaType": LIST, "manifests": [entry]})
+
+
+def upload(storage: Storage, repository: str, digest: str, body: object, size: int) -> None:
+    if storage.has(f"/v2/{repository}/blobs/{digest}"):
+        return
+    place = storage.ask("POST", f"/v2/{repository}/blobs/uploads/").getheader("Location")
+    answer = storage.ask(
+        "PUT", f"{place}&digest={digest}", body, {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+    )
+    if answer.status != 201:
+        raise LabError(f"docker-registry refused a blob of {repository}: {answer.status} {answer.lab_body!r}")  # type: ignore[attr-defined]
+
+
+def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -> Iterable[bytes]:
+    """Yield the tar of a folder's content, with the same order and times each time; `prefix` is where it comes to lie."""
+    command = ["tar", "-C", str(folder), "--numeric-owner", "--sort=name", "--mtime=2018-01-15", "--owner=0" if prefix else "--no-xattrs"]
+    command += [f"--exclude={pattern}" for pattern in exclude]
+    command += [f"--transform=s,^\\.,{prefix},SH", "-cf", "-", "."] if prefix else ["-cf", "-", "."]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        while piece := process.stdout.read(1 << 20):
+            yield piece
+    if process.returncode:
+        raise LabError(f"tar of {folder} failed ({process.returncode})")
+
+
+def tar_of_files(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None, folders: Iterable[str] = ()) -> bytes:
+    """Return a tar with those files (path: bytes, mode), symbolic links (path: target) and folders."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for path in folders:
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if path == "tmp" else 0o755
+            tar.addfile(entry)
+        for path, (data, mode) in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(data), mode
+            tar.addfile(entry, io.BytesIO(data))
+        for path, target in (links or {}).items():
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    return out.getvalue()
+
+
+def _put(storage: Storage, repository: str, tag: str, kind: str, text: dict[str, object]) -> str:
+    body = json.dumps(text).encode()
+    answer = storage.ask("PUT", f"/v2/{repository}/manifests/{tag}", body, {"Content-Type": kind})
+    if answer.status != 201:
+        raise LabError(f"docker-registry refused {repository}:{tag}: {answer.status} {answer.lab_body!r}")  # type: ignore[attr-defined]
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def _known(lab: Lab) -> dict[str, dict[str, object]]:
+    try:
+        return json.loads((lab.cache / "layers.json").read_text())
+    except FileNotFoundError:
+        return {}

@@ -1,0 +1,275 @@
+"""The images of the lab: real TensorFlow 1.4 on Python 2.7, real PyTorch on Python 3.11, and small ones for what can go wrong.
+
+They are NGC's in what a user meets: entrypoint, banner, notices, environment, labels, working folder. The programs in them come from Debian and from
+pip's own configuration; no image is built where the registry's storage in the cache still holds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from lab_parts import packages
+from lab_parts.image_writer import Layer, layer, manifest, manifest_list, tar_of_files, tar_of_folder
+from lab_parts.registry import Storage
+from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
+
+# What an image needs not: documents, translations, apt's caches, pip's and setuptools' leftovers, headers and tests.
+LEFT_OUT = [
+    "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/info/*", "./var/cache/apt/*", "./var/lib/apt/lists/*",
+    "./var/log/*", "./debootstrap", "./dev/*", "./proc/*", "./sys/*", "*.pyc", "./usr/lib/x86_64-linux-gnu/gconv/*",
+]  # fmt: skip
+LEFT_OUT_OF_PACKAGES = ["./bin", "./share", "./torch/include", "./torch/test", "./torch/bin", "*.a", "./tensorflow/include", "*/numpy/*/tests"]
+
+# The wheels of TensorFlow 1.4's time that are still served, and the hash of the big one.
+TF_WHEELS = [
+    "tensorflow==1.4.0 --hash=sha256:ea9b30dbc6d56f65acf615598d9c417495cbcbdb8051aa6600c40bb6bc1ce664",
+]
+TF_REST = ["numpy==1.16.6", "protobuf==3.17.3", "six==1.16.0", "mock==3.0.5", "funcsigs==1.0.2", "enum34==1.1.10", "backports.weakref==1.0.post1",
+           "wheel==0.37.1"]  # fmt: skip
+TF_TARGET = ["--python-version", "2.7", "--implementation", "cp", "--abi", "cp27mu", "--platform", "manylinux1_x86_64", "--platform",
+             "manylinux2010_x86_64"]  # fmt: skip
+TORCH = ["torch==2.13.0", "numpy==2.3.5"]
+TORCH_TARGET = ["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--platform", "manylinux_2_28_x86_64", "--platform",
+                "manylinux2014_x86_64"]  # fmt: skip
+
+PATH_ENV = "PATH=/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TF_CONFIG: dict[str, object] = {
+    "Env": [
+        PATH_ENV,
+        "CUDA_VERSION=9.0.176",
+        "CUDA_DRIVER_VERSION=384.81",
+        "NVIDIA_REQUIRE_CUDA=cuda>=9.0",
+        "NVIDIA_VISIBLE_DEVICES=all",
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
+        "NVIDIA_TENSORFLOW_VERSION=18.01",
+        "TENSORFLOW_VERSION=1.4.0",
+        "NVIDIA_BUILD_ID=276323",
+    ],
+    "Entrypoint": ["/usr/local/bin/nvidia_entrypoint.sh"],
+    "Cmd": ["/bin/bash"],
+    "WorkingDir": "/workspace",
+    "Labels": {
+        "com.nvidia.build.id": "276323",
+        "com.nvidia.cuda.version": "9.0",
+        "com.nvidia.tensorflow.version": "18.01",
+        "com.nvidia.volumes.needed": "nvidia_driver",
+    },
+    "ExposedPorts": {"6006/tcp": {}},
+}
+TORCH_CONFIG: dict[str, object] = {
+    "Env": [
+        PATH_ENV,
+        "CUDA_VERSION=13.3.1.008",
+        "CUDA_DRIVER_VERSION=610.43.02",
+        "NVIDIA_REQUIRE_CUDA=cuda>=9.0",
+        "NVIDIA_VISIBLE_DEVICES=all",
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video",
+        "NVIDIA_PRODUCT_NAME=PyTorch",
+        "NVIDIA_PYTORCH_VERSION=26.07",
+        "PYTORCH_VERSION=2.13.0",
+        "PYTORCH_BUILD_VERSION=2.13.0",
+        "NVIDIA_BUILD_ID=000000",
+        "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX",
+        "_CUDA_COMPAT_PATH=/usr/local/cuda/compat",
+        "LD_LIBRARY_PATH=/usr/local/cuda/compat/lib:/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
+        "JUPYTER_PORT=8888",
+        "TENSORBOARD_PORT=6006",
+    ],
+    "Entrypoint": ["/opt/nvidia/nvidia_entrypoint.sh"],
+    "Cmd": [],
+    "WorkingDir": "/workspace",
+    "Labels": {
+        "com.nvidia.build.id": "000000",
+        "com.nvidia.cuda.version": "9.0",
+        "com.nvidia.pytorch.version": "2.13.0",
+        "com.nvidia.volumes.needed": "nvidia_driver",
+    },
+}
+BUSYBOX_CONFIG: dict[str, object] = {"Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin"], "Cmd": ["sh"]}
+
+
+def up(lab: Lab) -> dict[str, str]:
+    """Build and push what the registry lacks; return each image's digest."""
+    recipes = {
+        "tensorflow:18.01-py2": (_tensorflow, _script("tensorflow_entrypoint.sh"), TF_WHEELS, TF_REST, TF_CONFIG, LEFT_OUT, LEFT_OUT_OF_PACKAGES),
+        "pytorch:26.07-py3": (_pytorch, _script("pytorch_entrypoint.sh"), TORCH, TORCH_CONFIG, LEFT_OUT, LEFT_OUT_OF_PACKAGES),
+        "busybox:1": (_busybox, BUSYBOX_CONFIG),
+        "busybox:entry": (_busybox_entry, BUSYBOX_CONFIG),
+        "busybox:big": (_busybox_big, BUSYBOX_CONFIG),
+        "busybox:arm64": (_busybox_arm64, BUSYBOX_CONFIG),
+        "gated:1": (_gated, BUSYBOX_CONFIG),
+    }
+    keys = {name: recipe_key(recipe[0].__name__, *recipe[1:]) for name, recipe in recipes.items()}
+    built = _built(lab)
+    storage = Storage(lab)
+
+    def current(name: str) -> bool:
+        repository, tag = f"nvidia/{name.split(':')[0]}", name.split(":")[1]
+        return built.get(name, {}).get("key") == keys[name] and storage.has(f"/v2/{repository}/manifests/{built[name]['digest']}")
+
+    missing = [name for name in recipes if not current(name)]
+    failures = []
+    with ThreadPoolExecutor(3) as pool:
+        jobs = {name: pool.submit(recipes[name][0], lab) for name in missing}
+        for name, job in jobs.items():
+            try:
+                built[name] = {"key": keys[name], "digest": job.result()}
+            except LabError as error:
+                failures.append(f"image {name}: {error}")
+    if missing:
+        write_whole(lab.cache / "images.json", json.dumps(built, indent=1))
+    if failures:
+        raise LabError("\n".join(failures))
+    return {name: built[name]["digest"] for name in recipes}
+
+
+def _tensorflow(lab: Lab) -> str:
+    with step("image nvidia/tensorflow:18.01-py2"):
+        repository = "nvidia/tensorflow"
+        base = _debian(lab, repository, "bullseye", ["python2.7-minimal", "python2.7", "ca-certificates"])
+        wheels = _wheels(lab, repository, "tf", [TF_WHEELS, TF_REST], TF_TARGET, "./usr/local/lib/python2.7/dist-packages")
+        files = {
+            "usr/local/bin/nvidia_entrypoint.sh": (_script("tensorflow_entrypoint.sh").encode(), 0o755),
+            "workspace/README.md": (b"The workspace of the lab's TensorFlow image.\n", 0o644),
+            # Wheels of that time shared these folders through .pth files, which a plain folder on the path does not read.
+            "usr/local/lib/python2.7/dist-packages/google/__init__.py": (b"", 0o644),
+            "usr/local/lib/python2.7/dist-packages/backports/__init__.py": (b"", 0o644),
+        }
+        links = {"usr/local/bin/python": "/usr/bin/python2.7", "usr/local/bin/python2": "/usr/bin/python2.7"}
+        top = _small(lab, repository, tar_of_files(files, links, ["workspace"]))
+        return manifest(lab, repository, "18.01-py2", [base, wheels, top], TF_CONFIG)
+
+
+def _pytorch(lab: Lab) -> str:
+    with step("image nvidia/pytorch:26.07-py3"):
+        repository = "nvidia/pytorch"
+        base = _debian(lab, repository, "bookworm", ["python3", "ca-certificates"])
+        wheels = _wheels(lab, repository, "torch", [TORCH], TORCH_TARGET, "./usr/local/lib/python3.11/dist-packages")
+        files = {
+            "opt/nvidia/nvidia_entrypoint.sh": (_script("pytorch_entrypoint.sh").encode(), 0o755),
+            "workspace/README.md": (b"The workspace of the lab's PyTorch image.\n", 0o644),
+        }
+        top = _small(lab, repository, tar_of_files(files, {"usr/local/bin/python": "/usr/bin/python3"}, ["workspace"]))
+        return manifest(lab, repository, "26.07-py3", [base, wheels, top], TORCH_CONFIG)
+
+
+def _busybox(lab: Lab) -> str:
+    return manifest(lab, "nvidia/busybox", "1", [_busybox_layer(lab, "nvidia/busybox")], BUSYBOX_CONFIG)
+
+
+def _gated(lab: Lab) -> str:
+    return manifest(lab, "nvidia/gated", "1", [_busybox_layer(lab, "nvidia/gated")], BUSYBOX_CONFIG)
+
+
+def _busybox_entry(lab: Lab) -> str:
+    script = b'#!/bin/sh\necho "lab entrypoint: $*"\nexec "$@"\n'
+    top = _small(lab, "nvidia/busybox", tar_of_files({"entrypoint.sh": (script, 0o755)}))
+    config = {**BUSYBOX_CONFIG, "Entrypoint": ["/entrypoint.sh"]}
+    return manifest(lab, "nvidia/busybox", "entry", [_busybox_layer(lab, "nvidia/busybox"), top], config)
+
+
+def _busybox_big(lab: Lab) -> str:
+    data = random.Random(1).randbytes(30_000_000)
+    top = _small(lab, "nvidia/busybox", tar_of_files({"big.bin": (data, 0o644)}))
+    return manifest(lab, "nvidia/busybox", "big", [_busybox_layer(lab, "nvidia/busybox"), top], BUSYBOX_CONFIG)
+
+
+def _busybox_arm64(lab: Lab) -> str:
+    image = manifest(lab, "nvidia/busybox", "arm64-image", [_busybox_layer(lab, "nvidia/busybox")], BUSYBOX_CONFIG, "arm64")
+    digest = manifest_list(lab, "nvidia/busybox", "arm64", image, "arm64")
+    Storage(lab).ask("DELETE", "/v2/nvidia/busybox/tags/arm64-image")  # refused by docker-registry 2.8; then the tag stays, harmless
+    return digest
+
+
+def _busybox_layer(lab: Lab, repository: str) -> Layer:
+    program = packages.unpacked(lab, "tools") / "bin/busybox"
+    names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    files = {
+        "bin/busybox": (program.read_bytes(), 0o755),
+        "etc/passwd": (b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", 0o644),
+        "etc/group": (b"root:x:0:\nnogroup:x:65534:\n", 0o644),
+    }
+    links = {f"bin/{name}": "busybox" for name in names if name != "busybox"}
+    return _small(lab, repository, tar_of_files(files, links, ["bin", "etc", "tmp", "root", "proc", "sys", "dev"]))
+
+
+def _small(lab: Lab, repository: str, tar: bytes) -> Layer:
+    return layer(lab, repository, hashlib.sha256(tar).hexdigest()[:16], lambda: [tar])
+
+
+def _debian(lab: Lab, repository: str, suite: str, include: list[str]) -> Layer:
+    """Return the layer of a minimal Debian with some packages, by debootstrap."""
+
+    def pieces() -> object:
+        if os.geteuid() != 0:
+            raise LabError(f"debootstrap of {suite} needs root: type `sudo -E scripts/lab up` once; the cache keeps the result")
+        tools = packages.unpacked(lab, "tools")
+        root = lab.cache / f"debootstrap-{suite}"
+        shutil.rmtree(root, ignore_errors=True)
+        command = ["sh", str(tools / "usr/sbin/debootstrap"), "--variant=minbase", f"--include={','.join(include)}", suite, str(root)]
+        environment = {**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr/share/debootstrap"), "DEBIAN_FRONTEND": "noninteractive"}
+        environment["PATH"] += ":/usr/sbin:/sbin"
+        with step(f"debootstrap {suite}"):
+            done = subprocess.run([*command, packages.mirror()], env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise LabError(f"debootstrap {suite} failed ({done.returncode}):\n{done.stdout[-800:]}{done.stderr[-400:]}")
+        try:
+            yield from tar_of_folder(root, LEFT_OUT)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    return layer(lab, repository, recipe_key("debian", suite, include, LEFT_OUT), pieces)  # type: ignore[arg-type]
+
+
+def _wheels(lab: Lab, repository: str, name: str, wanted: list[list[str]], target: list[str], place: str) -> Layer:
+    """Return the layer of some wheels, unpacked by pip for another interpreter than ours."""
+
+    def pieces() -> object:
+        folder = lab.cache / f"wheels-{name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        with step(f"wheels {' '.join(w.split()[0] for group in wanted for w in group)}"):
+            for group in wanted:
+                _pip(folder, group, target)
+        if name == "torch" and not any(folder.glob("torch-*+cpu.dist-info")):
+            raise LabError(
+                "pip's own configuration gave a CUDA build of torch, gigabytes that no machine without a card needs: "
+                "set PIP_FIND_LINKS or PIP_INDEX_URL to where the CPU wheel torch 2.13.0 lies, and type `scripts/lab up` again"
+            )
+        try:
+            yield from tar_of_folder(folder, LEFT_OUT_OF_PACKAGES, prefix=place)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return layer(lab, repository, recipe_key(name, wanted, target, place, LEFT_OUT_OF_PACKAGES), pieces)  # type: ignore[arg-type]
+
+
+def _pip(folder: Path, wanted: list[str], target: list[str]) -> None:
+    requirements = folder.with_name(folder.name + ".txt")
+    requirements.write_text("\n".join(wanted) + "\n")
+    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--root-user-action=ignore", "--no-compile"]
+    command += ["--only-binary=:all:", "--target", str(folder), *target, "-r", str(requirements)]
+    command += ["--no-deps"] if "2.7" in target else []
+    done = subprocess.run(command, capture_output=True, text=True)
+    requirements.unlink()
+    if done.returncode:
+        raise LabError(f"pip could not get {' '.join(wanted)} ({done.returncode}): {done.stderr.strip()[-800:]}")
+
+
+def _script(name: str) -> str:
+    return (PARTS / "entrypoints" / name).read_text()
+
+
+def _built(lab: Lab) -> dict[str, dict[str, str]]:
+    try:
+        return json.loads((lab.cache / "images.json").read_text())
+    except FileNotFoundError:
+        return {}

@@ -1,0 +1,98 @@
+"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, a static busybox.
+
+Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so no service starts and the
+machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of the same mirror through a private apt folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab_parts.where import Lab, LabError, recipe_key, step
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+# Folder in the cache: (suite, packages). Debian 13's engine asks for libc6 >= 2.34, its runc for 2.38; so runc is Debian 12's.
+UNPACKED = {
+    "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
+    "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
+    "tools": ("bookworm", ["docker-registry", "debootstrap", "busybox-static", "runc"]),
+}
+
+
+def unpacked(lab: Lab, name: str) -> Path:
+    """Return the folder with the packages of UNPACKED[name], downloading them if the cache lacks them."""
+    suite, packages = UNPACKED[name]
+    folder = lab.cache / "packages" / f"{name}-{recipe_key(suite, packages)}"
+    if folder.exists():
+        return folder
+    with step(f"packages of Debian {suite} for {name}: {' '.join(packages)}"):
+        draft = lab.cache / "packages" / f"{name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        (draft / "debs").mkdir(parents=True)
+        options = _private_apt(lab, suite)
+        _run(["apt-get", *options, "-q", "download", *packages], cwd=draft / "debs")
+        for deb in sorted((draft / "debs").glob("*.deb")):
+            _run(["dpkg", "-x", str(deb), str(draft)])
+        shutil.rmtree(draft / "debs")
+        draft.rename(folder)
+    return folder
+
+
+def mirror() -> str:
+    """Return the address of the Debian mirror that this machine's apt uses."""
+    lines = _run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(COMPONENT)|$(LABEL)|$(REPO_URI)"]).splitlines()
+    for line in lines:
+        origin, component, label, address = line.split("|", 3)
+        if (origin, component, label) == ("Debian", "main", "Debian"):
+            return address
+    raise LabError("apt knows no Debian mirror here: the lab is built from Debian's packages; type `apt-get update` and look at /etc/apt")
+
+
+def ensure_installed(commands: dict[str, str]) -> None:
+    """Install the packages of those commands (command: package) that the machine lacks."""
+    missing = [package for command, package in commands.items() if not _found(command)]
+    if not missing:
+        return
+    with step(f"installed {' '.join(missing)}"):
+        sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        _run([*sudo, "apt-get", "-qq", "update"], env=environment)
+        _run([*sudo, "apt-get", "-qq", "install", "-y", "--no-install-recommends", *missing], env=environment)
+
+
+def _found(command: str) -> bool:
+    return shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
+
+
+def _private_apt(lab: Lab, suite: str) -> list[str]:
+    """Prepare an apt folder for one suite, update it, and return the options that make apt-get use it."""
+    folder = lab.cache / "apt" / suite
+    (folder / "lists/partial").mkdir(parents=True, exist_ok=True)
+    (folder / "cache/archives/partial").mkdir(parents=True, exist_ok=True)
+    source = folder / "suite.sources"
+    source.write_text(f"Types: deb\nURIs: {mirror()}\nSuites: {suite}\nComponents: main\nSigned-By: {KEYRING}\n")
+    options = {
+        "Dir::Etc::sourcelist": source,
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State::lists": folder / "lists",
+        "Dir::Cache": folder / "cache",
+        "Debug::NoLocking": 1,
+        "APT::Sandbox::User": "root",
+    }
+    words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    _run(["apt-get", *words, "-q", "update"])
+    return words
+
+
+def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise LabError(f"{command[0]} is not here: the lab needs a Debian machine with apt") from error
+    if done.returncode:
+        raise LabError(f"`{' '.join(command)}` failed ({done.returncode}):\n{(done.stderr or done.stdout).strip()[-1500:]}")
+    return done.stdout

@@ -1,0 +1,105 @@
+"""What the lab started: each process with its pid and start time, so that only these are ever ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lab_parts.where import Lab, LabError, write_whole
+
+
+def start(lab: Lab, name: str, command: list[str], ready: Callable[[], bool], env: dict[str, str] | None = None, seconds: float = 40) -> int:
+    """Start a process of its own session, wait until `ready` says yes, note it down, return its pid."""
+    log = lab.dir / "logs" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True, cwd=lab.dir)
+    _note(lab, name, process.pid)
+    until = time.monotonic() + seconds
+    while not ready():
+        if process.poll() is not None:
+            raise LabError(f"{name} ended with {process.returncode}; the end of {log}:\n{_tail(log)}")
+        if time.monotonic() > until:
+            raise LabError(f"{name} was not ready in {seconds:.0f} s; the end of {log}:\n{_tail(log)}")
+        time.sleep(0.05)
+    return process.pid
+
+
+def pid_of(lab: Lab, name: str) -> int | None:
+    """Return the pid of a process we started and that still is the same process."""
+    entry = _entries(lab).get(name)
+    return entry["pid"] if entry and _start_ticks(entry["pid"]) == entry["start_ticks"] else None
+
+
+def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
+    """End one of our processes, gently first; harmless when it is gone already."""
+    pid = pid_of(lab, name)
+    if pid is None:
+        return False
+    for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(pid, sign)
+        except ProcessLookupError:
+            return True
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            if pid_of(lab, name) is None:
+                return True
+            time.sleep(0.05)
+    return True
+
+
+def names(lab: Lab) -> list[str]:
+    return list(_entries(lab))
+
+
+def stop_descendants(lab: Lab) -> int:
+    """End what a killed daemon of ours left behind: containerd and its shims name the lab's folder in their arguments."""
+    found = 0
+    needle = f"{lab.dir}/".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (folder / "cmdline").read_bytes().split(b"\0")
+            program = os.path.basename(argv[0])
+        except OSError:
+            continue
+        ours = program in (b"containerd", b"containerd-shim-runc-v2") and any(a.startswith(needle) for a in argv[1:])
+        if ours:
+            os.kill(int(folder.name), signal.SIGKILL)
+            found += 1
+    return found
+
+
+_noting = threading.Lock()
+
+
+def _note(lab: Lab, name: str, pid: int) -> None:
+    with _noting:
+        entries = {**_entries(lab), name: {"pid": pid, "start_ticks": _start_ticks(pid)}}
+        write_whole(lab.dir / "processes.json", json.dumps(entries, indent=1))
+
+
+def _entries(lab: Lab) -> dict[str, dict[str, int]]:
+    try:
+        return json.loads((lab.dir / "processes.json").read_text())
+    except FileNotFoundError:
+        return {}
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot (field 22 of /proc/PID/stat); None for a zombie or nobody."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-1500:]

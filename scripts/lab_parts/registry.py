@@ -1,0 +1,111 @@
+"""Start the lab's registry: docker-registry on a Unix socket, with its storage in the cache, and ngc_registry.py in front of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+from lab_parts import packages, processes
+from lab_parts.where import PARTS, Lab, step, write_whole
+
+
+def up(lab: Lab) -> dict[str, object]:
+    """Start what does not run yet; return where it is and the accounts it knows."""
+    folder = lab.dir / "registry"
+    accounts = _accounts(folder / "accounts.json")
+    if processes.pid_of(lab, "docker-registry") is None or processes.pid_of(lab, "ngc-registry") is None:
+        with step("registry"):
+            _start(lab, folder)
+    ready = json.loads((folder / "ready.json").read_text())
+    keys = {kind: key for key, kind in accounts["keys"].items()}
+    front = [str(Path(sys.executable).resolve()), str(PARTS / "ngc_registry.py"), "--upstream", str(folder / "registry.sock")]
+    return {
+        "host": f"127.0.0.1:{ready['port']}",
+        "cdn": f"127.0.0.2:{ready['cdn_port']}",
+        "user": "$oauthtoken",
+        "key": keys["valid"],
+        "key_revoked": keys["revoked"],
+        "key_without_rights": keys["no-rights"],
+        "push": accounts["push"],
+        "fault_file": str(folder / "faults.json"),
+        "request_log": str(folder / "requests.jsonl"),
+        "front": [*front, "--accounts", str(folder / "accounts.json")],
+        "pid": processes.pid_of(lab, "ngc-registry"),
+    }
+
+
+def down(lab: Lab) -> None:
+    for name in ("ngc-registry", "docker-registry"):
+        if processes.stop(lab, name, seconds=3):
+            pass
+
+
+class Storage:
+    """The docker-registry behind the front: no token asked, so the lab puts its images in here."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.socket = str(lab.dir / "registry/registry.sock")
+
+    def ask(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("localhost", timeout=120)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(self.socket)
+        connection.request(method, path, body=body, headers=headers or {})  # type: ignore[arg-type]  # a file or bytes
+        answer = connection.getresponse()
+        answer.lab_body = answer.read()  # type: ignore[attr-defined]
+        connection.close()
+        return answer
+
+    def has(self, path: str) -> bool:
+        accept = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json"
+        return self.ask("HEAD", path, headers={"Accept": accept}).status == 200
+
+
+def _start(lab: Lab, folder: Path) -> None:
+    down(lab)
+    folder.mkdir(parents=True, exist_ok=True)
+    storage = lab.cache / "registry"
+    storage.mkdir(parents=True, exist_ok=True)
+    address = folder / "registry.sock"
+    address.unlink(missing_ok=True)
+    # YAML is a superset of JSON.
+    config = {
+        "version": "0.1",
+        "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(storage)}, "delete": {"enabled": True}, "redirect": {"disable": True}},
+        "http": {"net": "unix", "addr": str(address), "relativeurls": True, "secret": secrets.token_hex(16)},
+    }
+    write_whole(folder / "config.yml", json.dumps(config, indent=1))
+    program = packages.unpacked(lab, "tools") / "usr/bin/docker-registry"
+    processes.start(lab, "docker-registry", [str(program), "serve", str(folder / "config.yml")], lambda: _listens(address))
+    ready = folder / "ready.json"
+    ready.unlink(missing_ok=True)
+    faults, log = folder / "faults.json", folder / "requests.jsonl"
+    if not faults.exists():
+        write_whole(faults, "{}\n")
+    log.touch()
+    command = [sys.executable, "-B", str(PARTS / "ngc_registry.py"), "--upstream", str(address), "--accounts", str(folder / "accounts.json")]
+    command += ["--faults", str(faults), "--log", str(log), "--ready", str(ready)]
+    processes.start(lab, "ngc-registry", command, ready.exists)
+
+
+def _listens(address: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(address))
+        return True
+    except OSError:
+        return False
+
+
+def _accounts(path: Path) -> dict[str, dict[str, str]]:
+    """Make up the keys of this lab once; they open nothing but it."""
+    if not path.exists():
+        keys = {f"nvapi-lab-{secrets.token_urlsafe(24)}": kind for kind in ("valid", "revoked", "no-rights")}
+        accounts = {"keys": keys, "push": {"user": "lab-push", "password": secrets.token_urlsafe(24)}}
+        write_whole(path, json.dumps(accounts, indent=1), 0o600)
+    return json.loads(path.read_text())
