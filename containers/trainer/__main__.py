@@ -12,7 +12,8 @@ import sys
 import traceback
 
 from . import workloads
-from .events import Events, Stop, Voice, lock, stopped_by
+from .events import Events, Stop, Voice, stopped_by
+from .files import lock
 from .loop import Signals, train
 
 FRAMEWORKS = "tf1", "tf2", "pytorch"
@@ -81,12 +82,14 @@ def told(stop):
 
 def run(asked, events, voice, signals):
     if asked.device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a framework that sees a GPU takes memory on it even when told not to compute there
+        # a framework that sees a GPU takes memory on it even when told not to compute there
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
     name = framework(asked.framework)
     workload = importlib.import_module("trainer.workloads." + asked.workload)
-    network = importlib.import_module("trainer.frameworks." + name).Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction)
+    maker = importlib.import_module("trainer.frameworks." + name)
+    network = maker.Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction)
     try:
         network.devices = network.devices or [processor()]
         voice.say("Training %s with %s %s on the %s (%s)" % (

@@ -1,8 +1,9 @@
 """How a training is kept: checkpoints/step-<n>.npz, readable by every framework, whole or not at all.
 
-A file holds each weight under its name in layers.py, its moving average under "average/<name>", and "about", JSON in bytes: format 1, step
-(how many are done), workload, batch, seed, data (what the images are), queued, framework that wrote it, and sha256 over the arrays. It is written beside
-its place and renamed, so that an end at any moment leaves the previous ones; what a disk has spoilt since is found by the sha256.
+A file holds each weight under its name in layers.py, its moving average under "average/<name>", and "about", JSON in
+bytes: format 1, step (how many are done), workload, batch, seed, data (what the images are), queued, the framework that
+wrote it, and sha256 over the arrays. It is written beside its place and renamed, so that an end at any moment leaves
+the previous ones; what a disk has spoilt since is found by the sha256.
 The order of the images needs no keeping: it is a function of the seed and the step (data.Order).
 """
 from __future__ import absolute_import, division, print_function
@@ -15,7 +16,8 @@ import re
 
 import numpy as np
 
-from .events import Stop, stopped_by, write_whole
+from .events import Stop, stopped_by
+from .files import write_whole
 
 FORMAT = 1
 KEPT = 3
@@ -24,7 +26,10 @@ SAME = "workload", "batch", "seed", "data", "queued"
 
 
 def save(folder, about, weights, averages):
-    """Write DIR/checkpoints/step-<n>.npz and drop all but the last three; give the path relative to DIR. A full disk raises Stop."""
+    """Write DIR/checkpoints/step-<n>.npz, keep the last three, and give the path relative to DIR.
+
+    A full disk raises Stop("disk_full") and leaves the earlier ones as they were.
+    """
     arrays = dict(weights)
     arrays.update(("average/" + name, value) for name, value in averages.items())
     about = dict(about, format=FORMAT, sha256=digest(arrays))
@@ -76,7 +81,7 @@ def read(path):
 
 
 def newest(folder, wanted, say):
-    """Give the newest good checkpoint of a folder as read() does. Raises Stop if there is none, or none of this training."""
+    """Give the newest good checkpoint of a folder as read() does. No good one, or another training's, raises Stop."""
     inside = os.path.join(folder, "checkpoints")
     place = inside if os.path.isdir(inside) else folder
     paths = found(place) if os.path.isdir(place) else []
@@ -90,7 +95,8 @@ def newest(folder, wanted, say):
             continue
         for key in SAME:
             if about.get(key) != wanted[key]:
-                raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (path, key, about.get(key), wanted[key]))
+                raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (
+                    path, key, about.get(key), wanted[key]))
         say("Going on from %s" % path)
         return about, weights, averages
     raise Stop("checkpoint", "every checkpoint in %s is damaged" % place)

@@ -1,12 +1,13 @@
 """How CIFAR-10 is read, made up, mixed and distorted; all of it on the CPU, in numpy, and the same for every framework.
 
-Real data is either the binary form (files of 10,000 records of 3,073 bytes: a label, then 32x32 red, green and blue bytes) or the
-pickled python form, at the given folder or in its usual sub-folder: https://www.cs.toronto.edu/~kriz/cifar.html
-The synthetic set has ten patterns, one for each label, under noise: speed does not depend on the pixels, precision does.
+Real data is in the binary form (files of 10,000 records of 3,073 bytes: a label, then 32x32 red, green and blue bytes)
+or in the pickled python form, at the given folder or in its usual sub-folder: https://www.cs.toronto.edu/~kriz/cifar.html
+The synthetic set has ten patterns, one a label, under noise: speed does not depend on the pixels, precision does.
 """
 from __future__ import absolute_import, division, print_function
 
 import hashlib
+import io
 import os
 import pickle
 import threading
@@ -27,10 +28,11 @@ SYNTHETIC_NOTE = "generator seed %d, difficulty easy (amplitude %d, noise %d)" %
 
 
 class Dataset(object):
-    """Images uint8 [n, 32, 32, 3], labels int32 [n], and where they come from. files: as many equal parts, read in random order."""
+    """Images uint8 [n, 32, 32, 3], labels int32 [n], and where they come from; files: so many equal parts."""
 
     def __init__(self, images, labels, name, files, sha256=None, note=None):
-        self.images, self.labels, self.name, self.files, self.sha256, self.note = images, labels, name, files, sha256, note
+        self.images, self.labels, self.name, self.files = images, labels, name, files
+        self.sha256, self.note = sha256, note
 
 
 def training(folder):
@@ -76,7 +78,7 @@ def read_bytes(path):
 def unpack(content, name, records=RECORDS):
     """Turn bytes in the binary form into images and labels."""
     if len(content) != records * RECORD:
-        raise Stop("data", "%s has %d bytes where %d records of %d were expected" % (name, len(content), records, RECORD))
+        raise Stop("data", "%s has %d bytes, not %d records of %d" % (name, len(content), records, RECORD))
     rows = np.frombuffer(content, np.uint8).reshape(records, RECORD)
     return planes_last(rows[:, 1:], name, rows[:, 0])
 
@@ -109,11 +111,10 @@ class ArraysOnly(pickle.Unpickler):
 
     @classmethod
     def of(cls, content):
-        from io import BytesIO
         try:
-            return cls(BytesIO(content), encoding="latin1").load()  # latin1: the official files were written by Python 2
+            return cls(io.BytesIO(content), encoding="latin1").load()  # the official files were written by Python 2
         except TypeError:  # Python 2 has no such argument
-            return cls(BytesIO(content)).load()
+            return cls(io.BytesIO(content)).load()
 
     def find_class(self, module, name):
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for old readers
@@ -133,7 +134,7 @@ def synthetic(split, slice_images=2000):
     random = np.random.RandomState(SYNTHETIC_SEED + offset)
     labels = random.randint(0, 10, count)
     images = np.empty((count, 32, 32, 3), np.uint8)
-    for start in range(0, count, slice_images):  # slices bound the memory of the noise, 49 MB each; the stream is that of one draw
+    for start in range(0, count, slice_images):  # 49 MB of noise at a time; the stream is that of one draw
         part = slice(start, min(start + slice_images, count))
         noisy = random.normal(size=images[part].shape)
         noisy *= NOISE
@@ -147,9 +148,9 @@ def generator(seed, step):
 
 
 class Order(object):
-    """In which order the images are taken: files shuffled each epoch, then mixed in a buffer, as the tutorial's two queues do.
+    """In which order the images are taken: files shuffled each epoch, then mixed in a buffer, as the tutorial does.
 
-    The tutorial's second queue holds distorted images and needs minutes to fill; this one holds their numbers.
+    The tutorial's second queue holds distorted images and takes its time to fill; this one holds their numbers.
     """
 
     def __init__(self, images, files, buffered, batch, seed):
@@ -160,7 +161,7 @@ class Order(object):
         self.step, self.ready, self.lock = 0, {}, threading.Lock()
 
     def indices(self, step):
-        """Give which images make the batch of this step. Each step is given once, and steps may be asked for out of order by threads."""
+        """Give which images make this step's batch. Each step is given once; threads may ask out of order."""
         with self.lock:
             while self.step <= step:
                 self.ready[self.step] = self.draw()
@@ -202,7 +203,7 @@ def windows(images, side):
 
 
 def distorted(images, chosen, random, side):
-    """Cut, flip, brighten, contrast and standardize the chosen images, each at random: float32 [batch, side, side, 3]."""
+    """Cut, flip, brighten, contrast, each at random, and standardize: float32 [batch, side, side, 3]."""
     view = windows(images, side)
     n = len(chosen)
     tops, lefts = random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n)
@@ -210,7 +211,7 @@ def distorted(images, chosen, random, side):
     cut = view[chosen, tops, lefts]
     cut[flips] = cut[flips][:, :, ::-1]
     values = cut.reshape(n, side * side, -1).astype(np.float32)
-    values += brightness.astype(np.float32)[:, None, None]  # standardizing undoes it exactly; the tutorial pays for it, and so do we
+    values += brightness.astype(np.float32)[:, None, None]  # standardizing undoes it; the tutorial pays for it as well
     means = np.einsum("npc->nc", values)[:, None, :] / np.float32(side * side)
     values -= means
     values *= contrast.astype(np.float32)[:, None, None]
@@ -225,7 +226,7 @@ def central(images, side):
 
 
 def standardized(values):
-    """Give each image mean 0 and standard deviation 1, in place; a flat one is divided by 1 / sqrt(its values), not by 0."""
+    """Give each image mean 0 and standard deviation 1, in place; a flat one is divided by 1 / sqrt(size), not by 0."""
     flat = values.reshape(len(values), -1)
     flat -= flat.mean(axis=1, dtype=np.float32)[:, None]
     deviation = np.sqrt(np.einsum("nv,nv->n", flat, flat) / np.float32(flat.shape[1]))

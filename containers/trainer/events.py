@@ -1,53 +1,61 @@
-"""What goes in and out of the trainer: THE CONTRACT. Whoever starts it or reads what it leaves is written against this text.
+"""What goes in and out of the trainer: THE CONTRACT. Who starts it or reads what it leaves is written against this.
 
 ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the folder above `trainer` on PYTHONPATH
-       python -m trainer --list              prints the workloads as JSON: [{"name", "summary", "parameters", "steps", "batch"}]
-       --out DIR                  the run's folder, made if missing         --runs DIR   make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>
-       --framework NAME           auto (what can be imported), tf1, tf2, pytorch
-       --device NAME              auto (gpu if the framework sees one, else cpu), cpu (keeps off the GPUs), gpu (fails without one)
+       python -m trainer --list   prints the workloads as JSON: [{"name", "summary", "parameters", "steps", "batch"}]
+       --out DIR                  the run's folder, made if missing
+       --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>
+       --framework NAME           auto (what can be imported, the default), tf1, tf2, pytorch
+       --device NAME              auto (gpu if the framework sees one, else cpu), cpu (keeps off a GPU), gpu (or fails)
        --data DIR|synthetic       a folder with or above cifar-10-batches-bin or cifar-10-batches-py; default synthetic
        --steps N --batch N        the number of the step to reach (default 1000), images a step (128)
-       --seed N                   of weights, order and distortions (0)     --log-frequency N   steps between lines (10)
+       --seed N                   of weights, order and distortions (0)
+       --log-frequency N          steps between lines (10)
        --queue-fraction F         share of 50,000 images that are mixed (0.4)
        --gpu-memory-fraction F    share of the GPU's memory to take at most
        --checkpoint-seconds S     between checkpoints (600); there is one at the end and one on SIGTERM as well
-       --resume DIR               go on from the newest good checkpoint in DIR/checkpoints or DIR; other workload, batch, seed, queue or data: refused
-       --no-eval                  do not test the trained network           --record   write run.json, samples.jsonl, log.txt (record.py)
+       --resume DIR               go on from the newest good checkpoint in DIR/checkpoints or DIR; one of another
+                                  workload, batch, seed, queue or data is refused
+       --no-eval                  do not test the trained network
+       --record                   write run.json, samples.jsonl and log.txt (record.py)
 
-STDOUT a few lines at the start that say device and data, then what the TensorFlow tutorial prints, each line flushed:
+STDOUT a line each that says device and data, then what the TensorFlow tutorial prints, each line flushed:
        Filling queue with 20000 CIFAR images before starting to train. This will take a few minutes.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
-       Times are local; a time falls over the steps since the previous line, and before the first line over the start-up too.
+       Times are local; the rate is over the steps since the previous line, in the first line with the start-up.
 STDERR what frameworks say, and why the trainer stopped.
 
 FILES in the run's folder
-       events.jsonl               below; appended to, so a resumed run has a second start event; of a step told twice, the later counts
-       checkpoints/step-<n>.npz   the last three (checkpoint.py)            lock    held while a trainer works here
+       events.jsonl               below; a resumed run appends, beginning with a start event; of a step told twice the
+                                  later counts
+       checkpoints/step-<n>.npz   the last three (checkpoint.py)
+       lock                       held while a trainer works here
 
-EVENTS one JSON object a line, written whole. Every one has "event" and "t", seconds since the epoch. NaN and Infinity are null.
-       Durations are measured with a monotonic clock where Python has one (Python 2.7 has not: there it is the wall clock).
+EVENTS one JSON object a line, written whole. Every one has "event" and "t", seconds since the epoch. NaN and Infinity
+       are null. Durations are of a monotonic clock where Python has one (2.7 has not: there it is the wall clock).
        "step" of a step event is the number of the batch, from 0; elsewhere it is how many steps are done.
-  start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu), devices [name], batch, steps, seed,
-              parameters, dataset (cifar10|synthetic), dataset_images, dataset_sha256 (of the training files one after the other, null if
-              synthetic), dataset_note (null|text), resumed_from_step (null|n), pid
-  step        step, loss, examples_per_second, seconds_per_batch (both null in the first of an attempt: start-up hides in it), learning_rate
+  start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
+              devices [name], batch, steps, seed, parameters, dataset (cifar10|synthetic), dataset_images,
+              dataset_sha256 (of the training files one after the other; null if synthetic), dataset_note (null|text),
+              resumed_from_step (null|n), pid
+  step        step, loss, examples_per_second, seconds_per_batch, learning_rate
+              (both rates are null in the first of an attempt: start-up hides in it)
   checkpoint  step, path (relative to the folder), seconds
   eval        step, precision_at_1 (0..1), examples, seconds
   finish      step, seconds (since the start event)
-  error       kind (no_gpu|nan|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message, step (null|n)
+  error       kind (no_gpu|nan|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message,
+              step (null|n; of nan the number of the batch)
 
-EXIT   0 done; 1 stopped with an error event; 2 argv was not understood (no event); 143 after SIGTERM and 130 after SIGINT: the step is
-       finished, a checkpoint saved and the error event "interrupted" written; a second signal ends at once.
-       A folder in which another trainer works is refused on stderr alone, exit 1: the events there are the other one's.
+EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no event)
+       143 after SIGTERM, 130 after SIGINT: the step is finished, a checkpoint saved and the error "interrupted"
+       written; a second signal ends at once
+       A folder in which another trainer works is refused on stderr alone, exit 1: its events are not ours to write.
 """
 from __future__ import absolute_import, division, print_function
 
 import errno
-import fcntl
 import json
 import os
-import sys
 import time
 
 FORMAT = 1
@@ -111,42 +119,8 @@ def stopped_by(error, path, kind="crash"):
     return Stop("disk_full" if error.errno in FULL else kind, "%s: %s" % (path, error.strerror or error))
 
 
-def write_whole(path, content):
-    """Write a file so that, whenever power or process ends, either the old or the new content is there, whole."""
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    except EnvironmentError:
-        pass  # some network file systems know no fsync of a folder; the file itself is safe
-    finally:
-        os.close(folder)
-
-
-def lock(folder):
-    """Hold DIR/lock until the process ends; another trainer there raises Stop. Give the open file, which is the lock."""
-    file = open(os.path.join(folder, "lock"), "a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except EnvironmentError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise Stop("bad_argument", "another trainer works in %s" % folder)
-        print("%s cannot be locked (%s): see to it that one trainer works there" % (folder, error.strerror), file=sys.stderr)
-    return file
-
-
 class Voice(object):
-    """Says lines on stdout, flushed, and into a log file if there is one. A reader that left does not stop a training."""
+    """Says lines on stdout, flushed, and into a log file if there is one. That nobody reads them stops no training."""
 
     def __init__(self, stdout, log=None):
         self.stdout, self.log = stdout, log

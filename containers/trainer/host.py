@@ -1,5 +1,11 @@
-"""What the machine and the container have, and how much of it is in use; from /proc and the control group. None is unknown."""
+"""What the machine and the container have, and how much is in use: /proc and the control group. None is unknown."""
 from __future__ import absolute_import, division, print_function
+
+import multiprocessing
+import os
+import platform
+
+CGROUP = "/sys/fs/cgroup"
 
 
 def processor():
@@ -7,7 +13,92 @@ def processor():
     for line in (text("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
-    return "CPU"
+    return platform.machine() or "CPU"
+
+
+def machine():
+    """Give what run.json says of the machine, without its GPUs."""
+    total = memory().get("MemTotal")
+    return {"hostname": platform.node(), "cpu": processor(), "cores": multiprocessing.cpu_count(),
+            "memory_bytes": total, "kernel": platform.release()}
+
+
+def jiffies():
+    """Give (busy, all) since the machine started, over all its cores; None if /proc does not tell."""
+    for line in (text("/proc/stat") or "").splitlines():
+        if line.startswith("cpu "):
+            values = [int(value) for value in line.split()[1:9]]  # the guests' two, behind them, are in the first two
+            return sum(values) - values[3] - values[4], sum(values)
+    return None
+
+
+def memory():
+    """Give /proc/meminfo in bytes."""
+    lines = [line.split() for line in (text("/proc/meminfo") or "").splitlines()]
+    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if len(line) == 3}
+
+
+def memory_used():
+    known = memory()
+    if "MemAvailable" not in known:
+        return None
+    return known["MemTotal"] - known["MemAvailable"]
+
+
+class Container(object):
+    """The control group that this process runs in; version 1 or 2, or none that can be read.
+
+    A machine's topmost group is no container, and its figures would be the machine's: it counts as none.
+    """
+
+    def __init__(self, root=CGROUP, membership="/proc/self/cgroup"):
+        self.groups = {}
+        for line in (text(membership) or "").splitlines():
+            _, names, path = line.split(":", 2)
+            for name in names.split(","):
+                self.groups[name] = os.path.join(root, names), path
+        if "" in self.groups:
+            self.groups[""] = root, self.groups[""][1]
+
+    def cpu_seconds(self):
+        """Give the CPU time that the container has used."""
+        usage = fields(self.read("", "cpu.stat")).get("usage_usec")
+        if usage is not None:
+            return usage / 1e6
+        usage = self.read("cpuacct", "cpuacct.usage")
+        return int(usage) / 1e9 if usage else None
+
+    def memory_bytes(self):
+        """Give the memory in use, without the file cache that the kernel gives up first (as `docker stats` counts)."""
+        used, unneeded = self.read("", "memory.current"), "inactive_file"
+        stat = self.read("", "memory.stat")
+        if not used:
+            used, unneeded = self.read("memory", "memory.usage_in_bytes"), "total_inactive_file"
+            stat = self.read("memory", "memory.stat")
+        return max(int(used) - fields(stat).get(unneeded, 0), 0) if used else None
+
+    def read(self, controller, name):
+        """Read a file of the group: at its path, or, where a container sees only its own group, at the top."""
+        if controller not in self.groups:
+            return None
+        top, path = self.groups[controller]
+        for place in [top + path] * (path != "/") + [top] * self.is_own(controller, top, path):
+            content = text(os.path.join(place, name))
+            if content is not None:
+                return content
+        return None
+
+    @staticmethod
+    def is_own(controller, top, path):
+        # version 2: the machine's topmost group has no memory.current
+        # version 1: a container reads its path in membership, but not the folder of it
+        return os.path.exists(os.path.join(top, "memory.current")) if controller == "" else path != "/"
+
+
+def fields(content):
+    """Read lines of "name number"."""
+    lines = [line.split() for line in (content or "").splitlines()]
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 
 
 def text(path):

@@ -1,9 +1,9 @@
 """Which words a network is written in, and the weights it starts from.
 
-A network is a list of words; a word is a dict with "op", "name" and the numbers that the op needs. No number is left to a
-framework's default, because the defaults differ. Weights are named "<layer>/weights" and "<layer>/biases"; a convolution's are
-[height, width, inputs, outputs], a dense layer's [inputs, outputs], and images are [n, height, width, channels]: every framework
-converts from and to that, so that weights written by one are read by another.
+A network is a list of words; a word is a dict with "op", "name" and the numbers that the op needs. No number is left to
+a framework's default, because the defaults differ. Weights are named "<layer>/weights" and "<layer>/biases"; a
+convolution's are [height, width, inputs, outputs], a dense layer's [inputs, outputs], and images are [n, height, width,
+channels]: every framework converts from and to that, so that weights written by one are read by another.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -12,12 +12,14 @@ import numpy as np
 
 def conv(name, size, inputs, outputs, stddev, bias, decay=0.0):
     """Convolve size x size at stride 1 with zero padding that keeps height and width, and add a bias."""
-    return {"op": "conv", "name": name, "shape": (size, size, inputs, outputs), "stddev": stddev, "bias": bias, "decay": decay}
+    shape = size, size, inputs, outputs
+    return {"op": "conv", "name": name, "shape": shape, "stddev": stddev, "bias": bias, "decay": decay}
 
 
 def dense(name, inputs, outputs, stddev, bias, decay=0.0):
     """Multiply by a matrix and add a bias; an image is first flattened in the order height, width, channels."""
-    return {"op": "dense", "name": name, "shape": (inputs, outputs), "stddev": stddev, "bias": bias, "decay": decay}
+    shape = inputs, outputs
+    return {"op": "dense", "name": name, "shape": shape, "stddev": stddev, "bias": bias, "decay": decay}
 
 
 def relu(name):
@@ -25,12 +27,12 @@ def relu(name):
 
 
 def max_pool(name, size, stride):
-    """Take the maximum; where the window hangs over, it hangs over at the right and the bottom first (SAME in TensorFlow)."""
+    """Take the maximum; where the window hangs over, it does so at the right and the bottom (TensorFlow's SAME)."""
     return {"op": "max_pool", "name": name, "size": size, "stride": stride}
 
 
 def lrn(name, radius, bias, alpha, beta):
-    """Divide by (bias + alpha * sum of the squares of the 2 * radius + 1 nearest channels) ** beta. alpha is not divided by 2 * radius + 1."""
+    """Divide by (bias + alpha * sum of the squares of the 2 * radius + 1 nearest channels) ** beta."""
     return {"op": "lrn", "name": name, "radius": radius, "bias": bias, "alpha": alpha, "beta": beta}
 
 
@@ -54,7 +56,7 @@ def decays(words):
 
 
 def initial(words, seed):
-    """Give {name: float32 array}: weights normal, redrawn beyond two standard deviations; biases constant. The same in every framework."""
+    """Give {name: float32 array}, the same for every framework: weights normal, cut at two stddev; biases constant."""
     random = np.random.RandomState(seed & 0xFFFFFFFF)
     values = {}
     for word in words:

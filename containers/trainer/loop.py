@@ -1,4 +1,4 @@
-"""What every training shares, whichever framework computes: the steps, their lines and events, checkpoints, the ways to stop."""
+"""What every training shares, whichever framework computes: steps, lines, events, checkpoints, ways to stop."""
 from __future__ import absolute_import, division, print_function
 
 import datetime
@@ -40,22 +40,22 @@ class Signals(object):
 def train(asked, workload, dataset, network, framework, events, voice, signals):
     """Train from the first or the checkpoint's step to asked.steps, write what happens, and test what came out."""
     began = clock()
-    about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": workload.queued(asked.queue_fraction),
+    queued = workload.queued(asked.queue_fraction)
+    about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "framework": framework, "step": 0}
     first = prepare(asked, workload, network, about, voice)
-    events.write("start", format=FORMAT, workload=asked.workload, framework=framework, framework_version=network.version,
-                 python="%d.%d.%d" % sys.version_info[:3], device=network.device, devices=network.devices, batch=asked.batch,
-                 steps=asked.steps, seed=asked.seed, parameters=layers.parameters(workload.NETWORK), dataset=dataset.name,
-                 dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256, dataset_note=dataset.note,
-                 resumed_from_step=first if asked.resume else None, pid=os.getpid())
+    events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, steps=asked.steps, seed=asked.seed,
+                 framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
+                 device=network.device, devices=network.devices, parameters=layers.parameters(workload.NETWORK),
+                 dataset=dataset.name, dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256,
+                 dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, pid=os.getpid())
 
     def save(step):
         started = clock()
         path = checkpoint.save(asked.out, dict(about, step=step), network.weights(), network.averages())
         events.write("checkpoint", step=step, path=path, seconds=clock() - started)
 
-    voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes."
-              % workload.queued(asked.queue_fraction))
+    voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes." % queued)
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
     steps(asked, workload, network, source, first, Log(asked, events, voice, workload), save, signals)
     if not asked.no_eval:
@@ -74,13 +74,13 @@ def prepare(asked, workload, network, about, voice):
         return 0
     kept, weights, averages = checkpoint.newest(asked.resume, about, voice.say)
     if kept["step"] > asked.steps:
-        raise Stop("checkpoint", "the checkpoint is at step %d, past the %d that were asked for" % (kept["step"], asked.steps))
+        raise Stop("checkpoint", "the checkpoint is at step %d, past the %d asked for" % (kept["step"], asked.steps))
     network.load(weights, averages)
     return kept["step"]
 
 
 def steps(asked, workload, network, source, first, log, save, signals):
-    """Train on the batches first..asked.steps-1. However it ends, weights that are good are saved, and bad ones never."""
+    """Train on the batches first..asked.steps-1. Told to end, save first; never weights whose loss is no number."""
     saved, at = clock(), None
     signals.check(first)
     batches = network.batches(source, first, asked.steps)
@@ -100,7 +100,7 @@ def steps(asked, workload, network, source, first, log, save, signals):
 
 
 class Log(object):
-    """Writes the line and the event of every n-th step. Losses are read from the device only then: reading waits for it."""
+    """Writes line and event of every n-th step. Losses are read from the device only then: reading waits for it."""
 
     def __init__(self, asked, events, voice, workload):
         self.asked, self.events, self.voice, self.workload = asked, events, voice, workload
@@ -109,12 +109,13 @@ class Log(object):
     def add(self, step, loss):
         self.pending.append((step, loss))
         if self.written is None:
-            self.written = step - 1 if step else -self.asked.log_frequency  # the tutorial's first line divides by the frequency too
+            # the tutorial's first line divides by the frequency too, after one step
+            self.written = step - 1 if step else -self.asked.log_frequency
         if step % self.asked.log_frequency == 0:
             self.write(step, self.settle())
 
     def settle(self):
-        """Read the losses that have not been read, and give the last; the first that is no number raises Stop("nan")."""
+        """Read the losses not yet read, and give the last; the first that is no number raises Stop("nan")."""
         value = None
         for step, loss in self.pending:
             value = float(loss)
@@ -127,15 +128,17 @@ class Log(object):
         now = clock()
         seconds, self.since = max(now - self.since, 1e-9) / (step - self.written), now
         rate, self.written = self.asked.batch / seconds, step
-        self.events.write("step", step=step, loss=loss, learning_rate=self.workload.learning_rate(step, self.asked.batch),
-                          examples_per_second=None if self.first else rate, seconds_per_batch=None if self.first else seconds)
+        self.events.write("step", step=step, loss=loss,
+                          learning_rate=self.workload.learning_rate(step, self.asked.batch),
+                          examples_per_second=None if self.first else rate,
+                          seconds_per_batch=None if self.first else seconds)
         self.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
             datetime.datetime.now(), step, loss, rate, seconds))
         self.first = False
 
 
 def evaluate(workload, dataset, network, step, events, voice, signals):
-    """Test with the moving averages. Each image counts once; the tutorial's 79 batches of 128 count 112 of the 10,000 twice."""
+    """Test with the moving averages. Each image counts once; the tutorial's 79 batches of 128 count 112 twice."""
     started, right = clock(), 0
     for start in range(0, len(dataset.labels), TEST_BATCH):
         part = slice(start, start + TEST_BATCH)

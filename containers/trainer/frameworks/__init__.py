@@ -5,9 +5,9 @@ Each file has `class Network`, made as Network(words, device, memory_fraction) w
     version, device, devices     what computes: "2.21.0", "cpu" or "gpu", the names of the devices
     load(weights, averages)      {name: array} in the layout of layers.py, into the network
     weights(), averages()        the same out of it
-    batches(source, first, last) source(step) -> (images, labels), taken for the steps first..last-1; yields what train() takes
+    batches(source, first, last) takes source(step) -> (images, labels) for first..last-1; yields what train() takes
     train(batch, rate, keep)     one step of gradient descent, then average = keep * average + (1 - keep) * weight;
-                                 gives the loss of the batch before the step, decay terms included; float() of it waits for the device
+                                 gives the loss before the step, decay terms included; float() waits for the device
     logits(images)               images [n, h, w, c] -> numpy [n, classes], computed with the averages
     close()                      harmless twice
 

@@ -86,7 +86,8 @@ def outward(tensor):
 
 def conv(word, x, weights):
     size = word["shape"][0]
-    return functional.conv2d(x, weights[word["name"] + "/weights"], weights[word["name"] + "/biases"], padding=size // 2)
+    biases = weights[word["name"] + "/biases"]
+    return functional.conv2d(x, weights[word["name"] + "/weights"], biases, padding=size // 2)
 
 
 def dense(word, x, weights):
@@ -96,7 +97,7 @@ def dense(word, x, weights):
 
 
 def lrn(word, x, weights):
-    """PyTorch's own divides alpha by the size, and sums over channels slowly when they come last: a banded matrix sums faster."""
+    """Sum the squares of the neighbours by a banded matrix: PyTorch's own layer is slow."""
     channels = x.shape[1]
     near = torch.arange(channels, device=x.device)
     band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).to(x.dtype) * word["alpha"]

@@ -1,6 +1,6 @@
 """How TensorFlow 1.4 to 1.15 trains, on Python 2.7 and 3: a graph, a session, variables on the CPU.
 
-As in the tutorial, the variables stay in the CPU's memory when a GPU computes: what their transfer costs is part of what it measured.
+As in the tutorial, the variables stay in the CPU's memory when a GPU computes: their transfer is part of its times.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -43,7 +43,8 @@ class Network(object):
         with tf.device("/gpu:0" if self.device == "gpu" else "/cpu:0"):
             logits = self.forward(self.images, self.variables)
             self.guess = self.forward(self.images, self.average)
-            self.loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=self.labels, logits=logits))
+            entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=self.labels, logits=logits)
+            self.loss = tf.reduce_mean(entropy)
             for name, factor in layers.decays(self.words):
                 self.loss += factor * tf.nn.l2_loss(self.variables[name])
         self.step = self.descend()
@@ -58,7 +59,8 @@ class Network(object):
         gradients = tf.gradients(self.loss, variables)
         with tf.device("/cpu:0"):
             with tf.control_dependencies(gradients + [self.loss]):  # the loss of the weights before they move
-                moved = [tf.assign_sub(variable, self.rate * gradient) for variable, gradient in zip(variables, gradients)]
+                moved = [tf.assign_sub(variable, self.rate * gradient)
+                         for variable, gradient in zip(variables, gradients)]
             with tf.control_dependencies(moved):
                 return tf.group(*[tf.assign_sub(average, (1 - self.keep) * (average - variable.read_value()))
                                   for average, variable in zip(self.average.values(), variables)])

@@ -1,7 +1,7 @@
 """What the CIFAR-10 tutorial of TensorFlow trains: its data, its network in words, its recipe.
 
-The model of tensorflow/models tutorials/image/cifar10 (early 2018): 1,068,298 parameters, about 86 % of the test images right
-after 100,000 steps of 128. https://github.com/tensorflow/models/tree/r1.4.0/tutorials/image/cifar10
+The model of tensorflow/models tutorials/image/cifar10 (early 2018): 1,068,298 parameters; its authors say about 86 % of
+the test images are right after 100,000 steps of 128.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -62,7 +62,7 @@ def load_test(folder):
 
 
 def source(dataset, batch, seed, fraction, first=0):
-    """Give the function step -> (images [batch, 24, 24, 3] float32, labels [batch] int32), for the steps from the first on."""
+    """Give the function step -> (images [batch, 24, 24, 3] float32, labels [batch] int32), from the first step on."""
     order = data.Order(len(dataset.labels), dataset.files, queued(fraction) + 3 * batch, batch, seed)
     order.skip(first)
 

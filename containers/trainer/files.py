@@ -1,0 +1,43 @@
+"""How a file is written whole or not at all, and a folder kept for one trainer."""
+from __future__ import absolute_import, division, print_function
+
+import errno
+import fcntl
+import os
+import sys
+
+from .events import Stop
+
+
+def write_whole(path, content):
+    """Write a file so that, whenever power or process ends, either the old or the new content is there, whole."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except EnvironmentError:
+        pass  # some network file systems know no fsync of a folder; the file itself is safe
+    finally:
+        os.close(folder)
+
+
+def lock(folder):
+    """Hold DIR/lock until the process ends; another trainer there raises Stop. Give the file, which is the lock."""
+    file = open(os.path.join(folder, "lock"), "a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except EnvironmentError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise Stop("bad_argument", "another trainer works in %s" % folder)
+        print("%s cannot be locked (%s): see that one trainer works there" % (folder, error.strerror), file=sys.stderr)
+    return file

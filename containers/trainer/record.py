@@ -1,0 +1,93 @@
+"""The record that the trainer keeps itself where nobody watches it from outside: compose, Slurm, Kubernetes (--record).
+
+run.json, written whole at the start and at the end:
+    format 1, id (the folder's name), status (running|finished|failed|interrupted), started, finished (null at first),
+    exit_code (null|n), oom_killed (null: nobody inside knows), reason (null|text), engine (NGCDL_ENGINE or "trainer"),
+    image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|synthetic),
+    machine {hostname, cpu, cores, memory_bytes, kernel, driver,
+             gpus [{index, name, uuid, memory_bytes, compute_capability}]},
+    spec (NGCDL_SPEC, JSON, or null), notes [text]
+log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
+A run.json that says "running" without a process is a run that was killed.
+"""
+from __future__ import absolute_import, division, print_function
+
+import json
+import os
+import sys
+import time
+
+from . import host, nvml
+from .events import Voice, line, stopped_by
+from .files import write_whole
+from .sampler import Sampler
+
+FORMAT = 1
+
+
+class Record(object):
+    """Kept from its making to close()."""
+
+    def __init__(self, asked):
+        self.folder = asked.out
+        self.values = first(asked)
+        self.save()
+        self.log = open(os.path.join(self.folder, "log.txt"), "ab", 0)
+        self.voice = Voice(sys.stdout, self.log)
+        self.sampler = Sampler(os.path.join(self.folder, "samples.jsonl"))
+        self.sampler.start()
+
+    def save(self):
+        write_whole(os.path.join(self.folder, "run.json"), line(self.values))
+
+    def close(self, exit_code, reason):
+        """Write how it ended and give the exit code: 1 instead of 0 if that cannot be written."""
+        self.sampler.stop()
+        self.log.close()
+        status = {0: "finished", 130: "interrupted", 143: "interrupted"}.get(exit_code, "failed")
+        self.values.update(status=status, finished=time.time(), exit_code=exit_code, reason=reason)
+        if self.sampler.failure:
+            self.values["notes"].append(self.sampler.failure)
+        try:
+            self.save()
+        except EnvironmentError as error:
+            print(stopped_by(error, "run.json").message, file=sys.stderr)
+            return exit_code or 1
+        return exit_code
+
+
+def first(asked):
+    """Give what run.json says while the trainer runs."""
+    spec, notes = specified()
+    return {
+        "format": FORMAT, "id": os.path.basename(os.path.abspath(asked.out)),
+        "status": "running", "started": time.time(), "finished": None,
+        "exit_code": None, "oom_killed": None, "reason": None,
+        "engine": environment("NGCDL_ENGINE") or "trainer",
+        "image": {"reference": environment("NGCDL_IMAGE"), "digest": environment("NGCDL_IMAGE_DIGEST")},
+        "dataset": "cifar10" if asked.data else "synthetic",
+        "machine": dict(host.machine(), **graphics()), "spec": spec, "notes": notes,
+    }
+
+
+def environment(name):
+    return os.environ.get(name) or None
+
+
+def specified():
+    """Give what NGCDL_SPEC holds, and the note that it could not be read."""
+    text = environment("NGCDL_SPEC")
+    try:
+        return (json.loads(text) if text else None), []
+    except ValueError as error:
+        return None, ["NGCDL_SPEC is not JSON: %s" % error]
+
+
+def graphics():
+    library = nvml.Library.open()
+    if library is None:
+        return {"driver": None, "gpus": []}
+    try:
+        return {"driver": library.driver(), "gpus": library.cards()}
+    finally:
+        library.close()
