@@ -1,0 +1,71 @@
+"""What can be known of a GPU, as plain values. None: the driver does not give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ngcdl.errors import NvmlUnavailable
+
+
+@dataclass(frozen=True)
+class Driver:
+    """`cuda` is the newest CUDA version that this driver runs, as 12.2."""
+
+    version: str | None
+    nvml_version: str | None
+    cuda: str | None
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that computes on a GPU. `pid` is the host's; `name` and container are None where /proc hides them."""
+
+    pid: int
+    memory_bytes: int | None = None
+    name: str | None = None
+    container_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a GPU is."""
+
+    index: int | None
+    uuid: str | None = None
+    name: str | None = None
+    compute_capability: str | None = None
+    memory_total_bytes: int | None = None
+    brand: int | None = None
+    mig: bool | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """What a GPU does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s)."""
+
+    index: int | None
+    uuid: str | None = None
+    name: str | None = None
+    compute_capability: str | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    gpu_percent: int | None = None
+    memory_percent: int | None = None
+    watts: float | None = None
+    watts_limit: float | None = None
+    celsius: int | None = None
+    sm_mhz: int | None = None
+    sm_mhz_max: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What this host has: its cards, or why there are none to be seen. `absent`: there is no driver at all."""
+
+    cards: tuple[Card, ...] = ()
+    driver: Driver | None = None
+    error: NvmlUnavailable | None = None
+    absent: bool = False

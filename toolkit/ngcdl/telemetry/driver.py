@@ -1,0 +1,120 @@
+"""What an NVML code means to a user: a few words for a failed reading, an error with a remedy for a failed driver.
+
+Codes and their meaning: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html (nvmlReturn_t).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from ngcdl.errors import NvmlUnavailable
+
+INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
+FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
+# Nothing is wrong: the card, or this driver, does not give the value (25 and 26: not in this form).
+NOT_OFFERED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
+
+LIBRARY = "libnvidia-ml.so.1"
+INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+
+_WORDS = {
+    1: "NVML is not initialised",
+    INVALID_ARGUMENT: "NVML refused the argument",
+    NO_PERMISSION: "no permission",
+    NOT_FOUND: "not found",
+    8: "the card's power cable is not plugged in",
+    NOT_LOADED: "the driver is not loaded",
+    10: "the driver timed out",
+    11: "the card's interrupts do not arrive",
+    FUNCTION_NOT_FOUND: "not offered by this driver",
+    14: "the card's infoROM is corrupted",
+    GPU_LOST: "GPU is lost: it fell off the bus; reboot the host",
+    RESET_REQUIRED: "the GPU needs a reset: sudo nvidia-smi --gpu-reset",
+    17: "blocked by the operating system",
+    MISMATCH: "the driver was updated: reboot",
+    19: "in use by another client",
+    20: "not enough memory",
+    21: "no data yet",
+    23: "not enough resources",
+    27: "the driver is not ready",
+    28: "there is no such GPU",
+    UNKNOWN: "unknown error (a container may have lost its devices: start it again)",
+}
+
+
+def words(code: int) -> str:
+    """Say in a few words what a code means, with the code."""
+    return f"{_WORDS.get(code, 'NVML error')} ({code})"
+
+
+def has_driver() -> bool:
+    """Tell whether an NVIDIA kernel driver is loaded here (on WSL it is Windows' own, behind /dev/dxg)."""
+    return Path("/proc/driver/nvidia").exists() or Path("/dev/dxg").exists()
+
+
+def unavailable(code: int) -> NvmlUnavailable:
+    """Give the error for an initialisation that answered `code`."""
+    if code == LIBRARY_NOT_FOUND:
+        return _no_library()
+    what, hint = _STARTS.get(code, (f"The NVIDIA driver can't be asked: {words(code)}.", _LOOK))
+    return NvmlUnavailable(what, hint)
+
+
+def wrong_binding(where: str | None) -> NvmlUnavailable:
+    """Give the error for another package that is installed under the name of NVIDIA's."""
+    return NvmlUnavailable(
+        f"The module pynvml at {where or 'an unknown place'} is not NVIDIA's: another package has the same name.",
+        "    pip uninstall --yes pynvml nvidia-ml-py && pip install nvidia-ml-py",
+    )
+
+
+def _no_library() -> NvmlUnavailable:
+    try:
+        ctypes.CDLL(LIBRARY)
+        why = "it can be loaded now; try again"
+    except OSError as error:
+        why = str(error)
+    if "No such file" not in why:
+        return NvmlUnavailable(
+            f"The driver's library can't be loaded: {why}.",
+            f"Its file is damaged, or made for another system. Install the driver again:\n    {INSTALL}",
+        )
+    if has_driver():
+        return NvmlUnavailable(
+            f"The NVIDIA driver is loaded, but its library {LIBRARY} is not installed.",
+            "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN; in a container,\n"
+            "NVIDIA_DRIVER_CAPABILITIES must hold 'utility'.",
+        )
+    return NvmlUnavailable(
+        "There is no NVIDIA driver on this host.",
+        f"To use a GPU, install it:\n    {INSTALL}\nTo train on the CPU:\n    ngcdl run ... --gpus none",
+    )
+
+
+_LOOK = "Look at what the kernel says:\n    sudo dmesg | grep -iE 'nvrm|xid'"
+
+_STARTS = {
+    NOT_LOADED: (
+        "The NVIDIA driver is installed but not loaded.",
+        "Load it; if that fails, it was not built for the running kernel:\n    sudo modprobe nvidia\n    dkms status",
+    ),
+    MISMATCH: (
+        "The NVIDIA driver was updated while the old one was in use: its library and its kernel module differ.",
+        "    sudo reboot",
+    ),
+    NO_PERMISSION: (
+        "This user may not ask the NVIDIA driver.",
+        "Compare the owner and mode of its devices with `id`:\n    ls -l /dev/nvidia*",
+    ),
+    GPU_LOST: (
+        "A GPU is lost: it fell off the bus.",
+        "Reboot the host; if it comes back, look at its power and temperature:\n    sudo dmesg | grep -i xid",
+    ),
+    # https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
+    UNKNOWN: (
+        "The NVIDIA driver answered 'Unknown Error' (999).",
+        "In a container that had a GPU before: `systemctl daemon-reload` on the host takes the devices away; start it\n"
+        "again. On the host:\n    sudo dmesg | grep -iE 'nvrm|xid'",
+    ),
+}

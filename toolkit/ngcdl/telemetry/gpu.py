@@ -1,0 +1,290 @@
+"""What the NVIDIA driver says about the GPUs of this host, through NVML. The only module that imports pynvml.
+
+A reading that the driver does not give is None, never 0. One that fails is None too, and the row's `error` says why:
+a lost card is a row, not a crash, and is not asked again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ngcdl.errors import NoGpu, NvmlUnavailable
+from ngcdl.telemetry import container, driver
+from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe
+
+__all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "free_gpus", "open_nvml", "probe"]
+
+log = logging.getLogger(__name__)
+
+# The binding has no type annotations.
+Binding = Any
+Handle = Any
+
+# More than any card has: what lies above is a "no value" of the driver (0xFFFFFFFF, 2**64 - 1), or nonsense.
+_MOST_BYTES, _MOST_MILLIWATTS, _MOST_MHZ, _MOST_CELSIUS = 1 << 50, 100_000_000, 100_000, 150
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_IDLE_PERCENT = 5  # what a desktop may use of a card that is free
+
+
+class _Gone(Exception):
+    """The card can't be read at all; the text says why."""
+
+
+@dataclass
+class _Row:
+    """One card (or the driver: no handle) being asked. `trouble`: what failed, by code, and the first call it met."""
+
+    which: int | str | None = None
+    handle: Handle = None
+    trouble: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def error(self) -> str | None:
+        return "; ".join(f"{call}: {driver.words(code)}" for code, call in self.trouble.items()) or None
+
+
+class Nvml:
+    """An open connection to the driver; open_nvml() makes it. `dropped` counts values that can't be true."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._n = binding
+        self._rows: dict[int | str, tuple[Handle, Card]] = {}
+        self._lost: dict[int | str, str] = {}
+        self._missing: set[str] = set()
+        self._memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
+        self.dropped = 0
+
+    def driver(self) -> Driver:
+        row = _Row()
+        cuda = self._first(row, ("SystemGetCudaDriverVersion_v2", "SystemGetCudaDriverVersion"))
+        found = Driver(
+            self._ask(row, "SystemGetDriverVersion"),
+            self._ask(row, "SystemGetNVMLVersion"),
+            f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        )
+        if row.error:
+            log.warning("the driver does not say its versions: %s", row.error)
+        return found
+
+    def count(self) -> int:
+        """Count the cards. Raises NvmlUnavailable where the driver can't say."""
+        try:
+            return int(self._n.nvmlDeviceGetCount())
+        except self._n.NVMLError as error:
+            raise driver.unavailable(error.value) from error
+
+    def inventory(self) -> tuple[Card, ...]:
+        """Say what each card is. Raises NvmlUnavailable as count() does."""
+        return tuple(self._card(index) for index in range(self.count()))
+
+    def read(self, which: int | Sequence[int | str] | None = None, processes: bool = False) -> tuple[GpuReading, ...]:
+        """Read one card, those named by index or UUID, or all (which then raises NvmlUnavailable as count() does)."""
+        wanted = range(self.count()) if which is None else (which,) if isinstance(which, int) else which
+        return tuple(self._reading(one, processes) for one in wanted)
+
+    def _reading(self, which: int | str, processes: bool) -> GpuReading:
+        card, values, error = self._card(which), {}, None
+        try:
+            row = self._open(which)
+            values = self._values(row, processes)
+            error = row.error
+        except _Gone as gone:
+            error = str(gone)
+        return GpuReading(
+            index=card.index,
+            uuid=card.uuid,
+            name=card.name,
+            compute_capability=card.compute_capability,
+            error=error or card.error,
+            **({"memory_total_bytes": card.memory_total_bytes} | values),
+        )
+
+    def _values(self, row: _Row, processes: bool) -> dict[str, Any]:
+        total, used = self._memory(row)
+        percents = self._ask(row, "DeviceGetUtilizationRates")
+        temperature = self._first(row, ("DeviceGetTemperatureV", "DeviceGetTemperature"), 0)
+        watts, limit = self._ask(row, "DeviceGetPowerUsage"), self._ask(row, "DeviceGetEnforcedPowerLimit")
+        return {
+            "memory_total_bytes": total,
+            "memory_used_bytes": used,
+            "gpu_percent": self._within(percents.gpu, 100) if percents else None,
+            "memory_percent": self._within(percents.memory, 100) if percents else None,
+            "watts": _thousandths(self._within(watts, _MOST_MILLIWATTS)),
+            "watts_limit": _thousandths(self._within(limit, _MOST_MILLIWATTS)),
+            "celsius": self._within(temperature, _MOST_CELSIUS),
+            "sm_mhz": self._within(self._ask(row, "DeviceGetClockInfo", _SM_CLOCK), _MOST_MHZ),
+            "sm_mhz_max": self._within(self._ask(row, "DeviceGetMaxClockInfo", _SM_CLOCK), _MOST_MHZ),
+            "processes": self._processes(row) if processes else None,
+        }
+
+    def _card(self, which: int | str) -> Card:
+        """Say what a card is; asked once, or until nothing fails."""
+        if which in self._rows and self._rows[which][1].error is None:
+            return self._rows[which][1]
+        index, uuid = (which, None) if isinstance(which, int) else (None, which)
+        try:
+            row = self._open(which)
+            card = self._described(row, index, uuid)
+            self._rows[which] = row.handle, card
+        except _Gone as gone:
+            known = self._rows[which][1] if which in self._rows else Card(index, uuid)
+            card = replace(known, error=str(gone))
+        return card
+
+    def _described(self, row: _Row, index: int | None, uuid: str | None) -> Card:
+        capability = self._ask(row, "DeviceGetCudaComputeCapability")
+        mig = self._ask(row, "DeviceGetMigMode")
+        card = Card(
+            index=self._ask(row, "DeviceGetIndex") if index is None else index,
+            uuid=uuid or self._ask(row, "DeviceGetUUID"),
+            name=self._ask(row, "DeviceGetName"),
+            compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+            memory_total_bytes=self._memory(row)[0],
+            brand=self._ask(row, "DeviceGetBrand"),
+            mig=bool(mig[0]) if mig else None,
+        )
+        return replace(card, error=row.error)
+
+    def _memory(self, row: _Row) -> tuple[int | None, int | None]:
+        """Give total and used bytes. Version 2 leaves out what the driver itself reserves, as nvidia-smi does."""
+        memory = self._ask(row, "DeviceGetMemoryInfo", self._memory_version)
+        if self._memory_version and "DeviceGetMemoryInfo" in self._missing:  # before driver 510
+            self._memory_version = None
+            self._missing.discard("DeviceGetMemoryInfo")
+            memory = self._ask(row, "DeviceGetMemoryInfo")
+        if memory is None:
+            return None, None
+        total = self._within(memory.total, _MOST_BYTES) or None
+        return total, self._within(memory.used, total or _MOST_BYTES)
+
+    def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
+        calls = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
+        found = self._first(row, calls)
+        if found is None:
+            return None
+        return tuple(_process(one.pid, self._within(one.usedGpuMemory, _MOST_BYTES)) for one in found)
+
+    def _open(self, which: int | str) -> _Row:
+        if which in self._lost:
+            raise _Gone(self._lost[which])
+        if which in self._rows:
+            return _Row(which, self._rows[which][0])
+        find = self._n.nvmlDeviceGetHandleByIndex if isinstance(which, int) else self._n.nvmlDeviceGetHandleByUUID
+        try:
+            return _Row(which, find(which))
+        except self._n.NVMLError as error:
+            raise self._gone(which, error.value) from error
+
+    def _gone(self, which: int | str, code: int) -> _Gone:
+        if code == driver.GPU_LOST:
+            self._lost[which] = driver.words(code)
+        absent = code == (driver.INVALID_ARGUMENT if isinstance(which, int) else driver.NOT_FOUND)
+        return _Gone(f"there is no GPU {which} (any more)" if absent else driver.words(code))
+
+    def _first(self, row: _Row, calls: Sequence[str], *arguments: object) -> Any:
+        """Ask the first of `calls` that this driver has."""
+        for call in calls:
+            value = self._ask(row, call, *arguments)
+            if call not in self._missing:
+                return value
+        return None
+
+    def _ask(self, row: _Row, call: str, *arguments: object) -> Any:
+        """Call NVML. None where it gives no value; why goes to the row, if that is a fault."""
+        function = getattr(self._n, f"nvml{call}", None)
+        if function is None or call in self._missing:
+            self._missing.add(call)
+            return None
+        try:
+            return function(*(() if row.handle is None else (row.handle,)), *arguments)
+        except self._n.NVMLError as error:
+            if error.value == driver.GPU_LOST and row.which is not None:
+                raise self._gone(row.which, error.value) from error
+            self._note(row, call, error.value)
+            return None
+
+    def _note(self, row: _Row, call: str, code: int) -> None:
+        if code == driver.FUNCTION_NOT_FOUND:
+            self._missing.add(call)
+            log.warning("this driver has no nvml%s; what it would say is unknown", call)
+        elif code not in driver.NOT_OFFERED:
+            row.trouble.setdefault(code, call)
+
+    def _within(self, value: int | None, most: int) -> int | None:
+        if value is None or 0 <= value <= most:
+            return value
+        self.dropped += 1
+        log.debug("NVML gave %s where at most %s is possible", value, most)
+        return None
+
+
+def _thousandths(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _process(pid: int, memory_bytes: int | None) -> GpuProcess:
+    if not container.pids_are_the_hosts():
+        return GpuProcess(pid, memory_bytes)
+    return GpuProcess(pid, memory_bytes, container.name_of(pid), container.container_of(pid))
+
+
+def _binding() -> Binding:
+    try:
+        binding: Binding = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise NvmlUnavailable("NVIDIA's Python binding is missing.", "    pip install nvidia-ml-py") from error
+    if not hasattr(binding, "_nvmlGetFunctionPointer"):
+        raise driver.wrong_binding(getattr(binding, "__file__", None))
+    return binding
+
+
+@contextmanager
+def open_nvml() -> Iterator[Nvml]:
+    """Connect to the driver, and let go of it at the end. Raises NvmlUnavailable with the cause and a remedy."""
+    binding = _binding()
+    try:
+        binding.nvmlInit()
+    except binding.NVMLError as error:
+        raise driver.unavailable(error.value) from error
+    try:
+        yield Nvml(binding)
+    finally:
+        with suppress(binding.NVMLError):
+            binding.nvmlShutdown()
+
+
+def probe() -> Probe:
+    """See what GPUs there are, without raising."""
+    try:
+        with open_nvml() as nvml:
+            return Probe(nvml.inventory(), nvml.driver())
+    except NvmlUnavailable as error:
+        return Probe(error=error, absent=not driver.has_driver())
+
+
+def free_gpus(count: int) -> tuple[str, ...]:
+    """Give the UUIDs of the `count` least used cards on which nothing computes. Raises NoGpu, NvmlUnavailable."""
+    with open_nvml() as nvml:
+        cards = nvml.read(processes=True)
+    free = sorted((card for card in cards if _is_free(card)), key=_use)
+    if len(free) < count:
+        busy = ", ".join(str(card.index) for card in cards if not _is_free(card)) or "none"
+        raise NoGpu(str(count), f"{len(free)} of {len(cards)} GPUs are free (in use or out of order: {busy})")
+    return tuple(card.uuid for card in free[:count] if card.uuid)
+
+
+def _is_free(card: GpuReading) -> bool:
+    if card.uuid is None or (card.error is not None and card.memory_used_bytes is None):
+        return False
+    if card.processes is None:  # WSL and others give no list: judge by use
+        return (card.gpu_percent or 0) <= _IDLE_PERCENT
+    return not card.processes
+
+
+def _use(card: GpuReading) -> tuple[int, int, int]:
+    return card.gpu_percent or 0, card.memory_used_bytes or 0, card.index or 0

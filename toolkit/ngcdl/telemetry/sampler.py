@@ -1,0 +1,206 @@
+"""The thread that measures while a run goes on: one line of samples.jsonl (format: sample.py) at each tick.
+
+It keeps time (no drift; ticks that could not be kept are named in the next line's gap), and nothing that fails here
+stops the run: a reading that fails is a gap with its reason, a file that can't be written is a problem, said once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from ngcdl.telemetry import host
+from ngcdl.telemetry.container import Meter, Usage
+from ngcdl.telemetry.gpu_reader import Gap
+from ngcdl.telemetry.sample import GpuSample, Sample
+
+T = TypeVar("T")
+
+SHORTEST_SECONDS = 0.1
+_READY_SECONDS, _JOIN_SECONDS = 1.0, 1.2  # the driver's first call is slow where persistence mode is off
+
+
+class GpuSource(Protocol):
+    """GpuReader, or something that behaves like it: read() raises Gap, and never takes longer than a second."""
+
+    def ready(self, seconds: float) -> bool: ...
+    def read(self) -> tuple[GpuSample, ...]: ...
+    def close(self) -> None: ...
+
+
+class Clock(Protocol):
+    def time(self) -> float: ...
+    def monotonic(self) -> float: ...
+    def wait(self, event: threading.Event, seconds: float) -> bool: ...
+
+
+class SystemClock:
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait for `event`, at most so long. Tells whether it came."""
+        return event.wait(seconds)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is read at each tick. None: there is nothing of that kind, which is no gap."""
+
+    host_cpu_percent: Callable[[], float | None] | None = None
+    host_memory_bytes: Callable[[], int | None] | None = None
+    usage: Meter | None = None
+    gpus: GpuSource | None = None
+
+
+def sources(usage: Meter | None = None, gpus: GpuSource | None = None) -> Sources:
+    """Give what is read for a run: this host, the run's container or process tree, its GPUs."""
+    return Sources(host.CpuMeter().percent, host.memory_bytes, usage, gpus)
+
+
+class Sampler:
+    """Writes samples from start() to stop(), or within `with`. `taken` counts ticks, `gaps` those with a gap."""
+
+    def __init__(self, path: Path, sources: Sources, interval_seconds: float = 1.0, clock: Clock | None = None) -> None:
+        if interval_seconds < SHORTEST_SECONDS:
+            raise ValueError(f"samples can't be closer than {SHORTEST_SECONDS:g} s, not {interval_seconds:g} s")
+        self._sources = sources
+        self._interval = interval_seconds
+        self._clock = clock or SystemClock()
+        self._lines = _Lines(path)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._started = self._clock.monotonic()
+        self._stuck: tuple[str, ...] = ()
+        self.taken = self.gaps = 0
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong with the sampling itself, for the run's notes."""
+        return self._lines.problems + self._stuck
+
+    @property
+    def written(self) -> int:
+        return self._lines.written
+
+    def start(self) -> None:
+        """Begin; harmless twice."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self.run, name="ngcdl-sampler", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End within 2 s, whatever the driver does; harmless twice."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+            if self._thread.is_alive() and not self._stuck:
+                self._stuck = ("a reading of the host did not return; the sampler was left behind",)
+        if self._sources.gpus is not None:
+            self._sources.gpus.close()
+
+    def __enter__(self) -> Sampler:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def run(self) -> None:
+        """Take samples until stop(). start() calls it in its thread."""
+        if self._sources.gpus is not None:
+            self._sources.gpus.ready(_READY_SECONDS)
+        with self._lines:
+            due, skipped = self._clock.monotonic(), 0
+            while not self._stop.is_set():
+                self._take(skipped)
+                due += self._interval
+                late = self._clock.monotonic() - due
+                skipped = max(0, int(late / self._interval))
+                due += skipped * self._interval
+                if self._clock.wait(self._stop, max(0.0, due - self._clock.monotonic())):
+                    break
+
+    def _take(self, skipped: int) -> None:
+        gaps = [f"{skipped} ticks before this one were missed"] if skipped else []
+        now, seconds = self._clock.time(), self._clock.monotonic() - self._started
+        usage = _piece(gaps, "container", self._sources.usage.read if self._sources.usage else None)
+        if usage == Usage():
+            gaps.append("container: it can't be read (any more)")
+        sample = Sample(
+            t=round(now, 3),
+            seconds=round(seconds, 3),
+            host_cpu_percent=_piece(gaps, "host CPU", self._sources.host_cpu_percent),
+            host_memory_bytes=_piece(gaps, "host memory", self._sources.host_memory_bytes),
+            container_cpu_percent=usage.cpu_percent if usage else None,
+            memory_bytes=usage.memory_bytes if usage else None,
+            gpus=_piece(gaps, "GPUs", self._sources.gpus.read if self._sources.gpus else None) or (),
+            gap="; ".join(gaps) or None,
+        )
+        self.taken += 1
+        self.gaps += bool(gaps)
+        self._lines.write(sample.as_json())
+
+
+def _piece(gaps: list[str], name: str, read: Callable[[], T] | None) -> T | None:
+    """Read one thing. Whatever fails is a gap: no fault of a measurement may end the run that it measures."""
+    if read is None:
+        return None
+    try:
+        return read()
+    except Gap as gap:
+        gaps.append(f"{name}: {gap}")
+    except Exception as error:
+        gaps.append(f"{name}: {type(error).__name__}: {error}")
+    return None
+
+
+class _Lines:
+    """A file of lines, each written at once and whole; after the first that can't be, none is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self.problems: tuple[str, ...] = ()
+        self.written = 0
+
+    def __enter__(self) -> _Lines:
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            size = os.fstat(self._file).st_size
+            if size and os.pread(self._file, 1, size - 1) != b"\n":  # cut by a crash
+                os.write(self._file, b"\n")
+        except OSError as error:
+            self._give_up(error.strerror)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def write(self, line: str) -> None:
+        if self._file is None:
+            return
+        data = line.encode() + b"\n"
+        size = os.fstat(self._file).st_size
+        try:
+            if (count := os.write(self._file, data)) < len(data):
+                os.ftruncate(self._file, size)
+                self._give_up(f"only {count} of {len(data)} bytes found room")
+            else:
+                self.written += 1
+        except OSError as error:
+            self._give_up(error.strerror)
+
+    def _give_up(self, why: str | None) -> None:
+        self.problems = (f"{self._path}: {why}; no samples are written from here on ({self.written} were)",)
+        self.__exit__()
