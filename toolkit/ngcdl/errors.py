@@ -110,6 +110,7 @@ class BadKey(CredentialsError):
             f"That is not an API key: {why}.",
             "Copy it once more from https://org.ngc.nvidia.com/setup/api-keys and type:\n    ngcdl login",
         )
+        self.why = why
 
 
 class ConfigBroken(CredentialsError):
@@ -188,9 +189,9 @@ class KeyRejected(RegistryError):
 
 
 class KeyWithoutRights(RegistryError):
-    def __init__(self, host: str, repository: str) -> None:
+    def __init__(self, host: str, repository: str, status: int = 403) -> None:
         super().__init__(
-            f"{host} knows the key, but it has no right to {repository} (403).",
+            f"{host} knows the key, but it has no right to {repository} ({status}).",
             "The key needs the service 'NGC Catalog', and some images need their terms accepted or an organisation's\n"
             f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}",
         )
@@ -198,7 +199,10 @@ class KeyWithoutRights(RegistryError):
 
 class LoginNeeded(RegistryError):
     def __init__(self, host: str, repository: str) -> None:
-        super().__init__(f"{host} gives {repository} only to those who are signed in.", "    ngcdl login")
+        super().__init__(
+            f"{host} gives {repository} only to those who are signed in.",
+            "    ngcdl login\nA misspelt name gets the same answer: https://catalog.ngc.nvidia.com/containers",
+        )
 
 
 class UnknownTag(RegistryError):

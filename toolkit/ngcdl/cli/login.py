@@ -1,0 +1,89 @@
+"""ngcdl login and logout: a key is checked, shown to the registry, and only then kept."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Mapping
+
+from ngcdl import console, settings
+from ngcdl.errors import BadKey, NoKey
+from ngcdl.registry import credentials
+from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME
+
+_HELPERS_URL = "https://docs.docker.com/go/credential-store/"
+
+
+def login(registry: str | None = None, key_stdin: bool = False) -> None:
+    """Sign in to nvcr.io, or to the registry that is named, with an NGC API key.
+
+    The key is read from standard input (--password-stdin), else from NGC_API_KEY or NGC_CLI_API_KEY, else asked for.
+    It is kept where `docker login` keeps it, once the registry has taken it; if it is refused, the old one stays.
+    """
+    from ngcdl.registry.client import Registry
+
+    host = _host(registry)
+    text, source = _read_key(host, key_stdin, os.environ)
+    secret = credentials.check_key(text)
+    with Registry(host) as asked:
+        checked = asked.verify(credentials.Credential(NGC_USERNAME, secret, source))
+    kept = credentials.save(host, secret)
+    if kept.in_clear:
+        console.say(f"The key is kept unencrypted. A credential helper avoids that: {_HELPERS_URL}")
+    if (exposed := credentials.exposure()) is not None:
+        console.say(exposed)
+    if checked:
+        console.result(f"Signed in to {host} with the key from {source}. Kept in {kept.where}.")
+    else:
+        console.result(f"{host} asks nobody to sign in, so the key was not checked. Kept in {kept.where}.")
+
+
+def logout(registry: str | None = None) -> None:
+    """Take the key for nvcr.io, or for the registry that is named, off this machine. Docker's login goes with it."""
+    host = _host(registry)
+    places = credentials.forget(host)
+    if places:
+        console.result(f"The key for {host} was removed from {' and '.join(places)}.")
+    else:
+        console.result(f"Docker's configuration keeps no key for {host}.")
+    for name in credentials.key_variables(host):
+        console.say(f"{name} is still set, and is used before any other key: unset {name}")
+    left, _trouble = credentials.find_or_none(host, _without_keys(os.environ))
+    if left is not None:
+        console.say(f"A key for {host} is still found in {left.source}.")
+
+
+def _host(registry: str | None) -> str:
+    text = registry or settings.load().registry
+    return text.removeprefix("https://").removeprefix("http://").partition("/")[0]
+
+
+def _without_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in credentials.KEY_VARIABLES}
+
+
+def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Give a key as it was typed, and where it came from. Raises NoKey where there is nobody to ask."""
+    if key_stdin:
+        return _from_stdin(), "standard input"
+    for name in credentials.KEY_VARIABLES:
+        # Whoever names the registry and sets the variable means that key, so no host is compared here.
+        if environ.get(name, "").strip():
+            return environ[name], name
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise NoKey
+    try:
+        return getpass.getpass(f"NGC API key for {host} (it stays hidden): "), "the prompt"
+    except EOFError:
+        raise NoKey from None
+
+
+def _from_stdin() -> str:
+    if sys.stdin is None:
+        raise NoKey
+    raw = sys.stdin.buffer.read(2 * KEY_LIMIT_BYTES)  # more than a key, less than whatever was piped in by mistake
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise BadKey("it is not text") from None

@@ -1,0 +1,266 @@
+"""What a registry has: its tags, an image's manifest and config blob, and why something can't be had.
+
+Imports requests, so it is itself imported only by the function that uses it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import urljoin
+
+from ngcdl.errors import (
+    DigestMismatch,
+    KeyRejected,
+    KeyWithoutRights,
+    LoginNeeded,
+    NgcdlError,
+    RegistryAnswer,
+    RegistryError,
+    UnknownRepository,
+    UnknownTag,
+    WrongPlatform,
+)
+from ngcdl.registry import challenge, manifest
+from ngcdl.registry.key import Credential, Secret
+from ngcdl.registry.manifest import Layer, Manifest
+from ngcdl.registry.nearest import nearest
+from ngcdl.registry.tokens import Tokens
+from ngcdl.registry.wire import Answer, Question, Wire
+from ngcdl.spec import ImageRef
+
+T = TypeVar("T")
+
+__all__ = ["Layer", "Manifest", "Registry", "explain"]
+
+# Public since the end of 2020, so a refusal speaks of the key and not of rights.
+PUBLIC_REPOSITORY = "nvidia/tensorflow"
+LINUX_AMD64 = ("linux", "amd64")
+_PAGE = 1000
+_PAGES = 500
+_CONFIG_LIMIT_BYTES = 8 << 20
+_HOSTS = {"docker.io": "registry-1.docker.io"}
+
+
+class Registry:
+    """One registry as one user, anonymous without a credential. Use it in a `with`, or close it."""
+
+    def __init__(
+        self,
+        host: str,
+        credential: Credential | None = None,
+        *,
+        timeout_seconds: tuple[float, float] = (5.0, 15.0),
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.host = host
+        self._base = challenge.base_url(_HOSTS.get(host, host))
+        self._wire = Wire(timeout_seconds, sleep)
+        self._clock = clock
+        self._tokens = Tokens(host, credential, self._wire, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; harmless twice."""
+        self._wire.close()
+
+    def ping(self) -> bool:
+        """Ask whether a registry is there; True where it wants sign-ins. Raises RegistryError."""
+        return self._challenge("/v2/") is not None
+
+    def verify(self, credential: Credential) -> bool:
+        """Ask whether the registry takes this key. False: it asks nobody who they are, so the key was not checked.
+
+        Raises KeyRejected where it does not. A key without rights to one repository is a good key all the same.
+        """
+        # nvcr.io's challenge at /v2/ has an empty scope, for which anybody may get a token: so one is always named.
+        asked = self._challenge("/v2/") or self._challenge(f"/v2/{PUBLIC_REPOSITORY}/tags/list?n=1")
+        if asked is None:
+            return False
+        try:
+            Tokens(self.host, credential, self._wire, self._clock).fetch(asked, PUBLIC_REPOSITORY)
+        except KeyWithoutRights:
+            return True
+        return True
+
+    def _challenge(self, path: str) -> challenge.Challenge | None:
+        answer = self._wire.ask(Question(self._base + path))
+        if answer.status != 401:
+            if answer.status != 200 and not _codes(answer):
+                raise RegistryAnswer(self.host, answer.told)
+            if answer.status == 200 and "Docker-Distribution-Api-Version" not in answer.headers:
+                self._json(answer)
+            return None
+        return self._asked(answer)
+
+    def tags(self, repository: str) -> list[str]:
+        """List every tag in the registry's own order, [] where there is none. Raises RegistryError."""
+        url: str | None = f"{self._base}/v2/{repository}/tags/list?n={_PAGE}"
+        tags: list[str] = []
+        for _page in range(_PAGES):
+            answer = self._get(url or "", repository)
+            if answer.status != 200:
+                raise self._refusal(answer, repository)
+            names = self._json(answer).get("tags") or []
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise RegistryAnswer(self.host, "its list of tags is not a list of texts.")
+            tags += names
+            url = self._next_page(answer, url or "")
+            if url is None:
+                return list(dict.fromkeys(tags))
+        raise RegistryAnswer(self.host, f"its list of tags does not end after {_PAGES} pages.")
+
+    def _next_page(self, answer: Answer, url: str) -> str | None:
+        # <...>; rel="next": https://distribution.github.io/distribution/spec/api/#listing-image-tags
+        link, _, about = answer.headers.get("Link", "").partition(">")
+        if not link.startswith("<") or "next" not in about:
+            return None
+        target = urljoin(url, link[1:])
+        if not target.startswith(f"{self._base}/v2/"):
+            raise RegistryAnswer(self.host, "its list of tags goes on at another host.")
+        return target
+
+    def manifest(self, ref: ImageRef, platform: tuple[str, str] = LINUX_AMD64) -> Manifest:
+        """Give the manifest of an ImageRef, that of `platform` (os, architecture) where it is made for several.
+
+        Raises RegistryError: UnknownTag with the nearest ones, WrongPlatform, LoginNeeded, KeyWithoutRights, ...
+        """
+        tree, kind, digest = self._manifest(ref, ref.digest or ref.tag or "latest", ref.digest)
+        index_digest = None
+        if kind in manifest.INDEX_TYPES:
+            index_digest = digest
+            chosen, offered = self._shape(manifest.choose, tree, platform)
+            if chosen is None:
+                raise WrongPlatform(str(ref), "/".join(platform), offered)
+            tree, kind, digest = self._manifest(ref, chosen, chosen)
+        if kind in manifest.INDEX_TYPES:
+            raise RegistryAnswer(self.host, f"{ref} is an index inside an index.")
+        return self._shape(manifest.image, tree, kind, digest, index_digest)
+
+    def _manifest(self, ref: ImageRef, name: str, promised: str | None) -> tuple[dict[str, Any], str, str]:
+        """Fetch one manifest by tag or digest; `promised` is what its bytes must hash to."""
+        answer = self._get(f"{self._base}/v2/{ref.repository}/manifests/{name}", ref.repository, manifest.ACCEPT)
+        if answer.status != 200:
+            raise self._missing(answer, ref)
+        tree = self._json(answer)
+        kind = self._shape(manifest.media_type, tree, answer.headers.get("Content-Type", ""))
+        told = answer.headers.get("Docker-Content-Digest")
+        if kind in manifest.SCHEMA_1_TYPES:
+            # Its digest is that of the text without signatures, which only the registry can tell.
+            return tree, kind, promised or told or manifest.digest(answer.body)
+        expected = promised or (told if told and manifest.is_digest(told) else None)
+        if expected is not None and not manifest.is_digest(expected):
+            raise RegistryAnswer(self.host, f"the digest {expected[:80]} is of a kind that can't be checked.")
+        digest = manifest.digest(answer.body, expected or "sha256:")
+        if expected is not None and digest != expected:
+            raise DigestMismatch(f"the manifest of {ref} hashes to {digest}, not {expected}.")
+        return tree, kind, digest
+
+    def config(self, ref: ImageRef, image: Manifest) -> dict[str, Any]:
+        """Give an image's configuration: `config.Env`, `config.Labels`, `architecture`, ... Raises DigestMismatch."""
+        if image.config_digest is None:
+            return self._shape(manifest.parse, (image.inline_config or "{}").encode())
+        url = f"{self._base}/v2/{ref.repository}/blobs/{image.config_digest}"
+        answer = self._get(url, ref.repository)
+        if answer.status != 200:
+            raise self._refusal(answer, ref.repository)
+        digest = manifest.digest(answer.body, image.config_digest)
+        if digest != image.config_digest:
+            raise DigestMismatch(f"the configuration of {ref} hashes to {digest}, not {image.config_digest}.")
+        return self._json(answer)
+
+    def _get(self, url: str, repository: str, accept: str = "*/*") -> Answer:
+        """Fetch with a token where one is wanted. The answer may still be 401: a token was given, but not for this."""
+        question = Question(url, accept, self._tokens.held(repository), limit_bytes=_CONFIG_LIMIT_BYTES)
+        answer = self._wire.ask(question)
+        if answer.status == 401 and question.authorization is not None:
+            # An expired token is answered by a realm that refuses it; only a question without one gets a usable realm.
+            # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
+            self._tokens.drop(repository)
+            answer = self._wire.ask(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES))
+        if answer.status != 401:
+            return answer
+        token: Secret = self._tokens.fetch(self._asked(answer), repository)
+        return self._wire.ask(Question(url, accept, token, limit_bytes=_CONFIG_LIMIT_BYTES))
+
+    def _asked(self, answer: Answer) -> challenge.Challenge:
+        asked = challenge.parse([answer.headers.get("Www-Authenticate", "")])
+        if asked is None:
+            raise RegistryAnswer(self.host, f"it wants a sign-in, but not by token. {answer.told}")
+        return asked
+
+    def _missing(self, answer: Answer, ref: ImageRef) -> RegistryError:
+        """Say why a manifest can't be had. 403 may mean an absent tag, too: only the list of tags tells."""
+        refusal = self._refusal(answer, ref.repository)
+        if isinstance(refusal, RegistryAnswer) or "NAME_UNKNOWN" in _codes(answer):
+            return refusal
+        if ref.tag is None or ref.digest is not None:
+            return UnknownTag(str(ref), ()) if answer.status == 404 else refusal
+        try:
+            tags = self.tags(ref.repository)
+        except (LoginNeeded, KeyWithoutRights, KeyRejected):
+            return UnknownTag(str(ref), ()) if answer.status == 404 else refusal
+        except UnknownRepository as error:
+            return error
+        if ref.tag not in tags:
+            return UnknownTag(str(ref), nearest(ref.tag, tags))
+        if answer.status == 404:
+            return RegistryAnswer(self.host, f"it lists the tag {ref.tag}, but has no manifest for it.")
+        return refusal
+
+    def _refusal(self, answer: Answer, repository: str) -> RegistryError:
+        if answer.status in (401, 402, 403):
+            if self._tokens.credential is None:
+                return LoginNeeded(self.host, repository)
+            return KeyWithoutRights(self.host, repository, answer.status)
+        if answer.status == 404 and (_codes(answer) or not answer.body.strip()):
+            return UnknownRepository(self.host, repository)
+        return RegistryAnswer(self.host, answer.told)
+
+    def _json(self, answer: Answer) -> dict[str, Any]:
+        try:
+            return manifest.parse(answer.body)
+        except ValueError as error:
+            raise RegistryAnswer(self.host, answer.told) from error
+
+    def _shape(self, read: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return read(*arguments)
+        except ValueError as error:
+            raise RegistryAnswer(self.host, f"{error}.") from error
+
+
+def _codes(answer: Answer) -> set[str]:
+    """Give the codes of a registry's error body; empty for everything else, such as a web page."""
+    try:
+        errors = manifest.parse(answer.body).get("errors")
+    except ValueError:
+        return set()
+    if not isinstance(errors, list):
+        return set()
+    return {str(error.get("code")) for error in errors if isinstance(error, dict)}
+
+
+def explain(
+    ref: ImageRef, credential: Credential | None = None, platform: tuple[str, str] = LINUX_AMD64
+) -> NgcdlError | None:
+    """Ask the registry why an ImageRef can't be had; None where it can.
+
+    Docker wraps these answers as 404 and 500 with texts that differ by version, so its word is not enough.
+    """
+    with Registry(ref.registry, credential) as registry:
+        try:
+            registry.manifest(ref, platform)
+        except RegistryError as error:
+            return error
+    return None

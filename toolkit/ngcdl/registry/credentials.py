@@ -1,0 +1,187 @@
+"""Which key belongs to a registry, and where it is kept: shared with Docker, so one login serves both.
+
+Looked for in this order: NGC_API_KEY, NGC_CLI_API_KEY (for nvcr.io and the host that NGCDL_REGISTRY names), Docker's
+config.json (credential helper, then its own entry), and for nvcr.io the ngc CLI's ~/.ngc/config, which is only read.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ngcdl import settings
+from ngcdl.errors import BadKey, ConfigBroken, NgcdlError
+from ngcdl.registry import docker_config
+from ngcdl.registry.helper import HELPER_SECONDS, Helper
+from ngcdl.registry.key import NGC_USERNAME, Credential, Secret, check_key
+from ngcdl.spec import NVCR
+
+__all__ = ["KEY_VARIABLES", "Credential", "Kept", "Secret", "check_key", "docker_auth", "exposure", "find"]
+__all__ += ["find_or_none", "forget", "key_variables", "save"]
+
+KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a key went. `in_clear` says that whoever can read the file can read the key."""
+
+    where: str
+    in_clear: bool
+
+    def __str__(self) -> str:
+        return f"{self.where}, unencrypted" if self.in_clear else self.where
+
+
+def find(
+    host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
+) -> Credential | None:
+    """Find who to be at `host`; None where nothing is kept. Raises CredentialsError where something is, but broken."""
+    return (
+        _from_environment(host, environ)
+        or _from_docker(host, environ, helper_seconds)
+        or (_from_ngc_cli(environ) if host == NVCR else None)
+    )
+
+
+def find_or_none(
+    host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
+) -> tuple[Credential | None, NgcdlError | None]:
+    """Like `find`, but give what is broken as a value: a public image needs no key, so it is only worth a notice."""
+    try:
+        return find(host, environ, helper_seconds=helper_seconds), None
+    except NgcdlError as error:
+        return None, error
+
+
+def docker_auth(host: str, environ: Mapping[str, str] = os.environ) -> dict[str, str] | None:
+    """Give the Docker SDK's `auth_config` for `host`. It holds the secret in clear: send it, never show it."""
+    credential = find(host, environ)
+    return credential.docker_auth() if credential else None
+
+
+def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Name the variables that are set and hold a key for `host`."""
+    names = tuple(name for name in KEY_VARIABLES if environ.get(name, "").strip())
+    if names and host != NVCR and host != settings.load(environ).registry.partition("/")[0]:
+        return ()
+    return names
+
+
+def _from_environment(host: str, environ: Mapping[str, str]) -> Credential | None:
+    for name in key_variables(host, environ):
+        try:
+            secret = check_key(environ[name])
+        except BadKey as error:
+            raise BadKey(f"{name} is set, but {error.why}") from None
+        return Credential(NGC_USERNAME, secret, f"the variable {name}")
+    return None
+
+
+def _from_docker(host: str, environ: Mapping[str, str], helper_seconds: float) -> Credential | None:
+    config = docker_config.read(docker_config.path(environ))
+    helper = _helper(config, host, environ, helper_seconds)
+    if helper is not None and (found := helper.get(host)):
+        return _credential(host, found, f"{helper.program}, which {config.path} names")
+    found = config.entry(host)
+    return _credential(host, found, str(config.path)) if found else None
+
+
+def _helper(
+    config: docker_config.DockerConfig, host: str, environ: Mapping[str, str], seconds: float
+) -> Helper | None:
+    suffix = config.helper_suffix(host)
+    return Helper(suffix, config.path, environ, seconds) if suffix else None
+
+
+def _credential(host: str, found: tuple[str, Secret], source: str) -> Credential:
+    username, secret = found
+    # In double quotes a shell makes nothing of $oauthtoken, and `docker login` keeps that: we know better.
+    return Credential(NGC_USERNAME if host == NVCR else username, secret, source)
+
+
+def _from_ngc_cli(environ: Mapping[str, str]) -> Credential | None:
+    path = docker_config.home(environ) / ".ngc" / "config"
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except (configparser.Error, UnicodeDecodeError, OSError):
+        raise ConfigBroken(path, "it is not what the ngc CLI writes") from None
+    text = parser.get("CURRENT", "apikey", fallback="").strip()
+    if not text or text == "no-apikey":  # what the ngc CLI keeps for a guest
+        return None
+    try:
+        return Credential(NGC_USERNAME, check_key(text), f"{path} of the ngc CLI")
+    except BadKey as error:
+        raise ConfigBroken(path, f"apikey is no key: {error.why}") from None
+
+
+def save(
+    host: str, secret: Secret, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
+) -> Kept:
+    """Keep the key where `docker login` would: in the helper that config.json names, else in config.json itself.
+
+    Only our own entry changes. On any error the file is as it was; a helper that config.json does not name is not used.
+    """
+    file = docker_config.path(environ)
+    with docker_config.locked(file) as real:
+        config = docker_config.read(real)
+        helper = _helper(config, host, environ, helper_seconds)
+        if helper is None:
+            plain = f"{NGC_USERNAME}:{secret.reveal()}".encode()
+            docker_config.write(real, config.with_entry(host, {"auth": base64.b64encode(plain).decode()}))
+            return Kept(str(file), in_clear=True)
+        tree = config.with_entry(host, {})  # as Docker: the empty entry says that the helper has it
+        helper.store(host, NGC_USERNAME, secret)
+        if tree != config.tree:
+            docker_config.write(real, tree)
+        return Kept(helper.program, in_clear=False)
+
+
+def forget(
+    host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
+) -> tuple[str, ...]:
+    """Take the key for `host` out of helper and file, and name the places it was in: () where it was in neither.
+
+    A helper that fails does not keep the file from being cleaned; its error is raised afterwards.
+    """
+    file = docker_config.path(environ)
+    if not docker_config.read(file).tree:
+        return ()
+    with docker_config.locked(file) as real:
+        config = docker_config.read(real)
+        places, failure = [], None
+        helper = _helper(config, host, environ, helper_seconds)
+        try:
+            if helper is not None and helper.get(host) and helper.erase(host):
+                places.append(helper.program)
+        except NgcdlError as error:
+            failure = error
+        tree = config.with_entry(host, None)
+        if tree["auths"] != (config.tree.get("auths") or {}):
+            held = any((config.tree["auths"][key] or {}) for key in docker_config.matching(config.tree["auths"], host))
+            docker_config.write(real, tree)
+            places += [str(file)] if held else []
+    if failure is not None:
+        raise failure
+    return tuple(places)
+
+
+def exposure(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Say who else can read or change config.json, in one sentence; None where nobody can, or there is none."""
+    file = docker_config.path(environ)
+    try:
+        state = file.stat()
+    except OSError:
+        return None
+    if state.st_uid not in (0, os.geteuid()):
+        return f"{file} belongs to another user (uid {state.st_uid}), who can read and change it."
+    if stat.S_IMODE(state.st_mode) & 0o077:
+        return f"Others on this machine can read {file} (mode {stat.S_IMODE(state.st_mode):04o}): chmod 600 {file}"
+    return None

@@ -1,0 +1,211 @@
+"""Docker's config.json, shared with `docker login`: read without mercy, changed only in our own entry.
+
+`{"auths": {HOST: {"auth": base64("USER:SECRET")}}, "credHelpers": {HOST: SUFFIX}, "credsStore": SUFFIX, ...}`
+https://docs.docker.com/reference/cli/docker/#docker-cli-configuration-file-configjson-properties
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ngcdl.errors import ConfigBroken, ConfigNotWritable
+from ngcdl.registry.key import TOKEN_USERNAME, Secret
+
+LOCK_SECONDS = 30.0
+_SIZE_LIMIT_BYTES = 8 << 20
+_LEFTOVER = ".ngcdl-"
+
+
+def path(environ: Mapping[str, str]) -> Path:
+    """Give $DOCKER_CONFIG/config.json, else ~/.docker/config.json."""
+    folder = environ.get("DOCKER_CONFIG")
+    return (Path(folder) if folder else home(environ) / ".docker") / "config.json"
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    value = environ.get("HOME")
+    return Path(value) if value else Path("~").expanduser()
+
+
+@dataclass(frozen=True)
+class DockerConfig:
+    """What the file held when it was read; `tree` is its JSON, {} where there is no file."""
+
+    path: Path
+    tree: dict[str, Any]
+
+    def helper_suffix(self, host: str) -> str | None:
+        """Name the helper that keeps `host`: credHelpers' own entry, "" there meaning none, before credsStore."""
+        helpers = self._section("credHelpers")
+        key = matching(helpers, host)
+        suffix = helpers[key[0]] if key else self.tree.get("credsStore")
+        if suffix is not None and not isinstance(suffix, str):
+            field = f"credHelpers[{key[0]!r}]" if key else "credsStore"
+            raise ConfigBroken(self.path, f"{field} is not a text")
+        return suffix or None
+
+    def entry(self, host: str) -> tuple[str, Secret] | None:
+        """Give user name and secret that auths holds for `host`, "<token>" as name of an identity token."""
+        auths = self._section("auths")
+        for key in matching(auths, host):
+            found = self._decode(key, auths[key])
+            if found:
+                return found
+        return None
+
+    def _decode(self, key: str, entry: object) -> tuple[str, Secret] | None:
+        if entry is None:
+            return None
+        if not isinstance(entry, dict):
+            raise ConfigBroken(self.path, f"auths[{key!r}] is not an object")
+        for field in ("auth", "identitytoken", "username", "password"):
+            if not isinstance(entry.get(field) or "", str):
+                raise ConfigBroken(self.path, f"auths[{key!r}].{field} is not a text")
+        if entry.get("identitytoken"):
+            return TOKEN_USERNAME, Secret(entry["identitytoken"])
+        if entry.get("auth"):
+            return self._decode_auth(key, entry["auth"])
+        return (entry.get("username") or "", Secret(entry["password"])) if entry.get("password") else None
+
+    def _decode_auth(self, key: str, text: str) -> tuple[str, Secret] | None:
+        # No `from error` here: what can't be decoded is a secret, and the error would hold it.
+        try:
+            plain = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True).decode()
+        except (binascii.Error, ValueError):
+            raise ConfigBroken(self.path, f"auths[{key!r}].auth is not base64 of USER:KEY") from None
+        username, colon, secret = plain.partition(":")
+        if not colon:
+            raise ConfigBroken(self.path, f"auths[{key!r}].auth has no colon between user name and key")
+        secret = secret.strip("\0")
+        return (username, Secret(secret)) if secret else None
+
+    def _section(self, name: str) -> dict[str, Any]:
+        section = self.tree.get(name)
+        if section is None:
+            return {}
+        if not isinstance(section, dict):
+            raise ConfigBroken(self.path, f"{name} is not an object")
+        return section
+
+    def with_entry(self, host: str, entry: dict[str, str] | None) -> dict[str, Any]:
+        """Give the tree with `host`'s entry put in the place of every other spelling of it; None takes it out."""
+        auths = self._section("auths")
+        gone = matching(auths, host)
+        kept = {key: value for key, value in auths.items() if key not in gone}
+        return {**self.tree, "auths": kept | ({host: entry} if entry is not None else {})}
+
+
+def matching(section: Mapping[str, Any], host: str) -> list[str]:
+    """List the keys that mean `host`: itself first, then with a scheme or a path, as older Dockers wrote them."""
+    others = [key for key in section if key != host and _bare(key) == host]
+    return ([host] if host in section else []) + others
+
+
+def _bare(key: str) -> str:
+    return key.removeprefix("https://").removeprefix("http://").split("/", 1)[0]
+
+
+def read(file: Path) -> DockerConfig:
+    """Read the file; none at all is an empty one. Raises ConfigBroken, naming line and byte, never the content."""
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(_SIZE_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return DockerConfig(file, {})
+    except OSError as error:
+        raise ConfigBroken(file, f"it can't be read: {error.strerror}") from error
+    if not raw.strip():
+        raise ConfigBroken(file, "it is empty, which is not JSON (byte 0, line 1)")
+    if len(raw) > _SIZE_LIMIT_BYTES:
+        raise ConfigBroken(file, "it is larger than 8 MiB")
+    return DockerConfig(file, _parse(file, raw))
+
+
+def _parse(file: Path, raw: bytes) -> dict[str, Any]:
+    # `from None`: the decoder's error carries the whole text, and with it every key in the file.
+    try:
+        tree = json.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigBroken(file, f"it is not UTF-8 at byte {error.start} (line {line})") from None
+    except json.JSONDecodeError as error:
+        byte = len(error.doc[: error.pos].encode())
+        raise ConfigBroken(file, f"it is not JSON at byte {byte} (line {error.lineno})") from None
+    except (ValueError, RecursionError):
+        raise ConfigBroken(file, "it is JSON of a size that nobody meant") from None
+    if not isinstance(tree, dict):
+        raise ConfigBroken(file, "it is JSON, but not an object")
+    return tree
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[Path]:
+    """Hold the lock beside the real file, whose path is given (a symlink is followed). Makes the folder, 0700.
+
+    Docker itself takes no lock; this one keeps ngcdl's own processes from losing each other's entries.
+    """
+    from filelock import FileLock, Timeout  # 68 ms that only writers pay
+
+    real = Path(os.path.realpath(file))
+    try:
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FileLock(f"{real}.lock", timeout=LOCK_SECONDS, mode=0o600)
+        lock.acquire()
+    except Timeout as error:
+        raise ConfigNotWritable(file, f"another program has held its lock for {LOCK_SECONDS:g} s") from error
+    except (OSError, NotImplementedError) as error:
+        raise ConfigNotWritable(file, getattr(error, "strerror", None) or "it can't be locked") from error
+    try:
+        yield real
+    finally:
+        lock.release()
+
+
+def write(file: Path, tree: Mapping[str, Any]) -> None:
+    """Put `tree` in the place of `file`: whole or not at all, mode and owner kept, 0600 when new. Needs the lock."""
+    try:
+        text = json.dumps(tree, indent="\t", allow_nan=False) + "\n"
+    except ValueError:
+        raise ConfigBroken(file, "it holds a number that JSON has no way to write") from None
+    try:
+        for leftover in file.parent.glob(f"{file.name}{_LEFTOVER}*"):
+            leftover.unlink()
+        _replace(file, text.encode())
+    except OSError as error:
+        raise ConfigNotWritable(file, error.strerror or "it can't be written") from error
+
+
+def _replace(file: Path, content: bytes) -> None:
+    before = file.stat() if file.exists() else None
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}{_LEFTOVER}")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(stream.fileno(), 0o600)
+            stream.write(content)
+            stream.flush()
+            if before is not None:
+                if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                    with contextlib.suppress(PermissionError):  # as Docker: the owner is kept where that is allowed
+                        os.fchown(stream.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
+            os.fsync(stream.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,152 @@
+"""What a manifest says about an image before any layer is pulled: platform, config blob, layers and their sizes. Pure.
+
+https://github.com/opencontainers/image-spec/blob/main/manifest.md
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+IMAGE_TYPES = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+# Of about 2017. Docker 26 and newer refuse to pull it: https://docs.docker.com/engine/deprecated/
+SCHEMA_1_TYPES = (
+    "application/vnd.docker.distribution.manifest.v1+prettyjws",
+    "application/vnd.docker.distribution.manifest.v1+json",
+)
+ACCEPT = ", ".join(INDEX_TYPES + IMAGE_TYPES + SCHEMA_1_TYPES)
+_ALGORITHMS = {"sha256": 64, "sha384": 96, "sha512": 128}
+
+
+@dataclass(frozen=True)
+class Layer:
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One image for one platform. `digest` is this manifest's, `index_digest` that of the index it was chosen from.
+
+    A schema-1 image has no sizes and no config blob: `config_digest` and `compressed_bytes` are None, `layers` is (),
+    and its configuration is the text `inline_config`.
+    """
+
+    digest: str
+    media_type: str
+    config_digest: str | None
+    layers: tuple[Layer, ...]
+    index_digest: str | None = None
+    inline_config: str | None = None
+
+    @property
+    def is_schema_1(self) -> bool:
+        return self.media_type in SCHEMA_1_TYPES
+
+    @property
+    def compressed_bytes(self) -> int | None:
+        """The sum of what the distinct layers weigh on the way."""
+        if self.is_schema_1:
+            return None
+        return sum({layer.digest: layer.size_bytes for layer in self.layers}.values())
+
+
+def media_type(tree: Mapping[str, Any], content_type: str) -> str:
+    """Tell what a manifest is: by its own word, then the header's, then its shape."""
+    own = tree.get("mediaType")
+    known = INDEX_TYPES + IMAGE_TYPES + SCHEMA_1_TYPES
+    for name in (own, content_type.split(";", 1)[0].strip().lower()):
+        if isinstance(name, str) and name in known:
+            return name
+    if tree.get("schemaVersion") == 1:
+        return SCHEMA_1_TYPES[0]
+    if "manifests" in tree:
+        return INDEX_TYPES[0]
+    if "config" in tree:
+        return IMAGE_TYPES[0]
+    raise ValueError(f"a manifest of an unknown kind ({str(own or content_type)[:80]})")
+
+
+def image(tree: Mapping[str, Any], kind: str, digest: str, index_digest: str | None) -> Manifest:
+    """Read one image's manifest. Raises ValueError where it has not the shape of one."""
+    if kind in SCHEMA_1_TYPES:
+        return Manifest(digest, kind, None, (), index_digest, _inline_config(tree))
+    config, layers = tree.get("config"), tree.get("layers")
+    if not isinstance(config, dict) or not isinstance(layers, list):
+        raise ValueError("a manifest without config or layers")
+    return Manifest(digest, kind, _digest_of(config), tuple(_layer(layer) for layer in layers), index_digest)
+
+
+def _layer(entry: object) -> Layer:
+    size = entry.get("size") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ValueError("a manifest with a layer that has no size")
+    return Layer(_digest_of(entry), size)
+
+
+def _digest_of(entry: Mapping[str, Any]) -> str:
+    digest = entry.get("digest")
+    if not isinstance(digest, str) or not is_digest(digest):
+        raise ValueError("a manifest with a digest that is none")
+    return digest
+
+
+def _inline_config(tree: Mapping[str, Any]) -> str | None:
+    history = tree.get("history")
+    first = history[0] if isinstance(history, list) and history else None
+    text = first.get("v1Compatibility") if isinstance(first, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def choose(tree: Mapping[str, Any], platform: tuple[str, str]) -> tuple[str | None, tuple[str, ...]]:
+    """Find the digest that an index has for `platform` (os, architecture), and list the platforms it has in all."""
+    entries = tree.get("manifests")
+    if not isinstance(entries, list):
+        raise ValueError("an index without manifests")
+    offered: list[str] = []
+    chosen: str | None = None
+    for entry in entries:
+        about = entry.get("platform") if isinstance(entry, dict) else None
+        if not isinstance(about, dict):
+            continue
+        name = (str(about.get("os", "")), str(about.get("architecture", "")))
+        if "unknown" in name:  # attestations: https://docs.docker.com/build/metadata/attestations/attestation-storage/
+            continue
+        text = "/".join(name)[:60]
+        offered += [] if text in offered else [text]
+        if name == platform and chosen is None:
+            chosen = _digest_of(entry)
+    return chosen, tuple(offered)
+
+
+def is_digest(text: str) -> bool:
+    """Is it the digest of an algorithm that can be checked here?"""
+    algorithm, _, hexadecimal = text.partition(":")
+    return len(hexadecimal) == _ALGORITHMS.get(algorithm) and all(digit in "0123456789abcdef" for digit in hexadecimal)
+
+
+def digest(body: bytes, like: str = "sha256:") -> str:
+    """Give the digest of `body`, by the algorithm that `like` begins with."""
+    algorithm = like.partition(":")[0]
+    return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """Read a JSON object. Raises ValueError."""
+    try:
+        tree = json.loads(body)
+    except RecursionError as error:
+        raise ValueError("nested without end") from error
+    if not isinstance(tree, dict):
+        raise ValueError("JSON, but not an object")
+    return tree

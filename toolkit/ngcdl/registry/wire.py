@@ -1,0 +1,257 @@
+"""One question to a registry over HTTP: retried where that helps, redirected without the key, read up to a limit."""
+
+from __future__ import annotations
+
+import email.utils
+import errno
+import logging
+import os
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+
+from ngcdl import __version__
+from ngcdl.errors import BadOption, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
+from ngcdl.registry import challenge
+from ngcdl.registry.excerpt import excerpt
+from ngcdl.registry.key import Secret
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+RETRY_AFTER_LIMIT_SECONDS = 30.0
+BODY_SECONDS = 120.0
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HOPS = 5
+_FOREIGN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request. `authorization` is the whole header; `form` makes it a POST."""
+
+    url: str
+    accept: str = "*/*"
+    authorization: Secret | None = None
+    form: tuple[tuple[str, Secret], ...] | None = None
+    follow: bool = True
+    limit_bytes: int = 4 << 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response, whatever its status. `headers` look names up in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def told(self) -> str:
+        """Say in one line what came: the status in words and the beginning of the body."""
+        try:
+            phrase = f"{self.status} {HTTPStatus(self.status).phrase}"
+        except ValueError:
+            phrase = str(self.status)
+        return f"{phrase}: {text}" if (text := excerpt(self.body)) else f"{phrase} with an empty body."
+
+
+class _OwnAuth(AuthBase):
+    """Keeps requests from filling in what ~/.netrc or an address holds: a key goes only where it is meant to."""
+
+    def __init__(self, header: Secret | None) -> None:
+        self.header = header
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.pop("Authorization", None)
+        if self.header is not None:
+            request.headers["Authorization"] = self.header.reveal()
+        return request
+
+
+class _TrustingAdapter(HTTPAdapter):
+    """Trusts one more CA file than usual; nothing is trusted less."""
+
+    def __init__(self, ca_file: str) -> None:
+        self._context = ssl.create_default_context(cafile=ca_file)
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
+
+    def proxy_manager_for(self, proxy: Any, **kwargs: Any) -> Any:
+        return super().proxy_manager_for(proxy, ssl_context=self._context, **kwargs)
+
+
+class Wire:
+    """A pool of connections. Errors name the host that was asked, which may be the token server."""
+
+    def __init__(
+        self,
+        timeout_seconds: tuple[float, float] = (5.0, 15.0),
+        sleep: Callable[[float], None] = time.sleep,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._sleep = sleep
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = f"ngcdl/{__version__}"
+        self._bundle: bool | str = environ.get("REQUESTS_CA_BUNDLE") or True
+        if ca_file := environ.get("NGCDL_CA_FILE"):
+            try:
+                self._session.mount("https://", _TrustingAdapter(ca_file))
+            except (OSError, ValueError) as error:
+                raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read there.") from error
+
+    def close(self) -> None:
+        """Close the connections; harmless twice."""
+        self._session.close()
+
+    def ask(self, question: Question) -> Answer:
+        """Send it and give the answer. Raises RegistryUnreachable, RateLimited or RegistryAnswer."""
+        for _hop in range(_HOPS):
+            answer = self._persist(question)
+            if answer.status not in _REDIRECTS:
+                return answer
+            if not question.follow:
+                host = urlsplit(question.url).netloc
+                raise RegistryAnswer(host, f"{answer.status}, it redirects a request that may carry a key.")
+            question = _redirected(question, answer)
+        raise RegistryAnswer(urlsplit(question.url).netloc, f"it redirects more than {_HOPS} times.")
+
+    def _persist(self, question: Question) -> Answer:
+        host = urlsplit(question.url).netloc
+        waits = _waits()
+        while True:
+            wait = next(waits, None)
+            try:
+                answer = self._once(question)
+            except _FOREIGN as error:
+                failure, transient = _translated(host, error, self._timeout_seconds)
+                if wait is None or not transient:
+                    raise failure from error
+            else:
+                if answer.status not in _RETRIED:
+                    return answer
+                asked = _retry_after(answer.headers)
+                if wait is None or (asked or 0.0) > RETRY_AFTER_LIMIT_SECONDS:
+                    raise _tired(host, answer, asked)
+                wait = max(wait, asked or 0.0)
+                log.info("%s answered %s, once more in %.1f s", host, answer.status, wait)
+            self._sleep(wait)
+
+    def _once(self, question: Question) -> Answer:
+        parts = challenge.address(question.url)
+        if parts is None or not parts.is_safe:
+            raise RegistryAnswer(urlsplit(question.url).netloc[:100], "it names an address that ngcdl does not go to.")
+        # This machine is never asked through a proxy, and plain http with a key in it must not leave it.
+        self._session.trust_env = not challenge.is_loopback(parts.host)
+        response = self._session.request(
+            "POST" if question.form is not None else "GET",
+            question.url,
+            data={name: value.reveal() for name, value in question.form} if question.form is not None else None,
+            headers={"Accept": question.accept, "Accept-Encoding": "identity"},
+            auth=_OwnAuth(question.authorization),
+            timeout=self._timeout_seconds,
+            allow_redirects=False,
+            stream=True,
+            verify=self._bundle,
+        )
+        with response:
+            return Answer(response.status_code, response.headers, _body(response, question))
+
+
+def _body(response: requests.Response, question: Question) -> bytes:
+    # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
+    read = getattr(response.raw, "read1", response.raw.read)
+    body, deadline = b"", time.monotonic() + BODY_SECONDS
+    host = urlsplit(question.url).netloc
+    while chunk := read(65536):
+        body += chunk
+        if len(body) > question.limit_bytes:
+            raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand belong.")
+        if time.monotonic() > deadline:
+            raise RegistryUnreachable(host, f"its answer was not complete after {BODY_SECONDS:g} s")
+    return bytes(body)
+
+
+def _redirected(question: Question, answer: Answer) -> Question:
+    host = urlsplit(question.url).netloc
+    target = urljoin(question.url, answer.headers.get("Location", ""))
+    here, there = challenge.address(question.url), challenge.address(target)
+    if here is None or there is None or (there.scheme == "http" and here.scheme == "https"):
+        raise RegistryAnswer(host, f"{answer.status}, it redirects to an address that ngcdl does not go to.")
+    # A blob's new home is a CDN's, with its own signature in the address: our key is none of its business.
+    return replace(question, url=target, authorization=None)
+
+
+def _waits() -> Iterator[float]:
+    """Give the pauses between tries, in seconds, with jitter so that many clients do not return as one."""
+    for attempt in range(TRIES - 1):
+        yield 0.5 * 2**attempt * random.uniform(0.5, 1.5)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Read Retry-After, a number of seconds or a date. https://www.rfc-editor.org/rfc/rfc9110#field.retry-after"""
+    text = headers.get("Retry-After", "").strip()[:64]
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _tired(host: str, answer: Answer, asked_seconds: float | None) -> NgcdlError:
+    return RateLimited(host, asked_seconds) if answer.status == 429 else RegistryAnswer(host, answer.told)
+
+
+def _translated(
+    host: str, error: BaseException, timeout_seconds: tuple[float, float]
+) -> tuple[RegistryUnreachable, bool]:
+    """Say why in words, and whether another try may help."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return RegistryUnreachable(host, f"its certificate is not trusted ({cause.verify_message})"), False
+        if isinstance(cause, ssl.SSLError):
+            return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
+        if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
+            return RegistryUnreachable(host, "the proxy in between refused"), False
+        if isinstance(cause, requests.ConnectTimeout | urllib3.exceptions.ConnectTimeoutError):
+            return RegistryUnreachable(host, f"no connection within {timeout_seconds[0]:g} s"), True
+        if isinstance(cause, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError | TimeoutError):
+            # The whole of a user's patience is spent by now, so this is not tried again.
+            return RegistryUnreachable(host, f"no answer within {timeout_seconds[1]:g} s"), False
+    for cause in _causes(error):
+        if isinstance(cause, socket.gaierror):
+            return RegistryUnreachable(host, "its name has no address"), True
+        if isinstance(cause, OSError) and cause.errno and cause.strerror:
+            return RegistryUnreachable(host, os.strerror(cause.errno).lower()), cause.errno != errno.EACCES
+    if isinstance(error, ValueError):  # requests' InvalidURL is one
+        return RegistryUnreachable(host, "that is no address"), False
+    return RegistryUnreachable(host, "the connection was cut"), True
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Walk down what requests and urllib3 wrapped, in the several ways they do."""
+    pending: list[Any] = [error]
+    seen: set[int] = set()
+    while pending:
+        cause = pending.pop(0)
+        if not isinstance(cause, BaseException) or id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        pending += [getattr(cause, "reason", None), *cause.args, cause.__cause__, cause.__context__]
