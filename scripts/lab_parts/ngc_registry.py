@@ -55,6 +55,7 @@ NEEDS_KEY = {"nvidia/tensorflow", "nvidia/pytorch", "nvidia/gated"}
 GATED = {"nvidia/gated"}
 DENIED = '{"errors":[{"code":"DENIED","message":"Access Denied"}]}'
 UNAUTHORIZED = '{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}'
+NO_TOKEN = "authentication required\n"  # the body of the realm's own 401: docker shows such text behind "unauthorized: "
 CHUNK = 256 * 1024
 PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<rest>.+)")
 
@@ -183,11 +184,11 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(405, "method not allowed")
         account = self.basic_account()
         if account in (None, "revoked"):
-            raise Refused(401, UNAUTHORIZED)
+            raise Refused(401, NO_TOKEN, {"Content-Type": "text/plain; charset=utf-8"})
         scope = self.query.get("scope", "")
         name = scope.split(":")[1] if scope.count(":") >= 2 else ""
         if account == "anonymous" and (moved or name in NEEDS_KEY):
-            raise Refused(401, UNAUTHORIZED)
+            raise Refused(401, NO_TOKEN, {"Content-Type": "text/plain; charset=utf-8"})
         lifetime = self.front.settings().get("token_lifetime", 300)
         text = secrets.token_urlsafe(48)
         self.front.tokens[text] = Token(str(account), scope, time.monotonic() + lifetime)
@@ -259,7 +260,10 @@ class Handler(BaseHTTPRequestHandler):
     def forward(self, path: str, fault: dict[str, Any]) -> None:
         """Send the request to docker-registry and its answer to the client, piece by piece."""
         dropped = {"authorization", "connection", "transfer-encoding", "expect"}
-        headers = {k: v for k, v in self.headers.items() if k.lower() not in dropped}
+        headers: dict[str, str] = {}
+        for key, value in self.headers.items():  # docker sends one Accept header for each kind of manifest
+            if key.lower() not in dropped:
+                headers[key] = f"{headers[key]}, {value}" if key in headers else value
         body: Any = None
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             body, headers["Transfer-Encoding"] = self.chunks(), "chunked"
