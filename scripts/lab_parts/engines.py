@@ -1,11 +1,12 @@
 """Docker Engines of the lab's own: main (26.1.5 with every GPU way), floor (20.10.24, the oldest supported), bare (26.1.5 without a GPU chain).
 
-Each has its own data, sockets and containerd under the lab's folder. Only main has a bridge (`ngcdl0`), NAT and published ports; containers of the
+Each has its own data, sockets and containerd under the lab's folder. Only main has a bridge, NAT and published ports; containers of the
 other two run with `--network none` or `--network host`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -17,7 +18,6 @@ from pathlib import Path
 from lab_parts import packages, processes
 from lab_parts.where import Lab, LabError, say, step, write_whole
 
-BRIDGE = "ngcdl0"
 SUBNETS = ["172.29.99", "172.30.99", "10.213.99", "192.168.213"]
 CHAINS = {"filter": ["DOCKER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER-USER"], "nat": ["DOCKER"]}
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -45,10 +45,10 @@ def down(lab: Lab, name: str) -> None:
     with step(f"stopped engine `{name}`"):
         processes.stop(lab, name)
     if name == "main":
-        for device in (*networks, BRIDGE):
+        devices = [bridge_of(lab), *networks]
+        for device in devices:
             _quiet(["ip", "link", "delete", device])
-        _remove_chains(lab)
-        _restore_forwarding(lab)
+        _restore_firewall(lab, devices)
 
 
 def answers(lab: Lab, name: str) -> bool:
@@ -110,15 +110,21 @@ def _start(lab: Lab, name: str) -> int:
     return processes.start(lab, name, command, lambda: answers(lab, name), environment)
 
 
+def bridge_of(lab: Lab) -> str:
+    """Name the bridge after the folder, so that two labs can stand side by side."""
+    return "ngcdl-" + hashlib.sha256(str(lab.dir).encode()).hexdigest()[:6]
+
+
 def _bridge(lab: Lab) -> str:
     """Make the bridge on the first subnet that no route of this machine covers yet; return its name."""
-    _note_chains(lab)
-    if not Path(f"/sys/class/net/{BRIDGE}").exists():
+    _note_firewall(lab)
+    bridge = bridge_of(lab)
+    if not Path(f"/sys/class/net/{bridge}").exists():
         routes = _output(["ip", "-4", "route"])
         subnet = next((s for s in SUBNETS if s not in routes), SUBNETS[0])
-        for words in (["link", "add", BRIDGE, "type", "bridge"], ["addr", "add", f"{subnet}.1/24", "dev", BRIDGE], ["link", "set", BRIDGE, "up"]):
+        for words in (["link", "add", bridge, "type", "bridge"], ["addr", "add", f"{subnet}.1/24", "dev", bridge], ["link", "set", bridge, "up"]):
             _output(["ip", *words])
-    return BRIDGE
+    return bridge
 
 
 def _bridges(lab: Lab, name: str) -> list[str]:
@@ -130,40 +136,41 @@ def _bridges(lab: Lab, name: str) -> list[str]:
     return [f"br-{n['Id'][:12]}" for n in networks if n["Driver"] == "bridge" and n["Name"] != "bridge"]
 
 
-def _note_chains(lab: Lab) -> None:
+def _note_firewall(lab: Lab) -> None:
     """Remember which firewall chains stood before, and whether the kernel forwarded, so that `down` removes only what is ours."""
     note = lab.dir / "before.json"
     if not note.exists():
-        chains = {table: [c for c in names if _quiet(["iptables", "-t", table, "-n", "-L", c])] for table, names in CHAINS.items()}
+        stood = [c for table, chains in CHAINS.items() for c in chains if _quiet(["iptables", "-t", table, "-n", "-L", c])]
         policy = _output(["iptables", "-S", "FORWARD"]).split()[2]
         forward = Path("/proc/sys/net/ipv4/ip_forward").read_text().strip()
-        write_whole(note, json.dumps({"chains": chains, "policy": policy, "forward": forward}))
+        write_whole(note, json.dumps({"chains": stood, "policy": policy, "forward": forward}))
 
 
-def _remove_chains(lab: Lab) -> None:
-    """Delete Docker's chains and the rules that name them or our bridge, unless they stood before us."""
+def _restore_firewall(lab: Lab, devices: list[str]) -> None:
+    """Delete the rules that name our bridges; Docker's chains too, unless they stood before us or another engine runs now."""
     before = json.loads((lab.dir / "before.json").read_text())
-    if any(any(stood) for stood in before["chains"].values()):
-        say("left the firewall as it is: Docker's chains stood there before the lab")
-        return
+    alone = not before["chains"] and not _another_engine()
     for table, chains in CHAINS.items():
         rules = [line.split() for line in _output(["iptables", "-t", table, "-S"]).splitlines()]
         for rule in rules:
-            if rule[0] == "-A" and (rule[1] not in chains) and any(w in (*chains, BRIDGE) or w.startswith("br-") for w in rule):
+            if rule[0] == "-A" and (set(rule) & set(devices) or (alone and rule[1] not in chains and set(rule[2:]) & set(chains))):
                 _quiet(["iptables", "-t", table, "-D", *rule[1:]])
-        for rule in rules:
-            if rule[0] == "-A" and rule[1] == "POSTROUTING" and any(w.startswith(tuple(SUBNETS)) for w in rule):
-                _quiet(["iptables", "-t", table, "-D", *rule[1:]])
-        for chain in chains:
-            _quiet(["iptables", "-t", table, "-F", chain])
-        for chain in chains:
-            _quiet(["iptables", "-t", table, "-X", chain])
-    _quiet(["iptables", "-P", "FORWARD", before["policy"]])
+        for action in ("-F", "-X") if alone else ():
+            for chain in chains:
+                _quiet(["iptables", "-t", table, action, chain])
+    if alone:
+        _quiet(["iptables", "-P", "FORWARD", before["policy"]])
+        Path("/proc/sys/net/ipv4/ip_forward").write_text(before["forward"])
 
 
-def _restore_forwarding(lab: Lab) -> None:
-    forward = json.loads((lab.dir / "before.json").read_text())["forward"]
-    Path("/proc/sys/net/ipv4/ip_forward").write_text(forward)
+def _another_engine() -> bool:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "comm").read_text().strip() == "dockerd" and (folder / "cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _quiet(command: list[str]) -> bool:
