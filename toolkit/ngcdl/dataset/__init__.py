@@ -134,7 +134,7 @@ def _downloaded(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None
     if kept.packed.exists():
         if disk.sha256(kept.packed) == kept.archive.sha256:
             return kept.packed
-        bad = kept.packed.with_suffix(".bad")
+        bad = kept.packed.with_name(kept.packed.name + ".bad")
         kept.packed.replace(bad)
         say(f"{kept.packed} has changed since it was downloaded; it is kept as {bad.name} and downloaded again.")
     fetch()

@@ -116,7 +116,7 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
     except requests.exceptions.ConnectionError as error:
         connected = "NewConnectionError" not in repr(error) and "NameResolutionError" not in repr(error)
         raise Failure(_innermost(error), answered=connected, again=True) from error
-    except requests.exceptions.RequestException as error:
+    except (requests.exceptions.RequestException, ValueError) as error:  # ValueError: it redirects to no address
         raise Failure(_innermost(error)) from error
 
 

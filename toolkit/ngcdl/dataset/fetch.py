@@ -173,7 +173,10 @@ def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
 
 
 def _read(response: requests.Response, patience: Patience) -> bytes:
-    """Read what has come, without waiting for a full chunk: a trickle must not hold up the look at the clock."""
+    """Read what has come, without waiting for a full chunk: a trickle must not hold up the look at the clock.
+
+    Nothing stands for the end, and a cut is an end that comes too early.
+    """
     from urllib3.exceptions import HTTPError, ReadTimeoutError
 
     read = getattr(response.raw, "read1", response.raw.read)  # urllib3 < 2.1 has no read1
@@ -182,7 +185,8 @@ def _read(response: requests.Response, patience: Patience) -> bytes:
     except (ReadTimeoutError, TimeoutError) as error:
         raise Failure(f"no byte came for {patience.stall_seconds:g} s") from error
     except (HTTPError, OSError) as error:
-        raise Failure(f"the connection was cut: {error}", again=True) from error
+        log.info("the connection was cut: %s", error)
+        return b""
 
 
 def _slow(pace: Pace, have: int, patience: Patience) -> str:

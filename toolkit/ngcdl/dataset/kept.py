@@ -111,7 +111,7 @@ class Kept:
             stamp = json.loads(self._stamp.read_text(encoding="utf-8"))
             known = stamp["format"] == _FORMAT and stamp["archive"] == self.archive.sha256
             known = known and set(stamp["files"]) == {member.name for member in self.archive.members}
-            known = known and isinstance(stamp["training_sha256"], str) and isinstance(stamp["checked"], float)
+            known = known and len(stamp["training_sha256"]) == 64 and isinstance(stamp["checked"], float)
             for file in stamp["files"].values():
                 _dates(file)
                 known = known and isinstance(file["sha256"], str)

@@ -79,6 +79,8 @@ def _members(path: Path, archive: Archive, batches: Path) -> None:
                 _refuse(entry, wanted.get(entry.name), entry.name in seen, path)
                 seen.add(entry.name)
                 _copy(tar, entry, batches / wanted[entry.name].name)
+            while plain.read(1 << 20):  # to the end, where the checksum is
+                pass
     except _BROKEN as error:
         raise DatasetWrong(path, f"it can't be unpacked: {error}") from error
     if missing := [name for name in wanted if name not in seen]:

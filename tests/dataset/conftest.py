@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ngcdl.dataset import Archive, Dataset, Patience, prepare
+from ngcdl.dataset.pace import Progress
+
+from . import small
+from .server import Reply, Server
+
+
+@dataclass
+class Clock:
+    """A clock that moves only when it is looked at, and when someone sleeps."""
+
+    step: float = 0.0
+    t: float = 1000.0
+    slept: list[float] = field(default_factory=list)
+
+    def now(self) -> float:
+        self.t += self.step
+        return self.t
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.t += seconds
+
+
+@dataclass
+class Host:
+    """Someone who prepares a data set, and what was said to them."""
+
+    cache: Path
+    clock: Clock = field(default_factory=Clock)
+    said: list[str] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)
+    stall_seconds: float = 20
+
+    @property
+    def part(self) -> Path:
+        return self.cache / "cifar-10-binary.tar.gz.part"
+
+    def prepare(
+        self, choice: str = "auto", archive: Archive | None = None, progress: Progress | None = None
+    ) -> Dataset:
+        patience = Patience(
+            connect_seconds=2, stall_seconds=self.stall_seconds, now=self.clock.now, sleep=self.clock.sleep
+        )
+        return prepare(
+            choice,
+            cache=self.cache,
+            say=self.said.append,
+            progress=progress,
+            environ=self.environ,
+            archive=archive or small.archive_of(small.PACKED),
+            patience=patience,
+        )
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "cache")
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def start(*replies: Reply) -> Server:
+        servers.append(Server(*(replies or (Reply(small.PACKED),))))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def refused() -> str:
+    """An address where no one listens."""
+    server = Server(Reply(b""))
+    server.stop()
+    return server.url
+
+
+def whole(dataset: Dataset) -> bool:
+    """Say whether a data set is the small CIFAR-10 in binary form."""
+    assert dataset.folder is not None
+    folder = dataset.folder / small.FOLDER
+    return all((folder / name).read_bytes() == content for name, content in small.FILES.items())
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Give every file below a folder, so that two moments can be compared."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in itertools.chain(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }

@@ -1,0 +1,101 @@
+"""A real HTTP server on loopback that answers as one is told: Range, If-Range, cuts, pauses, wrong bytes, web pages."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+
+@dataclass
+class Reply:
+    """How one request is answered. With status 200 and `ranges`, a Range is honoured as RFC 9110 says."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    etag: str | None = '"one"'
+    ranges: bool = True
+    length: bool = True
+    cut_after: int | None = None  # bytes of the body, then the connection is closed
+    chunk: int = 1 << 16
+    pause_seconds: float = 0  # between chunks
+    stall_after: int | None = None  # bytes of the body, then silence
+    kind: str = "application/x-gzip"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers the n-th request with replies[n], and with the last one from then on."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *replies: Reply) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.replies = list(replies)
+        self.seen: list[dict[str, str]] = []
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/cifar-10-binary.tar.gz"
+
+    def stop(self) -> None:
+        self.over.set()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Stay quiet when a client leaves: that is what many tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server = cast(Server, self.server)
+        with server.lock:
+            reply = server.replies[min(len(server.seen), len(server.replies) - 1)]
+            server.seen.append({name.lower(): value for name, value in self.headers.items()})
+        body, status, extra = reply.body, reply.status, dict(reply.headers)
+        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        condition = self.headers.get("If-Range")
+        if status == 200 and reply.ranges and wanted and condition in (None, reply.etag):
+            start = int(wanted[1])
+            if start >= len(body):
+                status, body = 416, b""
+                extra["Content-Range"] = f"bytes */{len(reply.body)}"
+            else:
+                extra["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+                status, body = 206, body[start:]
+        self.send_response(status)
+        self.send_header("Content-Type", reply.kind)
+        if reply.length:
+            self.send_header("Content-Length", str(len(body)))
+        if reply.etag:
+            self.send_header("ETag", reply.etag)
+        for name, value in extra.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self._send(body, reply, server)
+
+    def _send(self, body: bytes, reply: Reply, server: Server) -> None:
+        at = 0
+        ends = [end for end in (reply.cut_after, reply.stall_after) if end is not None]
+        until = min([len(body), *ends])
+        while at < until:
+            step = min(reply.chunk, until - at)
+            self.wfile.write(body[at : at + step])
+            self.wfile.flush()
+            at += step
+            if reply.pause_seconds and server.over.wait(reply.pause_seconds):
+                return
+        if reply.stall_after is not None:
+            server.over.wait(60)

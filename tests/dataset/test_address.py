@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from ngcdl.dataset.address import Failure, addresses, answer, host
+from ngcdl.dataset.pace import Patience
+
+from . import small
+from .server import Reply, Server
+
+
+def test_mirrors_come_first_and_each_address_once() -> None:
+    archive = small.archive_of(small.PACKED)
+    urls = f"https://a.example/x {archive.url} https://a.example/x http://localhost:1/y http://[::1]:2/z"
+    assert addresses(archive, {"NGCDL_CIFAR10_URLS": urls}) == (
+        "https://a.example/x",
+        archive.url,
+        "http://localhost:1/y",
+        "http://[::1]:2/z",
+    )
+    assert addresses(archive, {}) == (archive.url,)
+
+
+def test_a_host_is_named_without_password_path_and_query() -> None:
+    assert host("https://me:secret@a.example:8443/x?token=1") == "a.example:8443"
+    assert host("http://[") == "?"
+    assert host("nonsense") == "?"
+
+
+def test_a_server_that_speaks_no_tls_was_reached(serve: object) -> None:
+    assert callable(serve)
+    server = serve(Reply(b"x"))
+    url = server.url.replace("http://", "https://")
+    with pytest.raises(Failure, match="TLS failed") as caught, answer(url, {}, Patience()):
+        pass
+    assert caught.value.answered
+
+
+def test_a_proxy_that_leads_nowhere_is_no_network(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", refused.rsplit("/", 1)[0])
+    with pytest.raises(Failure, match="proxy") as caught, answer("https://a.example/x", {}, Patience()):
+        pass
+    assert not caught.value.answered
+
+
+def test_a_proxy_that_wants_a_password_is_a_setting_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(Reply(b""))
+    handler = server.RequestHandlerClass
+
+    class Asking(handler):  # type: ignore[misc, valid-type]
+        def do_CONNECT(self) -> None:  # noqa: N802
+            self.send_error(407, "Proxy Authentication Required")
+
+    server.RequestHandlerClass = Asking
+    monkeypatch.setenv("HTTPS_PROXY", server.url.rsplit("/", 1)[0])
+    try:
+        with pytest.raises(Failure, match="407") as caught, answer("https://a.example/x", {}, Patience()):
+            pass
+    finally:
+        server.stop()
+    assert caught.value.answered
+
+
+def test_a_silent_server_is_left_after_the_stall_limit(serve: object) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+        hasty = Patience(stall_seconds=0.1)
+        with pytest.raises(Failure, match=r"no answer within 0\.1 s") as caught, answer(url, {}, hasty):
+            pass
+    assert caught.value.answered
+    assert not caught.value.again
+
+
+def test_a_name_that_can_not_be_resolved_costs_no_more_than_the_limit() -> None:
+    begin = time.monotonic()
+    hasty = Patience(connect_seconds=1)
+    with pytest.raises(Failure, match="can't be resolved") as caught, answer("https://name.invalid/x", {}, hasty):
+        pass
+    assert time.monotonic() - begin < 3
+    assert not caught.value.answered
