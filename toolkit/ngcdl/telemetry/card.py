@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ngcdl.errors import NvmlUnavailable
 
+_IDLE_PERCENT = 5  # what a desktop may use of a card that is free
+
 
 @dataclass(frozen=True)
 class Driver:
@@ -59,6 +61,18 @@ class GpuReading:
     sm_mhz_max: int | None = None
     processes: tuple[GpuProcess, ...] | None = None
     error: str | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """It works, and nothing computes on it. Without a list of processes (WSL), its use decides."""
+        if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
+            return False
+        return (self.gpu_percent or 0) <= _IDLE_PERCENT if self.processes is None else not self.processes
+
+    @property
+    def use(self) -> tuple[int, int, int]:
+        """What to sort by for the least used card."""
+        return self.gpu_percent or 0, self.memory_used_bytes or 0, self.index or 0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,10 @@ Codes and their meaning: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDevi
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from ngcdl.errors import NvmlUnavailable
 
@@ -14,6 +17,8 @@ INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_N
 FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
 # Nothing is wrong: the card, or this driver, does not give the value (25 and 26: not in this form).
 NOT_OFFERED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
+
+T = TypeVar("T")
 
 LIBRARY = "libnvidia-ml.so.1"
 INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
@@ -59,6 +64,31 @@ def unavailable(code: int) -> NvmlUnavailable:
         return _no_library()
     what, hint = _STARTS.get(code, (f"The NVIDIA driver can't be asked: {words(code)}.", _LOOK))
     return NvmlUnavailable(what, hint)
+
+
+def within(work: Callable[[], T], seconds: float = 20.0) -> T:
+    """Do what calls the driver, in a thread that is left behind when it never returns. Raises NvmlUnavailable then.
+
+    20 s, because the first call takes that long on hosts with many cards where persistence mode is off:
+    https://docs.nvidia.com/deploy/driver-persistence/
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise NvmlUnavailable(f"The NVIDIA driver gave no answer within {seconds:g} s.", _LOOK)
+    return results[0]
 
 
 def wrong_binding(where: str | None) -> NvmlUnavailable:

@@ -17,7 +17,7 @@ from ngcdl.errors import NoGpu, NvmlUnavailable
 from ngcdl.telemetry import container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe
 
-__all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "free_gpus", "open_nvml", "probe"]
+__all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "free_gpus", "open_nvml", "probe"]
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,6 @@ Handle = Any
 # More than any card has: what lies above is a "no value" of the driver (0xFFFFFFFF, 2**64 - 1), or nonsense.
 _MOST_BYTES, _MOST_MILLIWATTS, _MOST_MHZ, _MOST_CELSIUS = 1 << 50, 100_000_000, 100_000, 150
 _SM_CLOCK = 1  # NVML_CLOCK_SM
-_IDLE_PERCENT = 5  # what a desktop may use of a card that is free
 
 
 class _Gone(Exception):
@@ -49,7 +48,7 @@ class _Row:
 
 
 class Nvml:
-    """An open connection to the driver; open_nvml() makes it. `dropped` counts values that can't be true."""
+    """An open connection to the driver; connect() makes it. `dropped` counts values that can't be true."""
 
     def __init__(self, binding: Binding) -> None:
         self._n = binding
@@ -58,6 +57,10 @@ class Nvml:
         self._missing: set[str] = set()
         self._memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
         self.dropped = 0
+
+    def close(self) -> None:
+        with suppress(self._n.NVMLError):
+            self._n.nvmlShutdown()
 
     def driver(self) -> Driver:
         row = _Row()
@@ -243,48 +246,49 @@ def _binding() -> Binding:
     return binding
 
 
-@contextmanager
-def open_nvml() -> Iterator[Nvml]:
-    """Connect to the driver, and let go of it at the end. Raises NvmlUnavailable with the cause and a remedy."""
+def connect() -> Nvml:
+    """Connect to the driver. Raises NvmlUnavailable with the cause and a remedy."""
     binding = _binding()
     try:
         binding.nvmlInit()
     except binding.NVMLError as error:
         raise driver.unavailable(error.value) from error
+    return Nvml(binding)
+
+
+@contextmanager
+def open_nvml() -> Iterator[Nvml]:
+    """Connect to the driver, and let go of it at the end. Raises as connect() does."""
+    nvml = connect()
     try:
-        yield Nvml(binding)
+        yield nvml
     finally:
-        with suppress(binding.NVMLError):
-            binding.nvmlShutdown()
+        nvml.close()
 
 
 def probe() -> Probe:
     """See what GPUs there are, without raising."""
     try:
-        with open_nvml() as nvml:
-            return Probe(nvml.inventory(), nvml.driver())
+        return driver.within(_probe)
     except NvmlUnavailable as error:
         return Probe(error=error, absent=not driver.has_driver())
 
 
+def _probe() -> Probe:
+    with open_nvml() as nvml:
+        return Probe(nvml.inventory(), nvml.driver())
+
+
 def free_gpus(count: int) -> tuple[str, ...]:
     """Give the UUIDs of the `count` least used cards on which nothing computes. Raises NoGpu, NvmlUnavailable."""
-    with open_nvml() as nvml:
-        cards = nvml.read(processes=True)
-    free = sorted((card for card in cards if _is_free(card)), key=_use)
+    cards = driver.within(_all)
+    free = sorted((card for card in cards if card.is_free), key=lambda card: card.use)
     if len(free) < count:
-        busy = ", ".join(str(card.index) for card in cards if not _is_free(card)) or "none"
+        busy = ", ".join(str(card.index) for card in cards if not card.is_free) or "none"
         raise NoGpu(str(count), f"{len(free)} of {len(cards)} GPUs are free (in use or out of order: {busy})")
     return tuple(card.uuid for card in free[:count] if card.uuid)
 
 
-def _is_free(card: GpuReading) -> bool:
-    if card.uuid is None or (card.error is not None and card.memory_used_bytes is None):
-        return False
-    if card.processes is None:  # WSL and others give no list: judge by use
-        return (card.gpu_percent or 0) <= _IDLE_PERCENT
-    return not card.processes
-
-
-def _use(card: GpuReading) -> tuple[int, int, int]:
-    return card.gpu_percent or 0, card.memory_used_bytes or 0, card.index or 0
+def _all() -> tuple[GpuReading, ...]:
+    with open_nvml() as nvml:
+        return nvml.read(processes=True)

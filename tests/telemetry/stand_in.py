@@ -1,0 +1,64 @@
+"""A host whose driver is the stand-in NVML library, and children that use it through NVIDIA's own binding."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "scripts/lab_parts/nvml.c"
+EXAMPLE = ROOT / "scripts/lab_parts/nvml.state"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host whose driver says what `state` says."""
+
+    library: Path
+    state: Path
+
+    def set(self, **changes: object) -> None:
+        """Write the example's state with lines replaced (None: removed); dots are written as two underscores."""
+        write_state(self.state, {key.replace("__", "."): value for key, value in changes.items()})
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(self.library),
+            "NGCDL_NVML_STATE": str(self.state),
+            "PYTHONPATH": str(ROOT / "toolkit"),
+            "NO_COLOR": "1",
+        }
+
+    def python(self, code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run code in a child: ctypes looks LD_LIBRARY_PATH up only at a process's start."""
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=self.environment(),
+        )
+
+    def ask(self, code: str, *arguments: str) -> Any:
+        """Run code that prints JSON."""
+        done = self.python(code, *arguments)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+def write_state(path: Path, changes: Mapping[str, object]) -> None:
+    lines = dict(line.split("=", 1) for line in EXAMPLE.read_text().splitlines() if "=" in line)
+    for key, value in changes.items():
+        lines.pop(key, None)
+        if value is not None:
+            lines[key] = str(value)
+    fresh = path.with_suffix(".new")
+    fresh.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    fresh.replace(path)

@@ -1,0 +1,286 @@
+"""NVIDIA's real binding on the stand-in library: every code, for every call, and what a broken host looks like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .stand_in import Host
+
+CODES = (*range(1, 31), 999)
+STARTS = ("Init", "DeviceGetCount")
+FATAL = ("DeviceGetHandleByIndex",)
+# A call of the library, and the fields of a reading that come from it.
+CALLS = {
+    "DeviceGetName": ("name",),
+    "DeviceGetUUID": ("uuid",),
+    "DeviceGetCudaComputeCapability": ("compute_capability",),
+    "DeviceGetMemoryInfo": ("memory_total_bytes", "memory_used_bytes"),
+    "DeviceGetUtilizationRates": ("gpu_percent", "memory_percent"),
+    "DeviceGetPowerUsage": ("watts",),
+    "DeviceGetEnforcedPowerLimit": ("watts_limit",),
+    "DeviceGetTemperatureV": ("celsius",),
+    "DeviceGetClockInfo": ("sm_mhz",),
+    "DeviceGetMaxClockInfo": ("sm_mhz_max",),
+    "DeviceGetComputeRunningProcesses": ("processes",),
+    "DeviceGetBrand": (),
+    "DeviceGetMigMode": (),
+}
+QUIET = {3, 13, 25, 26}
+
+READ = """
+import json, os, sys
+from dataclasses import asdict
+from pathlib import Path
+from ngcdl.errors import NgcdlError
+from ngcdl.telemetry.gpu import open_nvml
+path, (call, *codes) = Path(os.environ["NGCDL_NVML_STATE"]), sys.argv[1:]
+base, answers = path.read_text(), {}
+for code in codes:
+    path.write_text(base + (f"fail.{call}={code}\\n" if call else ""))
+    try:
+        with open_nvml() as nvml:
+            answers[code] = {"gpus": [asdict(one) for one in nvml.read(processes=True)], "dropped": nvml.dropped}
+    except NgcdlError as error:
+        answers[code] = {"error": [type(error).__name__, error.message, error.hint]}
+print(json.dumps(answers))
+"""
+
+
+def read(card: Host, call: str = "", *codes: int) -> Any:
+    return card.ask(READ, call, *map(str, codes or (0,)))
+
+
+def reading(card: Host) -> Any:
+    return read(card)["0"]["gpus"][0]
+
+
+def test_a_card_says_what_it_is_and_does(card: Host) -> None:
+    assert reading(card) == {
+        "index": 0,
+        "uuid": "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050",
+        "name": "NVIDIA GeForce GTX 1050 Ti",
+        "compute_capability": "6.1",
+        "memory_total_bytes": 4235198464,
+        "memory_used_bytes": 3145728000,
+        "gpu_percent": 87,
+        "memory_percent": 41,
+        "watts": 61.25,
+        "watts_limit": 75.0,
+        "celsius": 64,
+        "sm_mhz": 1620,
+        "sm_mhz_max": 1911,
+        "processes": [],
+        "error": None,
+    }
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_any_code_of_a_call_costs_its_own_fields_and_no_other(card: Host, call: str) -> None:
+    healthy = reading(card)
+    for code, answer in read(card, call, *CODES).items():
+        number, (found, second) = int(code), answer["gpus"]
+        if number == 15:
+            assert "GPU is lost" in found["error"]
+            assert found["gpu_percent"] is None
+            continue
+        # A driver without the newer call is asked by the older one.
+        kept = number == 13 and call in ("DeviceGetTemperatureV", "DeviceGetComputeRunningProcesses")
+        gone = () if kept and call == "DeviceGetTemperatureV" else CALLS[call]
+        assert found | {"error": None} == healthy | dict.fromkeys(gone), code
+        if number in QUIET:
+            assert found["error"] is None
+        else:
+            assert found["error"].startswith(f"{call}")
+            assert f"({number})" in found["error"]
+        assert len(answer["gpus"]) == 2, second
+
+
+@pytest.mark.parametrize("call", STARTS)
+def test_any_code_at_the_start_is_an_error_with_a_remedy(card: Host, call: str) -> None:
+    for code, answer in read(card, call, *CODES).items():
+        name, message, hint = answer["error"]
+        assert name == "NvmlUnavailable", code
+        assert message.endswith(".")
+        assert hint
+
+
+def test_any_code_for_a_handle_is_a_row_that_says_so(card: Host) -> None:
+    for code, answer in read(card, "gpu0.DeviceGetHandleByIndex", *CODES).items():
+        lost, other = answer["gpus"]
+        assert lost["index"] == 0
+        assert lost["error"], code
+        assert other["error"] is None
+        assert other["gpu_percent"] == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(9, "not loaded"), (18, "was updated"), (4, "may not"), (999, "daemon-reload"), (15, "lost"), (12, "loaded now")],
+)
+def test_the_famous_codes_have_their_own_remedy(card: Host, code: int, words: str) -> None:
+    _, message, hint = read(card, "Init", code)[str(code)]["error"]
+    assert words in message + hint
+
+
+def test_a_lost_card_is_not_asked_again(card: Host) -> None:
+    card.set(**{"fail_after__gpu0__DeviceGetUtilizationRates": "1:15"})
+    rows = card.ask(
+        """
+import json
+from ngcdl.telemetry import gpu
+with gpu.open_nvml() as nvml:
+    before, _ = nvml.read()
+    calls = []
+    ask = nvml._ask
+    nvml._ask = lambda row, call, *rest: (calls.append((row.which, call)), ask(row, call, *rest))[1]
+    rows = [nvml.read()[0] for _ in range(3)]
+    asked = [call for which, call in calls if which == 0]
+    print(json.dumps([before.gpu_percent, [r.error for r in rows], [r.name for r in rows], asked]))
+"""
+    )
+    assert rows[0] == 87
+    assert all("GPU is lost" in error for error in rows[1])
+    assert rows[2] == ["NVIDIA GeForce GTX 1050 Ti"] * 3
+    assert rows[3].count("DeviceGetUtilizationRates") == 1
+
+
+def test_values_that_cannot_be_true_are_unknown_and_counted(card: Host) -> None:
+    none = 0xFFFFFFFF
+    card.set(
+        gpu0__utilization=101,
+        gpu0__memory_utilization=none,
+        gpu0__power_mw=none,
+        gpu0__temperature=none,
+        gpu0__sm_mhz=none,
+        gpu0__memory_used=2**64 - 1,
+        gpu0__processes="1:-",
+    )
+    answer = read(card)["0"]
+    first = answer["gpus"][0]
+    for name in ("gpu_percent", "memory_percent", "watts", "celsius", "sm_mhz", "memory_used_bytes"):
+        assert first[name] is None, name
+    assert first["error"] is None
+    assert first["watts_limit"] == 75.0
+    assert first["processes"][0]["memory_bytes"] is None
+    assert answer["dropped"] == 7  # memory is read twice: for what the card is, and for what it does
+
+
+def test_a_missing_value_is_unknown_and_never_zero(card: Host) -> None:
+    card.set(**{f"gpu0__{key}": None for key in ("utilization", "power_mw", "memory_used", "processes", "cc")})
+    first = reading(card)
+    assert first["error"] is None
+    for name in ("gpu_percent", "watts", "memory_used_bytes", "processes", "compute_capability"):
+        assert first[name] is None
+
+
+def test_an_old_driver_is_asked_by_its_older_calls(card: Host, old_library: Path) -> None:
+    old = replace(card, library=old_library)
+    first = reading(old)
+    assert first["celsius"] == 64
+    assert first["memory_used_bytes"] == 3145728000
+    done = old.python(
+        "from ngcdl.telemetry import gpu\nwith gpu.open_nvml() as n: print(n.driver().cuda, n.read() == n.read())"
+    )
+    assert done.stdout == "12.2 True\n"
+    assert done.stderr.count("nvmlDeviceGetTemperatureV") == 1
+
+
+PROBE = """
+import json
+from ngcdl.telemetry import gpu
+found = gpu.probe()
+print(json.dumps([len(found.cards), found.error and found.error.message, found.absent]))
+"""
+
+
+def test_a_host_without_gpus_has_none(card: Host) -> None:
+    card.state.write_text("driver=535.104.05\n")
+    assert card.ask(PROBE) == [0, None, False]
+
+
+def test_a_host_with_gpus_has_them(card: Host) -> None:
+    assert card.ask(PROBE) == [2, None, False]
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this host has an NVIDIA driver")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "There is no NVIDIA driver on this host."), (b"", "file too short"), (b"text\n" * 99, "ELF")],
+)
+def test_a_library_that_cannot_be_loaded_is_explained(
+    card: Host, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    if content is not None:
+        (folder / "libnvidia-ml.so.1").write_bytes(content)
+    count, message, absent = replace(card, library=folder).ask(PROBE)
+    assert (count, absent) == (0, True)
+    assert words in message
+
+
+def test_another_package_named_pynvml_is_told_apart(card: Host, tmp_path: Path) -> None:
+    (tmp_path / "pynvml.py").write_text("def nvmlInit(): pass\n")
+    count, message, _ = card.ask(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROBE}")
+    assert count == 0
+    assert "not NVIDIA's" in message
+
+
+def test_a_driver_that_never_answers_does_not_hold_up_a_probe(card: Host) -> None:
+    card.set(**{"hang__Init": 1})
+    code = "from ngcdl.telemetry import driver\ndriver.within.__defaults__ = (0.2,)\n"
+    count, message, _ = card.ask(code + PROBE)
+    assert count == 0
+    assert message == "The NVIDIA driver gave no answer within 0.2 s."
+
+
+def test_a_card_is_found_by_its_uuid_or_said_to_be_gone(card: Host) -> None:
+    rows = card.ask(
+        """
+import json
+from ngcdl.telemetry import gpu
+with gpu.open_nvml() as nvml:
+    rows = nvml.read(["GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100", "GPU-0", 7])
+    print(json.dumps([[r.index, r.name, r.error] for r in rows]))
+"""
+    )
+    assert rows[0] == [1, "NVIDIA A100-SXM4-40GB", None]
+    assert rows[1] == [None, None, "there is no GPU GPU-0 (any more)"]
+    assert rows[2] == [7, None, "there is no GPU 7 (any more)"]
+
+
+FREE = """
+import json, sys
+from ngcdl.errors import NoGpu
+from ngcdl.telemetry import gpu
+try:
+    print(json.dumps(gpu.free_gpus(int(sys.argv[1]))))
+except NoGpu as error:
+    print(json.dumps(error.message))
+"""
+
+
+def test_the_least_used_cards_are_free_first(card: Host) -> None:
+    first, second = (
+        f"GPU-{tail}" for tail in ("5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
+    )
+    assert card.ask(FREE, "2") == [second, first]
+    card.set(gpu1__processes="1:5")
+    assert card.ask(FREE, "1") == [first]
+    assert card.ask(FREE, "2") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: 1)."
+    card.set(gpu0__processes=None, **{"fail__gpu1__DeviceGetHandleByIndex": 15})
+    assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1)."
+
+
+def test_nothing_is_loaded_by_an_import() -> None:
+    modules = "ngcdl.telemetry.gpu, ngcdl.telemetry.sampler, ngcdl.cli.gpu"
+    code = f"import sys, {modules}; print('pynvml' in sys.modules, 'rich' in sys.modules)"
+    toolkit = str(Path(__file__).parents[2] / "toolkit")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": toolkit})
+    assert done.stdout == "False False\n", done.stderr

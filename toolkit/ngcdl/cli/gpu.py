@@ -1,0 +1,153 @@
+"""`ngcdl gpu`: what the NVIDIA driver says about the GPUs of this host, and who uses them."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import threading
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ngcdl import console
+from ngcdl.errors import NvmlUnavailable
+from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
+from ngcdl.telemetry.driver import within
+from ngcdl.telemetry.gpu import Nvml, connect
+
+_ENGINE_SECONDS = 1
+_SHORTEST_SECONDS = 0.1
+_NONE = console.NOT_AVAILABLE
+
+
+@dataclass(frozen=True)
+class _Report:
+    driver: Driver
+    gpus: tuple[GpuReading, ...]
+    names: Mapping[str, str] = field(default_factory=dict)  # of containers, by id
+
+
+def gpu(json: bool = False, watch: float | None = None) -> None:
+    """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raises NvmlUnavailable."""
+    nvml = within(connect)
+    try:
+        if watch is not None:
+            with suppress(KeyboardInterrupt):
+                _watch(nvml, json, max(watch, _SHORTEST_SECONDS))
+        elif json:
+            console.result_json(_document(_read(nvml)))
+        else:
+            console.result(_text(_read(nvml)))
+    finally:
+        with suppress(NvmlUnavailable):
+            within(nvml.close, 1)
+
+
+def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
+    """Redraw on a terminal; elsewhere, or as JSON, add a line for each reading."""
+    if json or not console.on_terminal(sys.stdout):
+        while True:
+            console.result(json_format.dumps({"t": round(time.time(), 3), **_document(_read(nvml))}))
+            time.sleep(seconds)
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console.out(), auto_refresh=False) as live:
+        while True:
+            live.update(Text(_text(_read(nvml))), refresh=True)
+            time.sleep(seconds)
+
+
+def _read(nvml: Nvml) -> _Report:
+    gpus, driver = within(lambda: (nvml.read(processes=True), nvml.driver()))
+    ids = {process.container_id for card in gpus for process in card.processes or () if process.container_id}
+    return _Report(driver, gpus, _container_names(ids))
+
+
+def _document(report: _Report) -> dict[str, Any]:
+    gpus = [asdict(card) for card in report.gpus]
+    for card in gpus:
+        for process in card["processes"] or ():
+            process["container_name"] = report.names.get(process["container_id"])
+    return {
+        "driver": report.driver.version,
+        "cuda": report.driver.cuda,
+        "nvml": report.driver.nvml_version,
+        "gpus": gpus,
+    }
+
+
+def _text(report: _Report) -> str:
+    driver = report.driver
+    head = f"Driver {driver.version or _NONE}   CUDA {driver.cuda or _NONE}   NVML {driver.nvml_version or _NONE}"
+    cards = [_card(card, report.names) for card in report.gpus]
+    return console.plain("\n\n".join([head, *cards] if cards else [head, "The driver sees no GPU."]))
+
+
+def _card(card: GpuReading, names: Mapping[str, str]) -> str:
+    lines = [
+        f"GPU {_value(card.index)}  {card.name or _NONE}   compute capability {card.compute_capability or _NONE}",
+        f"  {card.uuid or _NONE}",
+    ]
+    if card.error:
+        lines.append(f"  error: {card.error}")
+    if card.error is None or card.memory_used_bytes is not None or card.gpu_percent is not None:
+        lines += _use(card)
+    return "\n".join(lines + _processes(card.processes, names))
+
+
+def _use(card: GpuReading) -> list[str]:
+    memory = _of(_mib(card.memory_used_bytes), _mib(card.memory_total_bytes), "MiB")
+    power, clock = _of(card.watts, card.watts_limit, "W"), _of(card.sm_mhz, card.sm_mhz_max, "MHz")
+    use, traffic = _value(card.gpu_percent, " %"), _value(card.memory_percent, " %")
+    return [
+        f"  use {use}   memory {memory}   memory traffic {traffic}",
+        f"  power {power}   clock {clock}   temperature {_value(card.celsius, ' C')}",
+    ]
+
+
+def _processes(processes: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -> list[str]:
+    if not processes:
+        return []
+    rows = [("PID", "MEMORY", "NAME", "CONTAINER")]
+    for one in processes:
+        container = names.get(one.container_id or "", (one.container_id or "")[:12]) or "-"
+        rows.append((str(one.pid), _value(_mib(one.memory_bytes), " MiB"), one.name or _NONE, container))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [f"  {row[0]:>{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows]
+
+
+def _value(value: float | None, unit: str = "") -> str:
+    return _NONE if value is None else f"{value:.0f}{unit}"
+
+
+def _of(value: float | None, most: float | None, unit: str) -> str:
+    return _NONE if value is None and most is None else f"{_value(value)} / {_value(most)} {unit}"
+
+
+def _mib(value: int | None) -> float | None:
+    return None if value is None else value / 2**20
+
+
+def _container_names(ids: Collection[str]) -> dict[str, str]:
+    """Ask Docker what containers are called. An engine that does not answer at once leaves them without a name."""
+    found: dict[str, str] = {}
+    if ids:
+        thread = threading.Thread(target=_ask_docker, args=(found,), daemon=True)
+        thread.start()
+        thread.join(_ENGINE_SECONDS)
+    return {one: found[one] for one in ids if one in found}
+
+
+def _ask_docker(found: dict[str, str]) -> None:
+    import docker
+    import requests
+
+    # A name is only worth having if it is there: whatever is wrong with the engine, `ngcdl doctor` tells.
+    with suppress(docker.errors.DockerException, requests.RequestException, OSError):
+        client = docker.from_env(timeout=_ENGINE_SECONDS)
+        for one in client.api.containers():
+            found[one["Id"]] = one["Names"][0].lstrip("/") if one["Names"] else one["Id"][:12]
+        client.close()
