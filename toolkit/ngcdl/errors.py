@@ -184,7 +184,7 @@ class KeyRejected(RegistryError):
     def __init__(self, host: str) -> None:
         super().__init__(
             f"{host} refused the key (401): it is wrong, expired or revoked.",
-            "Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog), then:\n    ngcdl login",
+            "Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog):\n    ngcdl login",
         )
 
 

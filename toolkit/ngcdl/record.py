@@ -139,7 +139,9 @@ class Run:
             raise ValueError("it has no format")
         if data["format"] > FORMAT:
             raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
-        known = {name: value for name, value in data.items() if name in {f.name for f in fields(cls)} and value is not None}
+        known = {
+            name: value for name, value in data.items() if name in {f.name for f in fields(cls)} and value is not None
+        }
         if known.get("status") not in STATUSES or not isinstance(known.get("started"), int | float):
             raise ValueError("status or started is missing")
         try:

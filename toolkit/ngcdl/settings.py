@@ -64,5 +64,7 @@ def _read(path: Path) -> dict[str, str]:
         raise BadOption(f"{path} is not TOML: {error}", "Mend it, or move it away.") from error
     unknown = set(data) - {"registry"}
     if unknown or not isinstance(data.get("registry", ""), str):
-        raise BadOption(f"{path}: {', '.join(sorted(unknown)) or 'registry'} can't be meant; registry = \"HOST\" is known.")
+        raise BadOption(
+            f'{path}: {", ".join(sorted(unknown)) or "registry"} can\'t be meant; registry = "HOST" is known.'
+        )
     return {key: str(value) for key, value in data.items()}

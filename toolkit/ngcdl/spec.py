@@ -168,7 +168,7 @@ class GpuRequest:
             inner = inner.removeprefix("device=")
             if "," in inner and not quoted:
                 raise BadGpuRequest(
-                    f"--gpus {value}: without inner quotes Docker reads this as device={inner.split(',')[0]} and a count.",
+                    f"--gpus {value}: without inner quotes Docker takes what follows the comma for a count.",
                     f"    --gpus {inner}",
                 )
         items = tuple(item.strip() for item in inner.split(",") if item.strip())
@@ -189,7 +189,8 @@ class GpuRequest:
         if self.kind == "count":
             return str(self.count)
         if self.kind == "devices":
-            return self.devices[0] + "," if len(self.devices) == 1 and self.devices[0].isdecimal() else ",".join(self.devices)
+            lonely_index = len(self.devices) == 1 and self.devices[0].isdecimal()
+            return self.devices[0] + "," if lonely_index else ",".join(self.devices)
         return self.kind
 
 
@@ -248,12 +249,13 @@ class Port:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        match = re.fullmatch(r"(?:(?:(?P<ip>\[[^]]+\]|[\d.]+):)?(?P<host>\d*):)?(?P<container>\d+)(?:/(?P<proto>tcp|udp))?", text)
+        host = r"(?:(?:(?P<ip>\[[^]]+\]|[\d.]+):)?(?P<host>\d*):)?"
+        match = re.fullmatch(host + r"(?P<container>\d+)(?:/(?P<proto>tcp|udp))?", text)
         numbers = [int(match[name]) for name in ("host", "container") if match[name]] if match else []
         if not match or any(not 0 < number < 65536 for number in numbers):
             raise BadOption(f"-p {text}: wanted [ADDRESS:][HOST:]CONTAINER[/udp], such as 8888:8888.")
-        host = int(match["host"]) if match["host"] else None
-        return cls(host, int(match["container"]), (match["ip"] or "").strip("[]"), match["proto"] or "tcp")
+        published = int(match["host"]) if match["host"] else None
+        return cls(published, int(match["container"]), (match["ip"] or "").strip("[]"), match["proto"] or "tcp")
 
     def __str__(self) -> str:
         address = f"{self.address}:" if self.address else ""
@@ -265,7 +267,8 @@ class Port:
 class Workload:
     """A bundled training. `steps` is the number to reach, `batch` examples a step, `data` auto, synthetic or a folder.
 
-    `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it is shown.
+    `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it is shown. `resume` is the id of
+    the run whose last checkpoint it goes on from.
     """
 
     name: str
@@ -275,6 +278,7 @@ class Workload:
     data: str = "auto"
     device: str = "auto"
     evaluate: bool = True
+    resume: str | None = None
 
 
 @dataclass(frozen=True)
@@ -300,14 +304,14 @@ class RunSpec:
     stdin: bool = False
     workload: Workload | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """Give the spec as a record keeps it: values of variables that look like secrets are REDACTED."""
+    def as_json(self, secrets: bool = False) -> dict[str, Any]:
+        """Give the spec as a record keeps it: without `secrets`, variables that look like one are REDACTED."""
         return {
             "image": str(self.image) if self.image else None,
             "command": list(self.command),
             "gpus": str(self.gpus),
             "mounts": [str(mount) for mount in self.mounts],
-            "environment": {name: redacted(name, value) for name, value in self.environment},
+            "environment": {name: value if secrets else redacted(name, value) for name, value in self.environment},
             "ports": [str(port) for port in self.ports],
             "shm_bytes": self.shm_bytes,
             "ulimits": dict(self.ulimits),

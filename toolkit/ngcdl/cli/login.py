@@ -67,10 +67,8 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
     """Give a key as it was typed, and where it came from. Raises NoKey where there is nobody to ask."""
     if key_stdin:
         return _from_stdin(), "standard input"
-    for name in credentials.KEY_VARIABLES:
-        # Whoever names the registry and sets the variable means that key, so no host is compared here.
-        if environ.get(name, "").strip():
-            return environ[name], name
+    for name in credentials.key_variables(host, environ):  # none for a stranger's host: NGC's key is not for it
+        return environ[name], name
     if sys.stdin is None or not sys.stdin.isatty():
         raise NoKey
     try:

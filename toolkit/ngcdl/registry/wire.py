@@ -229,7 +229,9 @@ def _translated(
             return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
         if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
             return RegistryUnreachable(host, "the proxy in between refused"), False
-        if isinstance(cause, requests.ConnectTimeout | urllib3.exceptions.ConnectTimeoutError):
+        # urllib3 derives "no connection at all" from "no connection in time"; the reason is told below.
+        late = isinstance(cause, requests.ConnectTimeout | urllib3.exceptions.ConnectTimeoutError)
+        if late and not isinstance(cause, urllib3.exceptions.NewConnectionError):
             return RegistryUnreachable(host, f"no connection within {timeout_seconds[0]:g} s"), True
         if isinstance(cause, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError | TimeoutError):
             # The whole of a user's patience is spent by now, so this is not tried again.

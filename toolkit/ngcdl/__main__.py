@@ -1,0 +1,60 @@
+"""The command `ngcdl`: the one place where errors are shown and the exit code is given."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Run what argv says, and exit: 0, the container's code, 125 for ngcdl or its engine, 2 for usage, 128+signal."""
+    if sys.argv[1:] == ["--version"]:
+        # Answered before anything is imported: shells and scripts ask this often.
+        from ngcdl import __version__
+
+        print(f"ngcdl {__version__}")  # noqa: T201
+        raise SystemExit(0)
+    sys.exit(_guarded(sys.argv[1:]))
+
+
+def _guarded(argv: list[str]) -> int:
+    from ngcdl import console
+    from ngcdl.errors import NgcdlError
+    from ngcdl.interrupt import Interrupted
+
+    try:
+        from ngcdl import cli
+
+        code = cli.main(argv)
+        sys.stdout.flush()
+        return code
+    except NgcdlError as error:
+        console.show_error(error)
+        return error.exit_code
+    except (KeyboardInterrupt, Interrupted) as error:
+        number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+        console.say("interrupted")
+        return 128 + number
+    except BrokenPipeError:
+        # Whoever read us has gone (`| head`). Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is None and not _writable(sys.stdout):
+            console.say(f"the result can't be written: {error.strerror}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 125
+        raise
+
+
+def _writable(stream: object) -> bool:
+    try:
+        stream.flush()  # type: ignore[attr-defined]  # a stream is what stdout is
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Where and on what a run will compute: decided once, before anything is fetched, with the reason in words."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from ngcdl import engines
+from ngcdl.engines.base import Engine, GpuWay
+from ngcdl.errors import BadOption, EngineError, EngineRefused, NoGpu, NvmlUnavailable
+from ngcdl.spec import GpuRequest, ImageRef
+from ngcdl.telemetry import gpu as nvml
+
+# What `--train` without an image takes on a GPU host. It wants driver 525.60 and compute capability 6.0 at least:
+# https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/rel-24-05.html
+DEFAULT_IMAGE = "nvidia/tensorflow:24.05-tf2-py3"
+NO_GPU = GpuWay("none", "no GPU was asked for")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`gpus` is the request with free cards named; `device` what a training must compute on: auto, cpu or gpu.
+
+    `uuids` are the run's GPUs, None where this host's NVML can't tell. `loud` is what nobody may overlook."""
+
+    engine: Engine
+    image: ImageRef | None
+    way: GpuWay
+    gpus: GpuRequest
+    device: str
+    uuids: tuple[str, ...] | None
+    why: str
+    probe: nvml.Probe
+    loud: tuple[str, ...] = ()
+
+
+def choose(engine_name: str, image: ImageRef | None, gpus: GpuRequest, registry: str) -> Choice:
+    """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption."""
+    probe = nvml.probe()
+    engine, image, why = _engine(engine_name, image, gpus, registry, probe)
+    if gpus.kind == "none":
+        return Choice(engine, image, NO_GPU, gpus, "cpu", (), why, probe)
+    if not engine.is_here:
+        return _elsewhere(engine, image, gpus, why, probe)
+    if not probe.cards:
+        found = _no_cards(probe)
+        if gpus.demanded:
+            raise NoGpu(str(gpus), found)
+        loud = (f"WARNING: {found}: this run computes on the CPU.",)
+        return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
+    gpus, uuids = _cards(gpus, probe)
+    way = _way(engine, gpus)
+    if way.name == "none" and engine.name != "local":
+        loud = (f"WARNING: this host has a GPU, but Docker can't hand it on: {way.why}. This run computes on the CPU.",)
+        return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
+    if way.name == "cdi" and gpus.devices:
+        # Not every CDI description names the cards by UUID; all of them name them by NVML's index.
+        index = {card.uuid: str(card.index) for card in probe.cards}
+        gpus = replace(gpus, devices=tuple(index.get(device, device) for device in gpus.devices))
+    return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", uuids, why, probe)
+
+
+def _engine(
+    name: str, image: ImageRef | None, gpus: GpuRequest, registry: str, probe: nvml.Probe
+) -> tuple[Engine, ImageRef | None, str]:
+    if name == "local":
+        if image:
+            raise BadOption(
+                "--engine local runs this host's own Python, not an image.", "    ngcdl run --train cifar10"
+            )
+        return engines.connect("local"), None, "engine local: it was asked for"
+    default = ImageRef.parse(os.environ.get("NGCDL_IMAGE", DEFAULT_IMAGE), registry)
+    if name != "auto" or image:
+        why = "it was asked for" if name != "auto" else "an image was named"
+        return engines.connect("docker" if name == "auto" else name), image or default, f"engine docker: {why}"
+    if gpus.kind == "none":
+        return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
+    if not probe.cards:
+        return engines.connect("local"), None, "engine local: no image was named, and this host shows no NVIDIA GPU"
+    try:
+        docker = engines.connect("docker")
+        way = docker.gpu_way()
+    except EngineError as error:
+        return engines.connect("local"), None, f"engine local: no image was named, and Docker is not at hand ({error})"
+    if way.name == "none":
+        return engines.connect("local"), None, f"engine local: Docker has no way to hand on the GPU ({way.why})"
+    return docker, default, f"engine docker: this host has a GPU, and {way.why}"
+
+
+def _no_cards(probe: nvml.Probe) -> str:
+    if probe.absent or probe.error is None:
+        return "this host has no NVIDIA driver" if probe.absent else "the NVIDIA driver shows no GPU"
+    return f"the NVIDIA driver can't be asked ({probe.error.message.rstrip('.')})"
+
+
+def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
+    """A daemon on another machine: this host's NVML says nothing about it, so the look inside decides."""
+    way = engine.gpu_way()
+    if not engine.shares_files:
+        raise EngineRefused("its containers can't see this machine's folders.", "    unset DOCKER_HOST DOCKER_CONTEXT")
+    if way.name == "none":
+        if gpus.demanded:
+            raise NoGpu(str(gpus), f"the engine is another machine's, and {way.why}")
+        loud = (f"WARNING: the engine is another machine's, and {way.why}: this run computes on the CPU.",)
+        return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
+    if gpus.kind == "count":
+        way = GpuWay("device-request", "a number of cards was asked for")
+    return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", None, why, probe)
+
+
+def _cards(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, ...]]:
+    """Name the cards by UUID: an index may mean another card to CUDA than to NVML."""
+    known = {str(card.index): card.uuid for card in probe.cards if card.uuid}
+    if gpus.kind == "count":
+        uuids = nvml.free_gpus(gpus.count or 1)
+        return GpuRequest("devices", devices=uuids), uuids
+    if gpus.kind == "devices":
+        missing = [
+            item for item in gpus.devices if item not in known and item not in known.values() and item.isdecimal()
+        ]
+        unknown = [item for item in gpus.devices if item.startswith("GPU-") and item not in known.values()]
+        if missing or unknown:
+            have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
+            raise NoGpu(str(gpus), f"there is no GPU {', '.join(missing + unknown)}; there is {have}")
+        uuids = tuple(known.get(item) or item for item in gpus.devices)
+        return GpuRequest("devices", devices=uuids), uuids
+    return gpus, tuple(uuid for uuid in known.values() if uuid)
+
+
+def _way(engine: Engine, gpus: GpuRequest) -> GpuWay:
+    way = engine.gpu_way()
+    if way.name == "none" and gpus.demanded and engine.name == "docker":
+        # Nothing says that --gpus would fail; the daemon's own answer is better than a guess.
+        return GpuWay("device-request", "nothing else is there")
+    return way
+
+
+def nvml_trouble(probe: nvml.Probe) -> NvmlUnavailable | None:
+    """What is wrong with a driver that is there, None where all is well or there is no driver at all."""
+    return None if probe.absent else probe.error

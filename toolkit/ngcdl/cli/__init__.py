@@ -1,0 +1,46 @@
+"""argv -> one call -> console. Decides nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ngcdl.errors import BadOption
+
+
+def main(argv: list[str]) -> int:
+    """Run one command and give its exit code. What stands after the first `--` is the container's, untouched."""
+    if argv[:1] == ["_watch"]:
+        from ngcdl.cli.watch import watch
+
+        return watch(argv[1])
+    at = argv.index("--") if "--" in argv else len(argv)
+    from ngcdl.cli.app import app
+
+    try:
+        code = app(args=argv[:at], prog_name="ngcdl", standalone_mode=False, obj=tuple(argv[at + 1 :]))
+        return code if isinstance(code, int) else 0
+    except Exception as error:
+        return _usage(error, argv, at < len(argv))
+
+
+def _usage(error: Exception, argv: list[str], has_command: bool) -> int:
+    """Show typer's own usage errors as typer does; anything else is not for here."""
+    import typer
+
+    if isinstance(error, typer.Abort):
+        raise KeyboardInterrupt from error
+    usage: Any = typer.BadParameter.__mro__[2]  # ClickException, of the click inside typer
+    if not isinstance(error, usage):
+        raise error
+    return _told(error, argv, has_command)
+
+
+def _told(error: Any, argv: list[str], has_command: bool) -> int:
+    if argv[:1] == ["run"] and not has_command and "No such option" in error.format_message():
+        raise BadOption(
+            error.format_message(),
+            "A command for the container stands after --, with its options:\n"
+            "    ngcdl run IMAGE -- python train.py --epochs 3\nWhat ngcdl takes:\n    ngcdl run --help",
+        ) from error
+    error.show()
+    return int(error.exit_code)

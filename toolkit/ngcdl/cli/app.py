@@ -1,0 +1,194 @@
+"""The commands and their options: what typer makes of argv. Heavy modules load where they are used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="ngcdl",
+    help="NVIDIA's training containers in one line: sign in, pull, launch, train, measure, record.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich would double the time of --help
+    pretty_exceptions_enable=False,  # tracebacks of typer show locals, and locals can hold keys
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as docker run; 2 usage.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
+ImageName = Annotated[str, typer.Argument(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/pytorch:...")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ngcdl import __version__
+
+        typer.echo(f"ngcdl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def login(
+    password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
+    registry: Annotated[str | None, typer.Argument(metavar="[REGISTRY]", help="Another host than nvcr.io.")] = None,
+) -> None:
+    """Sign in to nvcr.io with an NGC API key: asked for hidden, from stdin, or from NGC_API_KEY."""
+    from ngcdl.cli.login import login
+
+    login(registry, password_stdin)
+
+
+@app.command()
+def logout(registry: Annotated[str | None, typer.Argument(metavar="[REGISTRY]")] = None) -> None:
+    """Forget the key."""
+    from ngcdl.cli.login import logout
+
+    logout(registry)
+
+
+@app.command()
+def pull(image: ImageName) -> None:
+    """Fetch an image and check its digest."""
+    from ngcdl.cli.images import pull
+
+    pull(image)
+
+
+@app.command(
+    epilog="Examples:\n\n  ngcdl run --train cifar10\n\n  ngcdl run tensorflow:18.01-py2\n\n"
+    "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n\n"
+    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3"
+)
+def run(
+    context: typer.Context,
+    image: Annotated[
+        str | None, typer.Argument(metavar="[IMAGE]", help="What to run; the command for it after --.")
+    ] = None,
+    stray: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    train: Annotated[str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10.")] = None,
+    steps: Annotated[int, typer.Option(help="Train up to this step.")] = 1000,
+    batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of weights, order and distortions.")] = 0,
+    data: Annotated[
+        str, typer.Option(metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder.")
+    ] = "auto",
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.")] = None,
+    no_eval: Annotated[bool, typer.Option("--no-eval", help="Don't test the trained network.")] = False,
+    gpus: Annotated[
+        str, typer.Option(metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0.")
+    ] = "auto",
+    device: Annotated[
+        str | None, typer.Option(metavar="gpu|cpu", help="What a training computes on, if not by --gpus.")
+    ] = None,
+    engine: Annotated[str, typer.Option(metavar="auto|docker|local", help="Where it runs.")] = "auto",
+    volume: Annotated[
+        list[str] | None, typer.Option("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable.")
+    ] = None,
+    publish: Annotated[
+        list[str] | None, typer.Option("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port.")
+    ] = None,
+    shm_size: Annotated[str, typer.Option(metavar="SIZE", help="Of /dev/shm.")] = "1g",
+    ulimit: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="Instead of memlock=-1, stack=67108864.")
+    ] = None,
+    workdir: Annotated[str | None, typer.Option("-w", "--workdir", metavar="DIR", help="In the container.")] = None,
+    interactive: Annotated[
+        bool, typer.Option("-i", "--interactive", help="Pass stdin on, also when it is no terminal.")
+    ] = False,
+    root: Annotated[bool, typer.Option("--root", help="Run as the image's user, not as you.")] = False,
+    pull: Annotated[str, typer.Option(metavar="missing|always", help="When to pull.")] = "missing",
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the request and the equal docker command; start nothing.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Run a bundled training, a command or a shell in an image, measured and recorded."""
+    from ngcdl.cli import run as it
+
+    typed = it.Typed(
+        image=image,
+        stray=tuple(stray or ()),
+        command=context.obj or (),
+        train=train,
+        steps=steps,
+        batch=batch,
+        seed=seed,
+        data=data,
+        resume=resume,
+        evaluate=not no_eval,
+        gpus=gpus,
+        device=device,
+        engine=engine,
+        volumes=tuple(volume or ()),
+        environment=tuple(env or ()),
+        ports=tuple(publish or ()),
+        shm_size=shm_size,
+        ulimits=tuple(ulimit or ()),
+        workdir=workdir,
+        interactive=interactive,
+        root=root,
+        pull=pull,
+        detach=detach,
+        dry_run=dry_run,
+        json=json,
+    )
+    return it.run(typed)
+
+
+@app.command()
+def gpu(
+    json: Json = False,
+    watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Read again and again.")] = None,
+) -> None:
+    """Show what the NVIDIA driver says of each GPU."""
+    from ngcdl.cli.gpu import gpu
+
+    gpu(json, watch)
+
+
+@app.command()
+def runs(json: Json = False) -> None:
+    """List the recorded runs, newest first."""
+    from ngcdl.cli.runs import runs
+
+    runs(json)
+
+
+@app.command()
+def show(run: RunName = "last", json: Json = False) -> None:
+    """Show one run's record."""
+    from ngcdl.cli.runs import show
+
+    show(run, json)
+
+
+@app.command()
+def logs(
+    run: RunName = "last", follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while it runs.")] = False
+) -> None:
+    """Print what a run wrote."""
+    from ngcdl.cli.runs import logs
+
+    logs(run, follow)
+
+
+@app.command()
+def stop(run: RunName) -> None:
+    """Stop a run: it saves a checkpoint, and its record is closed."""
+    from ngcdl.cli.runs import stop
+
+    stop(run)

@@ -1,0 +1,191 @@
+"""`ngcdl run`: what was typed, parsed once; then prepare, start and show."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ngcdl import console, launch, plan, prepare, reconcile, settings
+from ngcdl.cli import runs as pages
+from ngcdl.cli.screen import Screen
+from ngcdl.engines.base import Order
+from ngcdl.errors import BadOption, NgcdlError, NoSuchRun
+from ngcdl.record import Run
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, parse_bytes, parse_environment
+from ngcdl.store import EVENTS, Store
+
+
+@dataclass(frozen=True)
+class Typed:
+    """argv of `ngcdl run` as typer read it; nothing in it is checked yet."""
+
+    image: str | None
+    stray: tuple[str, ...]
+    command: tuple[str, ...]
+    train: str | None
+    steps: int
+    batch: int
+    seed: int
+    data: str
+    resume: str | None
+    evaluate: bool
+    gpus: str
+    device: str | None
+    engine: str
+    volumes: tuple[str, ...]
+    environment: tuple[str, ...]
+    ports: tuple[str, ...]
+    shm_size: str
+    ulimits: tuple[str, ...]
+    workdir: str | None
+    interactive: bool
+    root: bool
+    pull: str
+    detach: bool
+    dry_run: bool
+    json: bool
+
+
+def run(typed: Typed) -> int:
+    """Run what was typed and give the exit code. Raises NgcdlError."""
+    config = settings.load()
+    shelf = Store(config.runs)
+    screen = Screen(output_to_stderr=typed.json)
+    asked = _asked(typed, config, shelf)
+    if typed.dry_run:
+        return _dry_run(asked, config, shelf, screen, typed.json)
+    _reconcile_last(shelf)
+    with screen:
+        ready = prepare.prepare(asked, config, shelf, screen)
+        if typed.detach:
+            from ngcdl.cli.watch import hand_over
+
+            console.result(hand_over(ready, shelf))
+            return 0
+        terminal = _terminal(ready.order.spec)
+        done = _followed(ready, shelf, screen, terminal)
+    if done.status == "running":
+        console.say(f"detached; it goes on as {done.id}")
+        return 0
+    if typed.json:
+        console.result_json(done.as_json())
+    elif done.spec and done.spec.get("workload"):
+        pages.show_summary(shelf, done)
+    elif done.reason:
+        console.say(f"{done.reason} ({done.id})")
+    return done.exit_code if done.exit_code is not None else 125
+
+
+def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: launch.Terminal | None) -> Run:
+    try:
+        return launch.follow(ready, shelf, screen, terminal)
+    except NgcdlError as error:
+        if ready.order.spec.workload:
+            console.say(f"recorded as {ready.run.id}: {error.__class__.__name__}")
+        raise
+
+
+def _terminal(spec: RunSpec) -> launch.Terminal | None:
+    if not spec.stdin:
+        return None
+    from ngcdl.cli.terminal import Pipe, RawTerminal
+
+    return RawTerminal() if spec.tty else Pipe()
+
+
+def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Asked:
+    """Parse. Raises UsageError with the form that was wanted."""
+    if typed.stray:
+        words = " ".join(typed.stray)
+        raise BadOption(f"{words}: the container's command stands after --.", f"    ngcdl run {typed.image} -- {words}")
+    if typed.train and typed.command:
+        raise BadOption("--train runs the bundled training: no command can stand after --.")
+    if typed.pull not in ("missing", "always"):
+        raise BadOption(f"--pull {typed.pull}: missing or always.")
+    image = ImageRef.parse(typed.image, config.registry) if typed.image else None
+    gpus = GpuRequest.parse(typed.gpus)
+    if typed.device and not typed.train:
+        raise BadOption("--device is for --train; a command of your own decides itself.")
+    own = None
+    if not typed.train and image:
+        terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
+        own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
+        own = plan.at_hand(own, Path.cwd())
+    return prepare.Asked(
+        engine=typed.engine,
+        image=image,
+        gpus=gpus,
+        workload=_workload(typed, shelf) if typed.train else None,
+        own=own,
+        device=typed.device,
+        always_pull=typed.pull == "always",
+        root=typed.root,
+        extra=_extra(typed, own),
+    )
+
+
+def _workload(typed: Typed, shelf: Store) -> Workload:
+    resume = shelf.find(typed.resume) if typed.resume else None
+    if resume and not (shelf.folder(resume) / EVENTS).exists():
+        raise NoSuchRun(f"{typed.resume} (a training that began)", shelf.root)
+    assert typed.train is not None  # the caller looked
+    return Workload(
+        typed.train, typed.steps, typed.batch, typed.seed, typed.data, typed.device or "auto", typed.evaluate, resume
+    )
+
+
+def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
+    """What was typed beside the plan. An own command keeps what its plan mounts already."""
+    here, home = str(Path.cwd()), os.environ.get("HOME", "/")
+    limits = {"memlock": -1, "stack": 67108864}
+    for text in typed.ulimits:
+        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)", text)
+        if not match:
+            raise BadOption(f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1; memlock=host leaves it out.")
+        if match[2] == "host":
+            limits.pop(match[1], None)
+        else:
+            limits[match[1]] = int(match[2])
+    mounts = tuple(Mount.parse(text, here, home) for text in typed.volumes)
+    taken = {mount.container for mount in own.mounts} if own else set()
+    for mount in mounts:
+        if mount.container in taken:
+            raise BadOption(
+                f"-v {mount}: {mount.container} is the working directory of this run.", "Mount it elsewhere."
+            )
+    return RunSpec(
+        image=None,
+        mounts=mounts,
+        environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
+        ports=tuple(Port.parse(text) for text in typed.ports),
+        shm_bytes=parse_bytes(typed.shm_size),
+        ulimits=tuple(limits.items()),
+        workdir=typed.workdir,
+    )
+
+
+def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
+    picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
+    run_id = "dry-run"
+    target = str(picked.image) if picked.image else "python"
+    order = Order(spec, run_id, shelf.folder(run_id), target, picked.way.name)
+    request = picked.engine.request(order)
+    if as_json:
+        console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})
+        return 0
+    console.result("# what ngcdl would send (the image by its digest):")
+    console.result_json(request)
+    console.result("# the same by hand:\n" + picked.engine.command_line(order))
+    return 0
+
+
+def _reconcile_last(shelf: Store) -> None:
+    """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
+    for run_id in shelf.ids()[:20]:
+        try:
+            reconcile.reconcile(shelf, shelf.load(run_id))
+        except NgcdlError:
+            continue  # a broken record is `ngcdl runs`' to tell

@@ -1,0 +1,188 @@
+"""`ngcdl runs`, `show`, `logs`, `stop`: what the records say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from ngcdl import console, engines, settings
+from ngcdl.console import NOT_AVAILABLE, number, size
+from ngcdl.errors import NgcdlError, NoSuchRun
+from ngcdl.owner import is_alive
+from ngcdl.reconcile import reconcile
+from ngcdl.record import Run
+from ngcdl.store import LOG, Store
+
+FOLLOW_SECONDS = 0.3
+
+
+def _shelf() -> Store:
+    return Store(settings.load().runs)
+
+
+def runs(as_json: bool) -> None:
+    """List all runs. A record that can't be read is named on stderr and hides no other."""
+    shelf, found = _shelf(), []
+    for run_id in shelf.ids():
+        try:
+            found.append(reconcile(shelf, shelf.load(run_id)))
+        except NgcdlError as error:
+            console.show_error(error)
+    if as_json:
+        console.result_json([run.as_json() for run in found])
+        return
+    if not found:
+        console.say(f"there are no runs in {shelf.root} yet:  ngcdl run --train cifar10")
+        return
+    rows: list[tuple[str, ...]] = [("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")]
+    rows += [_row(run) for run in found]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        console.result("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    figures = run.summary
+    status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
+    return (
+        run.id,
+        status,
+        run.device or NOT_AVAILABLE,
+        run.dataset or "-",
+        NOT_AVAILABLE if figures.steps is None else str(figures.steps),
+        number(figures.examples_per_second),
+        number(figures.cpu_percent_mean, 0, "%"),
+        number(figures.gpu_percent_mean, 0, "%"),
+        console.plain(run.image.reference or f"({run.engine})"),
+    )
+
+
+def show(name: str, as_json: bool) -> None:
+    """Show one run. Raises NoSuchRun or RecordBroken."""
+    shelf = _shelf()
+    run = reconcile(shelf, shelf.load(shelf.find(name)))
+    if as_json:
+        console.result_json(_filled(shelf, run).as_json())
+    else:
+        show_summary(shelf, run)
+
+
+def _filled(shelf: Store, run: Run) -> Run:
+    """A record that the trainer wrote by itself, and a run that still runs, have their figures in their files."""
+    if run.summary.steps is not None or run.summary.samples is not None:
+        return run
+    from ngcdl.launch import with_events
+
+    return with_events(run, shelf.folder(run.id))
+
+
+def show_summary(shelf: Store, run: Run) -> None:
+    """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
+    run = _filled(shelf, run)
+    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_what(run), *_figures(run)]
+    rows += [("note", note) for note in run.notes]
+    rows.append(("record", str(shelf.folder(run.id))))
+    width = max(len(name) for name, _ in rows)
+    console.result("\n".join(f"{name:<{width}}  {console.plain(text)}" for name, text in rows))
+
+
+def _how_it_ended(run: Run) -> str:
+    words = [run.status]
+    words += [f"exit code {run.exit_code}"] if run.exit_code else []
+    words += ["out of memory"] if run.oom_killed else []
+    words += [run.reason] if run.reason else []
+    words += [f"{run.seconds:.0f} s"] if run.seconds is not None else []
+    return ", ".join(words)
+
+
+def _what(run: Run) -> list[tuple[str, str]]:
+    rows = []
+    if run.image.reference:
+        digest = f"  {run.image.digest[:19]}..." if run.image.digest else ""
+        rows.append(("image", run.image.reference + digest))
+    way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
+    rows.append(("engine", f"{run.engine or NOT_AVAILABLE} {run.engine_version or ''}{way}".strip()))
+    machine = run.machine
+    rows.append(
+        (
+            "machine",
+            f"{machine.cpu or NOT_AVAILABLE}, {machine.cores or NOT_AVAILABLE} cores, {size(machine.memory_bytes)}",
+        )
+    )
+    if run.device:
+        rows.append(("computed on", run.device.upper()))
+    if run.dataset:
+        synthetic = run.dataset != "cifar10"
+        rows.append(("data", "SYNTHETIC images, not CIFAR-10" if synthetic else "CIFAR-10"))
+    return rows
+
+
+def _figures(run: Run) -> list[tuple[str, str]]:
+    figures, rows = run.summary, []
+    if figures.steps is not None:
+        loss = f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"
+        rows += [
+            ("steps", f"{figures.steps:,}"),
+            ("speed", f"{number(figures.examples_per_second)} examples/s (median)"),
+            ("", f"{number(figures.seconds_per_batch, 4)} s/batch (median)"),
+            ("loss", loss),
+        ]
+    if figures.precision_at_1 is not None:
+        rows.append(("precision @ 1", number(figures.precision_at_1, 3)))
+    container = figures.container_cpu_percent_mean
+    of_it = f", the run itself {number(container / 100)} cores" if container is not None else ""
+    rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')} of all cores{of_it}"))
+    for index, gpu in enumerate(figures.gpus):
+        use = [number(gpu.gpu_percent_mean, 0, " %"), f"{size(gpu.memory_bytes_max)} at most"]
+        use += [number(gpu.watts_mean, 0, " W"), gpu.name or NOT_AVAILABLE]
+        rows.append((f"GPU {index}", ", ".join(use)))
+    if not figures.gpus:
+        rows.append(("GPU", "none was read" if run.gpus else "none"))
+    rows.append(("memory", f"{size(figures.memory_bytes_max)} at most"))
+    if figures.gaps:
+        rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
+    return rows
+
+
+def logs(name: str, follow: bool) -> None:
+    """Print log.txt as it was written; with `follow` until the run has ended."""
+    shelf = _shelf()
+    run_id = shelf.find(name)
+    path = shelf.folder(run_id) / LOG
+    stream: Any = sys.stdout.buffer
+    try:
+        with path.open("rb") as file:
+            while True:
+                while data := file.read(65536):
+                    stream.write(
+                        console.plain(data.decode("utf-8", "replace")).encode() if sys.stdout.isatty() else data
+                    )
+                sys.stdout.flush()
+                if not follow or reconcile(shelf, shelf.load(run_id)).status != "running":
+                    return
+                time.sleep(FOLLOW_SECONDS)
+    except FileNotFoundError as error:
+        raise NoSuchRun(f"{name} (with a log: it wrote nothing)", shelf.root) from error
+
+
+def stop(name: str) -> None:
+    """Ask a run to stop: its watcher, or where that has gone its container."""
+    shelf = _shelf()
+    run = reconcile(shelf, shelf.load(shelf.find(name)))
+    if run.status != "running":
+        console.say(f"{run.id} has ended already: {_how_it_ended(run)}")
+        return
+    if run.owner and is_alive(run.owner):
+        os.kill(run.owner.pid, signal.SIGTERM)
+    elif run.engine == "docker":
+        job = engines.connect("docker").find(run.id)
+        if job:
+            job.stop(60)
+    while (run := reconcile(shelf, shelf.load(run.id))).status == "running" and (
+        run.owner is None or is_alive(run.owner)
+    ):
+        time.sleep(FOLLOW_SECONDS)
+    console.say(f"{run.id}: {_how_it_ended(run)}")

@@ -1,0 +1,125 @@
+"""What a person watches meanwhile: bars on a terminal, plain lines elsewhere, and the run's own output."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ngcdl import console
+from ngcdl.engines.base import Chunk, PullEvent
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+LINE_SECONDS = 5.0
+# Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay.
+_UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00\x05\x0e\x0f]")
+_DONE = ("Pull complete", "Already exists")
+
+
+class Screen:
+    """A Show. `output_to_stderr`: stdout belongs to a JSON document."""
+
+    def __init__(self, output_to_stderr: bool = False) -> None:
+        self._moving = console.on_terminal(sys.stderr)
+        self._output_to_stderr = output_to_stderr
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._layers: dict[str, tuple[int, int]] = {}
+        self._last_line = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.quiet()
+
+    def say(self, text: str) -> None:
+        if self._progress:
+            self._progress.console.print(f"ngcdl: {console.plain(text)}", markup=False, highlight=False)
+        else:
+            console.say(text)
+
+    def quiet(self) -> None:
+        if self._progress:
+            self._progress.stop()
+            self._progress = None
+            self._tasks = {}
+
+    # -- pulls and downloads ----------------------------------------------------------------------------------------
+
+    def pull(self, event: PullEvent) -> None:
+        if event.layer is None or (event.total_bytes is None and ":" in event.status):
+            self.say(event.status)
+            return
+        if event.status == "Downloading" and event.total_bytes:
+            self._layers[event.layer] = (event.current_bytes or 0, event.total_bytes)
+        elif event.status in _DONE or event.status == "Download complete":
+            whole = self._layers.get(event.layer, (0, 0))[1]
+            self._layers[event.layer] = (whole, whole)
+        if self._moving:
+            self._bar(event.layer, event.status, event.current_bytes, event.total_bytes)
+        elif event.status in _DONE:
+            self.say(f"{event.layer}: {event.status}")
+        elif time.monotonic() - self._last_line > LINE_SECONDS and self._layers:
+            self._last_line = time.monotonic()
+            done = sum(layer[0] for layer in self._layers.values())
+            total = sum(layer[1] for layer in self._layers.values())
+            self.say(f"{console.size(done)} of {console.size(total)} in {len(self._layers)} layers")
+
+    def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None:
+        if self._moving:
+            self._bar("CIFAR-10", "Downloading", done_bytes, total_bytes)
+        elif time.monotonic() - self._last_line > LINE_SECONDS:
+            self._last_line = time.monotonic()
+            left = ""
+            if total_bytes and bytes_per_second:
+                left = f", {(total_bytes - done_bytes) / bytes_per_second / 60:.0f} min left"
+            rate = f" at {console.size(bytes_per_second)}/s" if bytes_per_second else ""
+            self.say(f"CIFAR-10: {console.size(done_bytes)} of {console.size(total_bytes)}{rate}{left}")
+
+    def _bar(self, name: str, status: str, current: int | None, total: int | None) -> None:
+        progress = self._bars()
+        if name not in self._tasks:
+            self._tasks[name] = progress.add_task(name, total=total, status=status)
+        task = self._tasks[name]
+        if status in _DONE:
+            whole = progress.tasks[progress.task_ids.index(task)].total or 1
+            progress.update(task, completed=whole, total=whole, status=status)
+        elif total:
+            progress.update(task, completed=current or 0, total=total, status=status)
+        else:
+            progress.update(task, status=status)
+
+    def _bars(self) -> Progress:
+        if self._progress is None:
+            from rich import progress as bars
+
+            self._progress = bars.Progress(
+                bars.TextColumn("{task.description:<12}"),
+                bars.TextColumn("{task.fields[status]:<18}"),
+                bars.BarColumn(bar_width=24),
+                bars.DownloadColumn(binary_units=True),
+                bars.TransferSpeedColumn(),
+                bars.TimeRemainingColumn(),
+                console=console.err(),
+            )
+            self._progress.start()
+        return self._progress
+
+    # -- the run's own output ---------------------------------------------------------------------------------------
+
+    def chunk(self, chunk: Chunk) -> None:
+        """Pass on what the run wrote. A reader that has gone (`| head`) ends the showing, not the run."""
+        stream = sys.stderr if chunk.stream == "stderr" or self._output_to_stderr else sys.stdout
+        data = _UNWANTED.sub(b"", chunk.data) if stream.isatty() else chunk.data
+        try:
+            stream.buffer.write(data)
+            stream.flush()
+        except (OSError, ValueError):
+            return

@@ -1,0 +1,91 @@
+"""What people see: results on stdout, everything else on stderr, and how an error is shown.
+
+No colour when not on a terminal or with NO_COLOR; what containers and registries send is stripped of control bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ngcdl.errors import NgcdlError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROL = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+NOT_AVAILABLE = "n/a"
+
+
+def out() -> Console:
+    """The console for results. Made on each call: streams may have been replaced since."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def err() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def plain(text: str) -> str:
+    """Take out control bytes and escape sequences; line ends and tabs stay."""
+    return _CONTROL.sub("", text)
+
+
+def say(text: str) -> None:
+    """Tell one line on stderr. A stderr that is closed or full loses it: nothing depends on it."""
+    _write(sys.stderr, f"ngcdl: {plain(text)}\n")
+
+
+def result(text: str) -> None:
+    """Write a result to stdout. Raises OSError where stdout takes nothing."""
+    print(text, flush=True)  # noqa: T201
+
+
+def result_json(data: Mapping[str, Any] | list[Any]) -> None:
+    result(json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False))
+
+
+def show_error(error: NgcdlError) -> None:
+    lines = [f"ngcdl: {plain(error.message)}"]
+    if error.hint:
+        lines += [f"  {line}" for line in plain(error.hint).splitlines()]
+    _write(sys.stderr, "\n".join(lines) + "\n")
+
+
+def _write(stream: Any, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+    except UnicodeEncodeError:
+        stream.write(text.encode("ascii", "replace").decode())
+
+
+def size(value: float | None) -> str:
+    """1536 -> 1.5 KiB; None -> n/a."""
+    if value is None:
+        return NOT_AVAILABLE
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def number(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """A figure with its unit, or n/a without."""
+    return NOT_AVAILABLE if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def on_terminal(stream: Any) -> bool:
+    """Is it a terminal that understands movement?"""
+    return bool(stream and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"))

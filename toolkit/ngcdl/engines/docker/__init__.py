@@ -1,0 +1,11 @@
+"""The Docker engine: the only package that imports `docker`.
+
+The SDK's low-level API only: `images.pull` hides failed pulls, `login` believes old passwords, `auto_remove` loses
+exit codes. https://docker-py.readthedocs.io/en/stable/api.html
+"""
+
+from __future__ import annotations
+
+from ngcdl.engines.docker.engine import DockerEngine, connect
+
+__all__ = ["DockerEngine", "connect"]

@@ -1,0 +1,209 @@
+"""The Docker engine: connection, what it can do, and starting a container."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, Show, Started
+from ngcdl.engines.docker import messages, passwd, request
+from ngcdl.engines.docker.job import DockerJob
+from ngcdl.engines.docker.pull import pull
+from ngcdl.errors import BadOption, EngineRefused, NgcdlError
+from ngcdl.spec import ImageRef
+
+_PING_SECONDS = 10
+WAYS = {
+    "runtime": "the runtime nvidia",
+    "device-request": "docker's --gpus",
+    "cdi": "CDI (--device nvidia.com/gpu)",
+}
+
+
+def connect() -> DockerEngine:
+    """Connect as the docker command would (DOCKER_HOST, context, default socket). Raises EngineError."""
+    import docker
+
+    address = os.environ.get("DOCKER_HOST", "the default socket")
+    with messages.docker_errors(address, "the first call"):
+        client = docker.from_env(version="auto", timeout=_PING_SECONDS).api
+        client.ping()
+        client.timeout = 60
+    return DockerEngine(client)
+
+
+class DockerEngine:
+    name = "docker"
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.address = str(client.base_url).replace(
+            "http+docker://localhost", os.environ.get("DOCKER_HOST", "unix socket")
+        )
+        self._info: dict[str, Any] | None = None
+
+    @property
+    def info(self) -> dict[str, Any]:
+        if self._info is None:
+            with messages.docker_errors(self.address, "a look at it"):
+                self._info = self._client.info()
+        return self._info
+
+    @property
+    def version(self) -> str:
+        return str(self.info.get("ServerVersion", "unknown"))
+
+    @property
+    def is_here(self) -> bool:
+        """A socket of this host whose daemon has this host's name. Desktop's virtual machine has another one."""
+        return str(self._client.base_url).startswith("http+docker://") and self.info.get("Name") == os.uname().nodename
+
+    @property
+    def shares_files(self) -> bool:
+        return str(self._client.base_url).startswith("http+docker://localhost")
+
+    def caller(self) -> str | None:
+        options = self.info.get("SecurityOptions") or []
+        if any("rootless" in option for option in options):
+            return None  # root inside is the caller outside
+        return f"{os.getuid()}:{os.getgid()}"
+
+    # -- GPUs -------------------------------------------------------------------------------------------------------
+
+    def gpu_way(self) -> GpuWay:
+        """Choose how GPUs get in. NGCDL_GPU_WAY overrides; the daemon names runtimes and, from 28.2 on, CDI devices."""
+        asked = os.environ.get("NGCDL_GPU_WAY")
+        if asked:
+            if asked not in (*WAYS, "none"):
+                raise BadOption(f"NGCDL_GPU_WAY={asked}: one of {', '.join(WAYS)}, none.")
+            return GpuWay(asked, "NGCDL_GPU_WAY names it", (asked,))
+        found = []
+        if "nvidia" in (self.info.get("Runtimes") or {}):
+            found.append("runtime")
+        if self._has_cdi_gpus():
+            found.append("cdi")
+        # The daemon does not tell whether --gpus works; the hook on this host's PATH is the best hint there is.
+        if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
+            found.append("device-request")
+        if not found:
+            return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
+        return GpuWay(found[0], f"{WAYS[found[0]]} is there", tuple(found))
+
+    def _has_cdi_gpus(self) -> bool:
+        devices = self.info.get("DiscoveredDevices") or []
+        if any(str(device.get("ID", "")).startswith("nvidia.com/gpu=") for device in devices):
+            return True
+        if not self.is_here:
+            return False
+        for folder in self.info.get("CDISpecDirs") or []:
+            for path in sorted(Path(folder).glob("*.yaml")) + sorted(Path(folder).glob("*.json")):
+                with contextlib.suppress(OSError):
+                    if "nvidia.com/gpu" in path.read_text(errors="replace")[:65536]:
+                        return True
+        return False
+
+    # -- images -----------------------------------------------------------------------------------------------------
+
+    def has(self, image: ImageRef) -> str | None:
+        import docker.errors
+
+        name = image.pinned(image.digest) if image.digest else str(image)
+        with messages.docker_errors(self.address, "a look for the image"):
+            try:
+                found = self._client.inspect_image(name)
+            except docker.errors.NotFound:
+                return None
+        if image.digest:
+            return image.digest
+        for digest in found.get("RepoDigests") or []:
+            if digest.startswith(f"{image.name}@"):
+                return str(digest.partition("@")[2])
+        return str(found["Id"])
+
+    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+        with messages.docker_errors(self.address, "the pull"):
+            return pull(self._client, image, auth, show)
+
+    def target(self, image: ImageRef, digest: str) -> str:
+        """Name what is launched: by digest, or by id for an image that was made on this host."""
+        import docker.errors
+
+        pinned = image.pinned(digest)
+        with messages.docker_errors(self.address, "a look for the image"):
+            try:
+                self._client.inspect_image(pinned)
+            except docker.errors.NotFound:
+                return digest
+        return pinned
+
+    # -- runs -------------------------------------------------------------------------------------------------------
+
+    def request(self, order: Order) -> dict[str, Any]:
+        return request.create_body(order)
+
+    def command_line(self, order: Order) -> str:
+        return request.command_line(order)
+
+    def start(self, order: Order) -> Job:
+        """Create and start the container; where the host forbids the documented memlock, with what it allows.
+
+        On failure nothing is left behind. Raises StartError, GpuError or EngineError.
+        """
+        body = self.request(order)
+        try:
+            return self._start(body, order, ())
+        except EngineRefused as error:
+            # runc numbers limits as setrlimit does: 8 is memlock
+            if "rlimit type 8" not in error.message and "RLIMIT_MEMLOCK" not in error.message:
+                raise
+        limits = body["HostConfig"]["Ulimits"]
+        body["HostConfig"]["Ulimits"] = [limit for limit in limits if limit["Name"] != "memlock"]
+        return self._start(body, order, ("memlock",))
+
+    def _start(self, body: dict[str, Any], order: Order, dropped: tuple[str, ...]) -> Job:
+        with messages.docker_errors(self.address, "the start"):
+            made = self._client.create_container_from_config(body, name=f"ngcdl-{order.run_id}")
+        identity = str(made["Id"])
+        try:
+            with messages.docker_errors(self.address, "the start"):
+                streams = {"stdin": int(body["OpenStdin"]), "stdout": 1, "stderr": 1, "stream": 1}
+                passwd.add_caller(self._client, identity, order.spec.user, f"{RUN_FOLDER}/home")
+                attachment = self._client.attach_socket(identity, params=streams)
+                self._client.start(identity)
+                state = self._client.inspect_container(identity)["State"]
+        except BaseException:
+            self._forget(identity)
+            raise
+        pid = int(state.get("Pid") or 0) if self.is_here else 0
+        started = Started(_notes(dropped, pid), pid or None)
+        return DockerJob(self._client, self.address, identity, order.spec.tty, started, attachment)
+
+    def _forget(self, identity: str) -> None:
+        with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "the clean-up"):
+            self._client.remove_container(identity, force=True, v=True)
+
+    def find(self, run_id: str) -> Job | None:
+        with messages.docker_errors(self.address, "a look for the run"):
+            found = self._client.containers(all=True, filters={"label": f"{request.LABEL}={run_id}"})
+            if not found:
+                return None
+            state = self._client.inspect_container(found[0]["Id"])
+        pid = int(state["State"].get("Pid") or 0) if self.is_here else 0
+        return DockerJob(
+            self._client, self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started((), pid or None)
+        )
+
+
+def _notes(dropped: tuple[str, ...], pid: int) -> tuple[str, ...]:
+    if "memlock" not in dropped:
+        return ()
+    allowed = "what the engine has itself"
+    with contextlib.suppress(OSError, IndexError):
+        for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
+            if line.startswith("Max locked memory"):
+                allowed = f"{line.split()[3]} bytes"
+    return (f"This host forbids --ulimit memlock=-1; the container runs with {allowed}.",)

@@ -1,0 +1,135 @@
+"""What Docker's error texts mean.
+
+The status code is no class: the daemon wraps a registry's 401, 429 and 502 as 500, and 403 as 404. So the text is
+read, and kept in the message. Texts of NVIDIA's runtime: https://github.com/NVIDIA/nvidia-container-toolkit/issues
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ngcdl.errors import (
+    CannotInvoke,
+    CommandNotFound,
+    DigestMismatch,
+    DiskFull,
+    EngineAbsent,
+    EngineForbidden,
+    EngineHangs,
+    EngineLost,
+    EngineRefused,
+    EngineTooOld,
+    GpuHookFailed,
+    MountMissing,
+    NgcdlError,
+    NoGpuWay,
+    RateLimited,
+    RegistryAnswer,
+    RegistryUnreachable,
+)
+
+_REINSTALL = (
+    "The driver was updated while its old module was loaded: restart the machine, or reload the module:\n"
+    "    sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"
+)
+_NO_DRIVER = "Where the Docker daemon runs there is no loaded NVIDIA driver:\n    nvidia-smi\n    docker context ls"
+_REQUIREMENT = "The image wants a newer driver: update it, or take an older tag."
+_CDI = (
+    "The CDI description is missing or older than the driver; make it anew:\n"
+    "    sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+)
+
+# (text, what it is), the first that fits wins.
+_MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
+    (r"could not select device driver", lambda what: NoGpuWay(what)),
+    (r"unknown or invalid runtime name: nvidia|Unknown runtime specified nvidia", lambda what: NoGpuWay(what)),
+    (r"unresolvable CDI devices|CDI device injection failed", lambda what: GpuHookFailed(what, _CDI)),
+    (r"driver/library version mismatch", lambda what: GpuHookFailed(what, _REINSTALL)),
+    (r"driver not loaded|load library failed: libnvidia-ml", lambda what: GpuHookFailed(what, _NO_DRIVER)),
+    (r"unsatisfied condition: \w+", lambda what: GpuHookFailed(what, _REQUIREMENT)),
+    (r"nvidia-container-cli|nvidia-container-runtime", lambda what: GpuHookFailed(what, "    ngcdl gpu")),
+    (r"bind source path does not exist: (?P<what>.+)", MountMissing),
+    (r"executable file not found|exec: .*no such file or directory", lambda what: CommandNotFound(what)),
+    (r"exec: .*(permission denied|is a directory)|: permission denied: unknown", lambda what: CannotInvoke(what)),
+    (r"no space left on device", lambda what: DiskFull("Docker's folder", what)),
+    (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
+    (r"toomanyrequests|429|rate limit", lambda _: RateLimited("The registry", None)),
+    (r"client version .* too (old|new)|minimum supported API version", EngineTooOld),
+    (
+        r"port is already allocated|address already in use",
+        lambda what: EngineRefused(what, "Publish another port of the host:\n    -p 8889:8888"),
+    ),
+)
+
+_TRANSIENT = re.compile(
+    r"connection reset|unexpected EOF|\bEOF\b|i/o timeout|TLS handshake timeout|50[0234]\b|context deadline|"
+    r"temporary failure|toomanyrequests|429|net/http: request canceled|server misbehaving",
+    re.IGNORECASE,
+)
+
+
+def meaning(text: str) -> NgcdlError:
+    """Say what the daemon meant by `text`; EngineRefused with its own words where that is not known."""
+    clean = " ".join(text.split())
+    for pattern, make in _MEANINGS:
+        match = re.search(pattern, clean, re.IGNORECASE)
+        if match:
+            return make(match.groupdict().get("what") or clean)
+    return EngineRefused(clean)
+
+
+def pull_meaning(text: str, host: str) -> NgcdlError:
+    """Say what `text` means where a pull from `host` ended with it."""
+    clean = " ".join(text.split())
+    if re.search(r"no such host|connection refused|no route to host|network is unreachable|lookup .*:", clean):
+        return RegistryUnreachable(host, clean)
+    if re.search(r"x509|certificate|server gave HTTP response to HTTPS", clean):
+        return RegistryUnreachable(host, clean)
+    if re.search(r"i/o timeout|request canceled|Client.Timeout|deadline exceeded", clean):
+        return RegistryUnreachable(host, clean)
+    if re.search(r"received unexpected HTTP status|error parsing HTTP \d+|invalid character '<'|unexpected EOF", clean):
+        return RegistryAnswer(host, clean)
+    return meaning(clean)
+
+
+def is_transient(text: str) -> bool:
+    """Is it worth a second try? Never for a wrong key, a wrong name, wrong bytes or a full disk."""
+    return bool(_TRANSIENT.search(text)) and not re.search(r"denied|unauthorized|verif|no space", text)
+
+
+@contextmanager
+def docker_errors(address: str, doing: str) -> Iterator[None]:
+    """Turn what the SDK, requests and urllib3 raise into ngcdl's errors; the cause stays attached."""
+    import docker.errors
+    import requests.exceptions
+    import urllib3.exceptions
+
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise meaning(error.explanation or str(error)) from error
+    except docker.errors.DockerException as error:
+        raise _no_connection(address, str(error)) from error
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
+        text = str(error)
+        if "timed out" in text.lower():
+            raise EngineHangs(address, 60) from error
+        if "Connection refused" in text or "No such file" in text or "Permission denied" in text:
+            raise _no_connection(address, text) from error
+        raise EngineLost(doing) from error
+
+
+def _no_connection(address: str, text: str) -> NgcdlError:
+    if "Permission" in text:
+        return EngineForbidden(address)
+    if "timed out" in text.lower():
+        return EngineHangs(address, 10)
+    if "too old" in text or "too new" in text or ("API version" in text and "server" not in text):
+        return EngineTooOld(text)
+    if "FileNotFound" in text or "No such file" in text:
+        return EngineAbsent(address, "there is no socket")
+    if "refused" in text:
+        return EngineAbsent(address, "the connection was refused")
+    return EngineAbsent(address, " ".join(text.split())[:200])

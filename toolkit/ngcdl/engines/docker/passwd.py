@@ -1,0 +1,68 @@
+"""The caller's name inside the container, without an image of one's own.
+
+A uid that /etc/passwd does not have gives `I have no name!` and, in PyTorch, a KeyError from getpwuid
+(https://github.com/pytorch/pytorch/issues/140765). So one line is added to the files of the created container, before
+it starts; the image stays as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import Any
+
+NAME = "ngcdl"
+
+
+def with_line(text: str, number: int, line: str) -> str | None:
+    """Give `text`, a passwd or group file, with `line` added; None where it has an entry for `number` already."""
+    for entry in text.splitlines():
+        parts = entry.split(":")
+        if len(parts) > 2 and parts[2] == str(number):
+            return None
+    return text + ("" if text.endswith("\n") or not text else "\n") + line + "\n"
+
+
+def add_caller(client: Any, container: str, user: str | None, home: str) -> None:
+    """Add uid and gid of `user` (uid:gid) to a created container. An image without these files is left as it is."""
+    if not user or ":" not in user or user.startswith("0:"):
+        return
+    uid, gid = (int(part) for part in user.split(":"))
+    wanted = {
+        "passwd": (uid, f"{NAME}:x:{uid}:{gid}:ngcdl:{home}:/bin/bash"),
+        "group": (gid, f"{NAME}:x:{gid}:"),
+    }
+    changed = {}
+    for name, (number, line) in wanted.items():
+        text = _read(client, container, f"/etc/{name}")
+        new = None if text is None else with_line(text, number, line)
+        if new is not None:
+            changed[name] = new
+    if changed:
+        client.put_archive(container, "/etc", _archive(changed))
+
+
+def _read(client: Any, container: str, path: str) -> str | None:
+    import docker.errors
+
+    try:
+        stream, _ = client.get_archive(container, path)
+    except docker.errors.NotFound:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.isreg() else None
+            if file:
+                return file.read().decode("utf-8", "replace")
+    return None
+
+
+def _archive(files: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, text in files.items():
+            data = text.encode()
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()

@@ -1,0 +1,89 @@
+"""A pull that is believed only when its bytes are the digest's.
+
+The daemon's own progress stream is read to its end: an error in it is an error (the SDK's high-level pull drops it and
+gives the stale image). Layers that are whole are kept by the daemon, so trying again goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ngcdl.engines.base import PullEvent, Show
+from ngcdl.engines.docker.messages import is_transient, pull_meaning
+from ngcdl.errors import DigestMismatch, NgcdlError
+from ngcdl.spec import ImageRef
+
+# The daemon resumes a cut layer by itself, but gives up at once on 429, 5xx and a slow token server.
+TRIES = 4
+_DIGEST = re.compile(r"Digest: (sha256:[0-9a-f]{64})")
+
+
+class PullFailed(Exception):
+    """What the stream said; not for users."""
+
+
+def pull(
+    client: Any,
+    image: ImageRef,
+    auth: Mapping[str, str] | None,
+    show: Show,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Pull `image` with `client` (docker.APIClient) and give its digest. Raises RegistryError or EngineError.
+
+    `auth` is {username, password} or None for anonymous; it is never looked up here.
+    """
+    for attempt in range(1, TRIES + 1):
+        try:
+            digest = _once(client, image, auth, show)
+            break
+        except PullFailed as error:
+            if attempt == TRIES or not is_transient(str(error)):
+                raise _explained(image, str(error)) from error
+            wait = 2.0**attempt
+            show(PullEvent(None, f"{error}. Trying again in {wait:g} s ({attempt + 1} of {TRIES})"))
+            sleep(wait)
+    _check(client, image, digest)
+    return digest
+
+
+def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: Show) -> str:
+    import docker.errors
+
+    digest = image.digest
+    try:
+        # An empty auth keeps the SDK from reading config.json and its helpers by itself.
+        stream: Iterable[Mapping[str, Any]] = client.pull(
+            image.name, tag=image.digest or image.tag, stream=True, decode=True, auth_config=dict(auth or {})
+        )
+        for line in stream:
+            if "error" in line or "errorDetail" in line:
+                raise PullFailed(str(line.get("error") or line["errorDetail"].get("message", "")))
+            status = str(line.get("status", ""))
+            found = _DIGEST.search(status)
+            digest = found[1] if found else digest
+            detail = line.get("progressDetail") or {}
+            show(PullEvent(line.get("id"), status, detail.get("current"), detail.get("total")))
+    except docker.errors.APIError as error:
+        raise PullFailed(error.explanation or str(error)) from error
+    if digest is None:
+        raise PullFailed("the engine ended the pull without naming a digest")
+    return digest
+
+
+def _check(client: Any, image: ImageRef, digest: str) -> None:
+    if image.digest and image.digest != digest:
+        raise DigestMismatch(f"{image} came as {digest}")
+    import docker.errors
+
+    try:
+        client.inspect_image(image.pinned(digest))
+    except docker.errors.ImageNotFound as error:
+        raise DigestMismatch(f"the engine has no {image.pinned(digest)} after the pull") from error
+
+
+def _explained(image: ImageRef, text: str) -> NgcdlError:
+    return pull_meaning(text, image.registry)

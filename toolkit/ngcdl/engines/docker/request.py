@@ -1,0 +1,133 @@
+"""The request that a RunSpec becomes: the Engine API's own JSON, and the equal `docker run` line. Pure.
+
+https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate (1.41 is the
+oldest API that is supported: Docker 20.10).
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from ngcdl.engines.base import RUN_FOLDER, Order
+from ngcdl.spec import GpuRequest, Mount, RunSpec, redacted
+
+LABEL = "ngcdl.run"
+# What NVIDIA's runtime mounts: libraries to compute with, and nvidia-smi with NVML. The default of a container
+# without it is the same. https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+CAPABILITIES = "compute,utility"
+# Docker's own default is a log without end.
+_LOG = {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}}
+_PIDS = 32768
+
+
+def create_body(order: Order) -> dict[str, Any]:
+    """Give the body of POST /containers/create."""
+    spec = order.spec
+    host: dict[str, Any] = {
+        "Init": True,  # a first process of its own, or SIGTERM is ignored
+        "ShmSize": spec.shm_bytes,
+        "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in spec.ulimits],
+        "LogConfig": _LOG,
+        "PidsLimit": _PIDS,
+        "SecurityOpt": ["no-new-privileges"] if spec.user else [],
+        "Mounts": [
+            {
+                "Type": "volume" if mount.is_volume else "bind",
+                "Source": mount.host,
+                "Target": mount.container,
+                "ReadOnly": not mount.writable,
+            }
+            for mount in (*spec.mounts, Mount(str(order.folder), RUN_FOLDER, writable=True))
+        ],
+        "PortBindings": _bindings(spec),
+    }
+    environment = {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
+    environment |= _with_gpus(spec.gpus, order.way, host)
+    environment |= dict(spec.environment)
+    return {
+        "Image": order.target,
+        "Cmd": list(spec.command) or None,
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "Labels": _labels(spec, order.run_id),
+        "User": spec.user or "",
+        "WorkingDir": spec.workdir or "",
+        "Tty": spec.tty,
+        "OpenStdin": spec.stdin,
+        "StdinOnce": spec.stdin,
+        "AttachStdin": spec.stdin,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "ExposedPorts": {f"{port.container}/{port.protocol}": {} for port in spec.ports},
+        "HostConfig": host,
+    }
+
+
+def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any]) -> dict[str, str]:
+    """Put the GPUs into `host`, and give the variables that go with them."""
+    if way == "none" or gpus.kind == "none":
+        # NGC images say NVIDIA_VISIBLE_DEVICES=all by themselves; where nvidia is the default runtime that is enough.
+        return {"NVIDIA_VISIBLE_DEVICES": "void"}
+    visible = ",".join(gpus.devices) if gpus.devices else "all"
+    variables = {"NVIDIA_VISIBLE_DEVICES": visible, "NVIDIA_DRIVER_CAPABILITIES": CAPABILITIES}
+    if way == "runtime":
+        host["Runtime"] = "nvidia"
+    elif way == "cdi":
+        names = gpus.devices or ("all",)
+        host["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
+        variables["NVIDIA_VISIBLE_DEVICES"] = "void"  # the hook, if there is one too, must not add them again
+    else:
+        chosen: dict[str, Any] = {"DeviceIDs": list(gpus.devices)} if gpus.devices else {"Count": gpus.count or -1}
+        host["DeviceRequests"] = [{"Driver": "", **chosen, "Capabilities": [["gpu"]]}]
+    return variables
+
+
+def _bindings(spec: RunSpec) -> dict[str, list[dict[str, str]]]:
+    bindings: dict[str, list[dict[str, str]]] = {}
+    for port in spec.ports:
+        one = {"HostIp": port.address, "HostPort": "" if port.host is None else str(port.host)}
+        bindings.setdefault(f"{port.container}/{port.protocol}", []).append(one)
+    return bindings
+
+
+def _labels(spec: RunSpec, run_id: str) -> dict[str, str]:
+    labels = {LABEL: run_id, "ngcdl.image": str(spec.image)}
+    return labels | ({"ngcdl.workload": spec.workload.name} if spec.workload else {})
+
+
+def command_line(order: Order) -> str:
+    """Give the `docker run` line that does the same, for people: one line a flag, secrets hidden."""
+    spec = order.spec
+    body = create_body(order)
+    host = body["HostConfig"]
+    words = ["docker run --rm --init"]
+    words += ["-it"] if spec.tty else ["-i"] if spec.stdin else []
+    words.append(f"--name ngcdl-{order.run_id}")
+    if host.get("Runtime"):
+        words.append(f"--runtime={host['Runtime']}")
+    words += [_device_flag(request) for request in host.get("DeviceRequests", [])]
+    words.append(f"--shm-size={spec.shm_bytes}")
+    words += [f"--ulimit {name}={value}" for name, value in spec.ulimits]
+    words += [f"--pids-limit={_PIDS}", f"--log-driver={_LOG['Type']}"]
+    words += [f"--log-opt {name}={value}" for name, value in _LOG["Config"].items()]  # type: ignore[attr-defined]
+    words += [f"--security-opt={option}" for option in host["SecurityOpt"]]
+    words += [f"--user={spec.user}"] if spec.user else []
+    words += [f"--workdir={spec.workdir}"] if spec.workdir else []
+    words += [f"--label {name}={shlex.quote(value)}" for name, value in body["Labels"].items()]
+    for variable in body["Env"]:
+        name, _, value = variable.partition("=")
+        words.append(f"-e {shlex.quote(f'{name}={redacted(name, value)}')}")
+    for mount in host["Mounts"]:
+        text = f"type={mount['Type']},source={mount['Source']},target={mount['Target']}"
+        words.append("--mount " + shlex.quote(text + (",readonly" if mount["ReadOnly"] else "")))
+    words += [f"-p {port}" for port in spec.ports]
+    words.append(" ".join([order.target, *(shlex.quote(word) for word in spec.command)]))
+    return " \\\n    ".join(words)
+
+
+def _device_flag(request: dict[str, Any]) -> str:
+    if request["Driver"] == "cdi":
+        return " ".join(f"--device {name}" for name in request["DeviceIDs"])
+    if "DeviceIDs" in request:
+        return f"""--gpus '"device={",".join(request["DeviceIDs"])}"'"""
+    return "--gpus all" if request["Count"] == -1 else f"--gpus {request['Count']}"

@@ -1,0 +1,31 @@
+"""One image from its registry onto the engine, with the caller's key; the registry's own word where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ngcdl.engines.base import Engine, Show
+from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError, RegistryError
+from ngcdl.registry import client, credentials
+from ngcdl.spec import ImageRef
+
+
+def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
+    """Pull `ref` and give its digest. Raises RegistryError or EngineError; an old image of that name is never given."""
+    credential, trouble = credentials.find_or_none(ref.registry)
+    if trouble:
+        say(f"{trouble.message} Trying without a key.")
+    who = f"with the key of {credential.source}" if credential else "without a key"
+    say(f"Pulling {ref} {who}")
+    try:
+        return engine.pull(ref, show, credential.docker_auth() if credential else None)
+    except (DigestMismatch, DiskFull):
+        raise
+    except (EngineRefused, RegistryError) as error:
+        # Docker says 404 for "no right" and 500 for "wrong key": the registry itself tells them apart.
+        better = client.explain(ref, credential)
+        if trouble and better:
+            raise trouble from error
+        raise better or error from error
+    except NgcdlError:
+        raise

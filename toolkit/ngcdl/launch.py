@@ -1,0 +1,202 @@
+"""One run, from start to recorded end, however it ends. Nothing else makes a run happen.
+
+Start, sample, stream, and close the record: after an exit, an error, Ctrl-C, SIGTERM or a lost engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ngcdl import store
+from ngcdl.engines.base import Chunk, Exit, Job
+from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable, signal_exit_code
+from ngcdl.interrupt import Interrupted, Stopper
+from ngcdl.prepare import Ready
+from ngcdl.record import Run
+from ngcdl.report import figures
+from ngcdl.store import Store
+from ngcdl.telemetry import container, gpu_reader, sampler
+
+# A training saves a checkpoint on SIGTERM, at the end of its step.
+TRAINING_GRACE_SECONDS = 60.0
+GRACE_SECONDS = 10.0
+SAMPLE_SECONDS = 1.0
+
+
+class Show(Protocol):
+    """Where a run tells what it does and writes."""
+
+    def say(self, text: str) -> None: ...
+
+    def chunk(self, chunk: Chunk) -> None: ...
+
+
+def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None) -> Run:
+    """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it."""
+    run, folder = ready.run, ready.order.folder
+    stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS)
+    trouble: NgcdlError | None = None
+    ended = Exit(None)
+    job: Job | None = None
+    problems: tuple[str, ...] = ()
+    with stopper.listening(terminal is not None and terminal.raw):
+        try:
+            job = ready.engine.start(ready.order)
+            stopper.job = job
+            for note in job.started.notes:
+                show.say(note)
+            run = replace(run, container=job.identity).noting(*job.started.notes)
+            _save(shelf, run, show)
+            run = _gpus_inside(run, ready, job, show)
+            with _sampling(ready, job, run.gpus) as taken:
+                _stream(job, folder, show, terminal)
+                ended = job.wait()
+            problems = taken.problems
+        except Interrupted:
+            ended = Exit(None, reason="interrupted before it had started")
+        except NgcdlError as error:
+            trouble = error
+            if job and not isinstance(error, EngineLost):
+                job.kill()
+                ended = replace(_quietly(job), reason=error.message)
+        run = _closed(run, ended, stopper, trouble, folder).noting(*problems)
+        _save(shelf, run, show)
+    if job and not isinstance(trouble, EngineLost) and not getattr(job, "detached", False):
+        job.remove()
+    _tidy(folder)
+    if trouble:
+        raise trouble
+    if stopper.signal and job is None:
+        raise Interrupted(stopper.signal)
+    return run
+
+
+class Terminal(Protocol):
+    """The caller's stdin, while the container has it; `raw`: it is a terminal, and Ctrl-C a byte of it."""
+
+    raw: bool
+
+    def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
+
+
+def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
+    """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing."""
+    if ready.order.way == "none" or ready.engine.name == "local":
+        return run
+    try:
+        inside = job.gpus_inside()
+    except GpuNotInside as error:
+        if ready.order.spec.gpus.demanded:
+            raise
+        note = f"WARNING: the container sees no GPU and computes on the CPU: {error.message}"
+        show.say(note)
+        return replace(run, gpus=()).noting(note)
+    if inside is None:
+        return run.noting("It ended before the GPUs inside could be looked at.")
+    if not inside and ready.order.spec.gpus.demanded:
+        raise GpuNotInside("nvidia-smi lists no card")
+    return replace(run, gpus=inside)
+
+
+def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None) -> None:
+    """Bring the output to the log and the screen. A log that can't be written is said once; the run goes on."""
+    output = terminal.pump(job, job.output()) if terminal else job.output()
+    with contextlib.ExitStack() as stack:
+        log = None
+        try:
+            log = stack.enter_context((folder / store.LOG).open("ab", buffering=0))
+        except OSError as error:
+            show.say(f"log.txt can't be written ({error.strerror}); the run goes on without it.")
+        for chunk in output:
+            if log:
+                try:
+                    log.write(chunk.data)
+                except OSError as error:
+                    show.say(f"log.txt can't be written any more ({error.strerror}); the run goes on without it.")
+                    log = None
+            show.chunk(chunk)
+
+
+@contextlib.contextmanager
+def _sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[sampler.Sampler]:
+    pid, is_local = job.started.pid, ready.engine.name == "local"
+    usage: container.Meter | None = None
+    if pid:
+        usage = container.ProcessMeter(pid) if is_local else container.ContainerMeter(pid)
+    gpus = None
+    if uuids and ready.engine.is_here:
+        ours = None if is_local else job.identity
+        gpus = gpu_reader.GpuReader(uuids, container_id=ours, pid=pid if is_local else None)
+    taken = sampler.Sampler(ready.order.folder / store.SAMPLES, sampler.sources(usage, gpus), SAMPLE_SECONDS)
+    taken.start()
+    try:
+        yield taken
+    finally:
+        taken.stop()
+
+
+def _quietly(job: Job) -> Exit:
+    try:
+        return job.wait()
+    except NgcdlError:
+        return Exit(None)
+
+
+def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: NgcdlError | None, folder: Path) -> Run:
+    """Give the run as it ended: status, code and why, from the engine, the trainer's events and our own signals."""
+    events = list(store.lines(folder / store.EVENTS))
+    run = with_events(run, folder)
+    reason = trouble.message if trouble else ended.reason
+    code = ended.code
+    errors = [event for event in events if event.get("event") == "error"]
+    if errors and code != 0:
+        reason = reason or f"{errors[-1].get('kind')}: {errors[-1].get('message')}"
+    if isinstance(trouble, EngineLost):
+        status = "lost"
+    elif stopper.signal:
+        status, code = "interrupted", signal_exit_code(stopper.signal)
+        reason = f"stopped by {stopper.name}"
+    elif trouble:
+        status, code = "failed", trouble.exit_code
+    elif ended.code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not _has(events, "finish")):
+        status = "failed"
+    else:
+        status = "finished"
+    finished = ended.finished or time.time()
+    return replace(
+        run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason, finished=finished, owner=None
+    )
+
+
+def _has(events: list[dict[str, object]], kind: str) -> bool:
+    return any(event.get("event") == kind for event in events)
+
+
+def with_events(run: Run, folder: Path) -> Run:
+    """Give `run` with what its trainer and its samples say."""
+    events = list(store.lines(folder / store.EVENTS))
+    starts = [event for event in events if event.get("event") == "start"]
+    if starts:
+        last = starts[-1]
+        run = replace(run, dataset=last.get("dataset"), device=last.get("device"))
+        run = replace(run, dataset_note=run.dataset_note or last.get("dataset_note"))
+    return replace(run, summary=figures.summary(events, store.lines(folder / store.SAMPLES)))
+
+
+def _save(shelf: Store, run: Run, show: Show) -> None:
+    """A record that can't be written does not stop what runs: it is said, and the run goes on."""
+    try:
+        shelf.save(run)
+    except StateNotWritable as error:
+        show.say(f"WARNING: {error.message} The run goes on; its record is not up to date.")
+
+
+def _tidy(folder: Path) -> None:
+    """Take away the HOME that nothing was left in."""
+    with contextlib.suppress(OSError):
+        (folder / "home").rmdir()

@@ -1,0 +1,36 @@
+"""Who watches a run: a process that can be told from a later one with the same number."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ngcdl.record import Owner
+
+
+def _ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: field 22 of /proc/PID/stat, man 5 proc."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def _boot() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def this_process() -> Owner:
+    return Owner(os.getpid(), _ticks(os.getpid()), _boot())
+
+
+def is_alive(owner: Owner | None) -> bool:
+    """Does that very process still run?"""
+    if owner is None:
+        return False
+    ticks = _ticks(owner.pid)
+    return ticks is not None and ticks == owner.ticks and owner.boot == _boot()

@@ -1,0 +1,84 @@
+"""What was typed becomes a RunSpec. The one module that knows containers/."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ngcdl.engines.base import RUN_FOLDER
+from ngcdl.errors import BadOption, LocalUnavailable
+from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
+
+INSIDE = "/ngcdl"  # trainer/, data/, resume/ and run/ stand below it
+HERE = "/work"  # the caller's working directory, in an interactive container
+
+
+def containers_folder() -> Path:
+    """Find containers/ beside the checkout first: an editable install leaves old copies in site-packages."""
+    package = Path(__file__).resolve().parent
+    for folder in (package.parents[1] / "containers", package / "containers"):
+        if (folder / "trainer" / "__main__.py").exists():
+            return folder
+    raise LocalUnavailable("The trainer is missing from this installation of ngcdl.", "Install ngcdl once more.")
+
+
+def workloads() -> tuple[str, ...]:
+    """What --train takes: the files of containers/trainer/workloads."""
+    folder = containers_folder() / "trainer" / "workloads"
+    return tuple(sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")))
+
+
+def check_workload(workload: Workload) -> None:
+    """Raises BadOption where the trainer would refuse what was typed."""
+    if workload.name not in workloads():
+        raise BadOption(f"--train {workload.name}: there is {', '.join(workloads())}.")
+    if workload.steps < 1 or workload.batch < 1:
+        raise BadOption("--steps and --batch are whole numbers from 1 on.")
+    if workload.device not in ("auto", "cpu", "gpu"):
+        raise BadOption(f"--device {workload.device}: auto, cpu or gpu.")
+
+
+def training(
+    image: ImageRef | None, workload: Workload, gpus: GpuRequest, data: Path | None, resume: Path | None
+) -> RunSpec:
+    """Plan a bundled training, in `image` or, where it is None, with this host's own Python.
+
+    `data` is a checked folder of CIFAR-10, None for the synthetic set; `resume` the folder of the run to go on from.
+    The command runs through the image's own ENTRYPOINT, which enables NVIDIA's compatibility libraries.
+    """
+    inside = image is not None
+    words = ["python", "-m", "trainer", workload.name, "--out", RUN_FOLDER]
+    words += ["--device", workload.device]
+    words += ["--steps", str(workload.steps), "--batch", str(workload.batch), "--seed", str(workload.seed)]
+    words += ["--data", (f"{INSIDE}/data" if inside else str(data)) if data else "synthetic"]
+    words += ["--resume", f"{INSIDE}/resume" if inside else str(resume)] if resume else []
+    words += [] if workload.evaluate else ["--no-eval"]
+    containers = containers_folder()
+    mounts = [Mount(str(containers / "trainer"), f"{INSIDE}/trainer")] if inside else []
+    mounts += [Mount(str(data), f"{INSIDE}/data")] if inside and data else []
+    mounts += [Mount(str(resume), f"{INSIDE}/resume")] if inside and resume else []
+    return RunSpec(
+        image=image,
+        command=tuple(words),
+        gpus=gpus,
+        mounts=tuple(mounts),
+        environment=(("PYTHONUNBUFFERED", "1"), ("PYTHONDONTWRITEBYTECODE", "1")),
+        workdir=INSIDE if inside else str(containers),
+        workload=workload,
+    )
+
+
+def command(image: ImageRef, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool) -> RunSpec:
+    """Plan somebody's own command, or with no `words` what the image starts by itself: a shell.
+
+    `terminal`: stdin and stdout are one; `piped`: stdin is to be read, without a terminal.
+    """
+    interactive = terminal or piped
+    return RunSpec(image=image, command=words, gpus=gpus, tty=terminal, stdin=interactive)
+
+
+def at_hand(spec: RunSpec, folder: Path) -> RunSpec:
+    """Give `spec` with `folder` at HERE as its working directory, unless it mounts something there itself."""
+    if any(mount.container == HERE for mount in spec.mounts):
+        return spec
+    return replace(spec, mounts=(*spec.mounts, Mount(str(folder), HERE, writable=True)), workdir=spec.workdir or HERE)

@@ -1,0 +1,160 @@
+"""All that comes before a start: choose, check, data, pull, and the record that exists before anything runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ngcdl import choice, dataset, fetch, plan
+from ngcdl.engines.base import Engine, Order, PullEvent
+from ngcdl.errors import BadOption, MountMissing
+from ngcdl.owner import this_process
+from ngcdl.record import Image, Machine, Run
+from ngcdl.settings import Settings
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.store import Store
+from ngcdl.telemetry import host
+
+
+class Show(Protocol):
+    """Where a preparation tells what it does. None of these may raise or block for long."""
+
+    def say(self, text: str) -> None: ...
+
+    def pull(self, event: PullEvent) -> None: ...
+
+    def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None: ...
+
+    def quiet(self) -> None:
+        """Take down whatever moves on the screen."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed, parsed. `own` is None for a training; for a command it is the spec to run (gpus not chosen)."""
+
+    engine: str
+    image: ImageRef | None
+    gpus: GpuRequest
+    workload: Workload | None
+    own: RunSpec | None = None
+    device: str | None = None
+    always_pull: bool = False
+    root: bool = False
+    extra: RunSpec | None = None  # mounts, environment, ports, limits that were typed
+
+
+@dataclass(frozen=True)
+class Ready:
+    """All is decided and fetched; `run` is recorded as running, nothing runs yet."""
+
+    engine: Engine
+    order: Order
+    run: Run
+    uuids: tuple[str, ...] | None
+
+
+def decide(
+    asked: Asked, settings: Settings, shelf: Store, show: Show, dry: bool = False
+) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
+    """Choose and plan. With `dry` nothing is downloaded: the plan names the cache."""
+    if asked.workload:
+        plan.check_workload(asked.workload)
+    elif asked.image is None:
+        raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
+    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry)
+    show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
+    for line in picked.loud:
+        show.say(line)
+    data = None
+    if asked.workload:
+        data = _data(asked.workload, settings, show, dry)
+        workload = replace(asked.workload, device=asked.device or picked.device)
+        resume = shelf.folder(workload.resume) if workload.resume else None
+        spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume)
+    else:
+        assert asked.own is not None  # Asked has one of the two
+        spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
+    if picked.engine.name != "local":
+        spec = replace(spec, user=None if asked.root else picked.engine.caller())
+    return picked, _with_extra(spec, asked.extra), data
+
+
+def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
+    """Do all that comes before the start. Raises NgcdlError; then nothing was recorded."""
+    shelf.ensure_writable()
+    picked, spec, data = decide(asked, settings, shelf, show)
+    for mount in spec.mounts:
+        if not mount.is_volume and not Path(mount.host).exists():
+            raise MountMissing(mount.host)
+    digest, target = _target(picked, asked, show)
+    what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
+    run = Run(
+        id=shelf.new_id(what),
+        status="running",
+        started=time.time(),
+        engine=picked.engine.name,
+        engine_version=picked.engine.version,
+        gpu_way=picked.way.name,
+        image=Image(str(picked.image) if picked.image else None, digest),
+        dataset=data.kind if data else None,
+        dataset_note=data.note if data else None,
+        gpus=picked.uuids,
+        machine=_machine(picked),
+        spec=spec.as_json(),
+        owner=this_process(),
+        notes=tuple(picked.loud),
+    )
+    folder = shelf.create(run)
+    return Ready(picked.engine, Order(spec, run.id, folder, target, picked.way.name), run, picked.uuids)
+
+
+def _gpu_words(picked: choice.Choice) -> str:
+    if picked.gpus.kind == "none":
+        return f"none ({picked.way.why})"
+    cards = f"{len(picked.uuids)} of {len(picked.probe.cards)}" if picked.uuids is not None else str(picked.gpus)
+    return f"{cards}, by {picked.way.name} ({picked.way.why})"
+
+
+def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
+    if dry and workload.data == "auto":
+        return dataset.Dataset("cifar10", settings.cache, None, None)
+    return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
+
+
+def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
+    if extra is None:
+        return spec
+    return replace(
+        spec,
+        mounts=spec.mounts + extra.mounts,
+        environment=tuple((dict(spec.environment) | dict(extra.environment)).items()),
+        ports=extra.ports,
+        shm_bytes=extra.shm_bytes,
+        ulimits=extra.ulimits,
+        workdir=extra.workdir or spec.workdir,
+    )
+
+
+def _target(picked: choice.Choice, asked: Asked, show: Show) -> tuple[str | None, str]:
+    """Give the image's digest and the name it is started by; fetch it where it is not here."""
+    if picked.image is None:
+        from ngcdl.engines.local import LocalEngine
+
+        assert isinstance(picked.engine, LocalEngine)  # only the local engine runs without an image
+        return None, str(picked.engine.prepare(bool(picked.probe.cards), show.pull))
+    digest = None if asked.always_pull else picked.engine.has(picked.image)
+    if digest is None:
+        try:
+            digest = fetch.image(picked.engine, picked.image, show.pull, show.say)
+        finally:
+            show.quiet()
+    return digest, picked.engine.target(picked.image, digest)
+
+
+def _machine(picked: choice.Choice) -> Machine:
+    driver = picked.probe.driver.version if picked.probe.driver else None
+    return host.machine(driver, picked.probe.cards)

@@ -1,0 +1,112 @@
+"""Runs whose watcher is gone: what became of them is found out and recorded, truthfully, by the next command.
+
+A killed ngcdl (kill -9, power) leaves a record that says "running". Its container may have gone on: then the run still
+runs, unwatched, and says so. Has it ended, Docker kept the exit code. Is it gone, the trainer's events tell, or nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import filelock
+
+from ngcdl import engines, store
+from ngcdl.engines.base import Exit, Job
+from ngcdl.errors import NgcdlError
+from ngcdl.launch import with_events
+from ngcdl.owner import is_alive
+from ngcdl.record import Run
+from ngcdl.store import Store
+
+UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
+# A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
+QUIET_SECONDS = 30.0
+
+
+def reconcile(shelf: Store, run: Run) -> Run:
+    """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is."""
+    if run.status != "running" or is_alive(run.owner):
+        return run
+    folder = shelf.folder(run.id)
+    try:
+        with filelock.FileLock(folder / ".reconcile.lock", timeout=5):
+            run = shelf.load(run.id)  # another command may have been quicker
+            if run.status != "running" or is_alive(run.owner):
+                return run
+            found = _found_out(shelf, run)
+            if found != run:
+                shelf.save(found)
+            return found
+    except (NgcdlError, OSError, filelock.Timeout):
+        return run
+
+
+def _found_out(shelf: Store, run: Run) -> Run:
+    if run.owner is None:
+        return _by_events(shelf, run) if _is_quiet(shelf, run) else run
+    if run.engine == "docker":
+        return _by_docker(shelf, run)
+    pid = (run.container or "").removeprefix("pid:")
+    if pid.isdecimal() and _is_trainer(int(pid), shelf, run):
+        return run.noting(UNWATCHED)
+    return _by_events(shelf, run).noting(UNWATCHED)
+
+
+def _by_docker(shelf: Store, run: Run) -> Run:
+    try:
+        job: Job | None = engines.connect("docker").find(run.id)
+    except NgcdlError:
+        return run  # the engine is away: nobody can say yet
+    if job is None:
+        return _by_events(shelf, run).noting(UNWATCHED)
+    ended = job.ended()
+    if ended is None:
+        return run.noting(UNWATCHED)
+    closed = _with_exit(shelf, run, ended).noting(UNWATCHED)
+    shelf.save(closed)
+    job.remove()
+    return closed
+
+
+def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
+    status = "finished" if ended.code == 0 else "failed"
+    closed = replace(
+        run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=ended.reason,
+        finished=ended.finished or time.time(), owner=None,
+    )  # fmt: skip
+    return with_events(closed, shelf.folder(run.id))
+
+
+def _by_events(shelf: Store, run: Run) -> Run:
+    """Nothing is left to ask but what the trainer wrote."""
+    folder = shelf.folder(run.id)
+    events = list(store.lines(folder / store.EVENTS))
+    last = events[-1] if events else {}
+    when = last.get("t") if isinstance(last.get("t"), int | float) else None
+    kind = last.get("event")
+    if kind == "finish":
+        status, reason = "finished", "ngcdl was killed; the trainer reports that it finished"
+    elif kind == "error":
+        status, reason = "failed", f"{last.get('kind')}: {last.get('message')}"
+    else:
+        status, reason = "lost", "ngcdl was killed, and nothing is left that could tell how the run ended"
+    return with_events(replace(run, status=status, reason=reason, finished=when, owner=None), folder)
+
+
+def _is_quiet(shelf: Store, run: Run) -> bool:
+    newest = run.started
+    for name in (store.RECORD, store.EVENTS, store.SAMPLES, store.LOG):
+        with contextlib.suppress(OSError):
+            newest = max(newest, (shelf.folder(run.id) / name).stat().st_mtime)
+    return time.time() - newest > QUIET_SECONDS
+
+
+def _is_trainer(pid: int, shelf: Store, run: Run) -> bool:
+    """Is `pid` still the training of this run? Its argv names the run's folder."""
+    with contextlib.suppress(OSError):
+        return os.fsencode(shelf.folder(run.id)) in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

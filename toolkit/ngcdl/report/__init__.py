@@ -1,0 +1,1 @@
+"""What is read out of records: figures now, plots and pages on top of them."""

@@ -1,0 +1,85 @@
+"""Figures of one run from its events and samples. Pure: lines in, a Summary out; what was not measured is None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from ngcdl.record import GpuSummary, Summary
+
+Line = Mapping[str, Any]
+
+
+def summary(events: Iterable[Line], samples: Iterable[Line]) -> Summary:
+    """Sum up a run. Means are over the samples between the first and the last logged step, where there are any."""
+    events, samples = list(events), list(samples)
+    steps = [event for event in events if event.get("event") == "step" and isinstance(event.get("step"), int)]
+    rates = _numbers(steps, "examples_per_second")[1:] or _numbers(steps, "examples_per_second")
+    batches = _numbers(steps, "seconds_per_batch")[1:] or _numbers(steps, "seconds_per_batch")
+    losses = _numbers(steps, "loss")
+    reached = [
+        event["step"] for event in events if isinstance(event.get("step"), int) and event.get("event") != "error"
+    ]
+    evaluations = _numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
+    during = _while_training(steps, samples)
+    gpus = _gpus(during)
+    return Summary(
+        steps=max(reached) if reached else None,
+        examples_per_second=median(rates) if rates else None,
+        seconds_per_batch=median(batches) if batches else None,
+        loss_first=losses[0] if losses else None,
+        loss_last=losses[-1] if losses else None,
+        precision_at_1=evaluations[-1] if evaluations else None,
+        cpu_percent_mean=_mean(_numbers(during, "host_cpu_percent")),
+        container_cpu_percent_mean=_mean(_numbers(during, "container_cpu_percent")),
+        memory_bytes_max=_most(_numbers(samples, "memory_bytes")),
+        gpu_percent_mean=_mean([gpu.gpu_percent_mean for gpu in gpus if gpu.gpu_percent_mean is not None]),
+        gpu_memory_bytes_max=_most([gpu.memory_bytes_max for gpu in gpus if gpu.memory_bytes_max is not None]),
+        gpus=gpus,
+        samples=len(samples) or None,
+        gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
+    )
+
+
+def _while_training(steps: Sequence[Line], samples: list[Line]) -> list[Line]:
+    """Leave out start-up, evaluation and clean-up; a run without steps (somebody's own command) counts whole."""
+    times = _numbers(steps, "t")
+    if len(times) < 2:
+        return samples
+    inside = [
+        sample
+        for sample in samples
+        if isinstance(sample.get("t"), int | float) and times[0] <= sample["t"] <= times[-1]
+    ]
+    return inside or samples
+
+
+def _gpus(samples: Iterable[Line]) -> tuple[GpuSummary, ...]:
+    by_card: dict[str, list[Line]] = {}
+    for sample in samples:
+        for gpu in sample.get("gpus") or ():
+            by_card.setdefault(str(gpu.get("uuid") or gpu.get("index")), []).append(gpu)
+    return tuple(
+        GpuSummary(
+            uuid=readings[0].get("uuid"),
+            name=readings[0].get("name"),
+            gpu_percent_mean=_mean(_numbers(readings, "gpu_percent")),
+            memory_bytes_max=_most(_numbers(readings, "memory_used_bytes")),
+            watts_mean=_mean(_numbers(readings, "watts")),
+        )
+        for readings in by_card.values()
+    )
+
+
+def _numbers(lines: Iterable[Line], key: str) -> list[float]:
+    values = (line.get(key) for line in lines)
+    return [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _most(values: Sequence[float]) -> int | None:
+    return int(max(values)) if values else None

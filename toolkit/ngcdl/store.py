@@ -1,0 +1,140 @@
+"""The folder that a run is kept in: create, save, load, list.
+
+    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<4 hex>, UTC
+        run.json         the record (record.py), written whole
+        events.jsonl     what the trainer said, one line each (containers/trainer/events.py)
+        samples.jsonl    what was measured meanwhile, one line each (telemetry/sample.py)
+        log.txt          what the run wrote, stdout and stderr, as it came
+        checkpoints/     the trainer's
+        home/            the HOME of what runs in the container
+
+One broken record never hides the others. Nothing here deletes anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
+from ngcdl.record import Run
+
+RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
+
+
+@dataclass(frozen=True)
+class Store:
+    """All runs of one user, under `root`."""
+
+    root: Path
+
+    def new_id(self, what: str) -> str:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        return f"{stamp}-{what}-{secrets.token_hex(2)}"
+
+    def folder(self, run_id: str) -> Path:
+        return self.root / run_id
+
+    def ensure_writable(self) -> None:
+        """Make the root and prove that it takes a file. Raises StateNotWritable."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=self.root) as probe:
+                probe.write(b"x" * 4096)
+        except OSError as error:
+            raise StateNotWritable(self.root, error.strerror or str(error)) from error
+
+    def create(self, run: Run) -> Path:
+        """Make the folder of a new run and write its first record. Raises StateNotWritable."""
+        folder = self.folder(run.id)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(mode=0o700)
+            (folder / "home").mkdir(mode=0o700)
+        except OSError as error:
+            raise StateNotWritable(folder, error.strerror or str(error)) from error
+        self.save(run)
+        return folder
+
+    def save(self, run: Run) -> None:
+        """Write run.json whole or not at all; the one before stays on failure. Raises StateNotWritable."""
+        text = json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n"
+        path = self.folder(run.id) / RECORD
+        temporary = path.with_name(f".{RECORD}.{os.getpid()}")
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            descriptor = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise StateNotWritable(path, error.strerror or str(error)) from error
+
+    def load(self, run_id: str) -> Run:
+        """Raises NoSuchRun or RecordBroken."""
+        path = self.folder(run_id) / RECORD
+        try:
+            data = json.loads(path.read_bytes())
+        except FileNotFoundError as error:
+            raise NoSuchRun(run_id, self.root) from error
+        except (OSError, ValueError) as error:
+            raise RecordBroken(path, str(error)) from error
+        try:
+            return Run.from_json(data)
+        except ValueError as error:
+            raise RecordBroken(path, str(error)) from error
+
+    def ids(self) -> list[str]:
+        """All runs' ids, newest first. An id begins with its time, so the name is the order."""
+        try:
+            found = [
+                entry.name for entry in os.scandir(self.root) if entry.is_dir() and (Path(entry.path) / RECORD).exists()
+            ]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StateNotWritable(self.root, error.strerror or str(error)) from error
+        return sorted(found, reverse=True)
+
+    def find(self, name: str) -> str:
+        """Give the id that `name` means: last, last-1 (the one before), an id, or the beginning or end of just one."""
+        ids = self.ids()
+        if name == "last" or name.startswith("last-"):
+            back = name.removeprefix("last").removeprefix("-") or "0"
+            if back.isdecimal() and int(back) < len(ids):
+                return ids[int(back)]
+            raise NoSuchRun(name, self.root)
+        matches = [run_id for run_id in ids if run_id == name] or [
+            run_id for run_id in ids if name and (run_id.startswith(name) or run_id.endswith(name))
+        ]
+        if len(matches) != 1:
+            raise NoSuchRun(name, self.root)
+        return matches[0]
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Give the objects of a .jsonl file. A torn or foreign line is passed over: a crash tears at most the last one."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                with contextlib.suppress(ValueError):
+                    data = json.loads(line)
+                    if isinstance(data, dict):
+                        yield data
+    except FileNotFoundError:
+        return
