@@ -169,7 +169,7 @@ def _tool(argv: list[str], show: Show) -> None:
         assert process.stdout is not None  # PIPE was asked for
         for line in process.stdout:
             said.append(line.rstrip())
-            if line.startswith(("Collecting", "Downloading", "Installing", "Successfully")):
+            if line.lstrip().startswith("Downloading") and "MB" in line:
                 show(PullEvent(None, line.strip()[:150]))
     if process.returncode:
         tail = "\n".join(said[-5:])
