@@ -69,7 +69,7 @@ class DockerConfig:
         if not isinstance(entry, dict):
             raise ConfigBroken(self.path, f"auths[{key!r}] is not an object")
         for field in ("auth", "identitytoken", "username", "password"):
-            if not isinstance(entry.get(field) or "", str):
+            if not isinstance(entry.get(field), str | None):
                 raise ConfigBroken(self.path, f"auths[{key!r}].{field} is not a text")
         if entry.get("identitytoken"):
             return TOKEN_USERNAME, Secret(entry["identitytoken"])

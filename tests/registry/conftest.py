@@ -1,0 +1,55 @@
+"""A registry, a home folder and helpers for the tests of ngcdl.registry."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ngc_server import NgcServer, serving
+
+
+@pytest.fixture
+def ngc() -> Iterator[NgcServer]:
+    """nvcr.io on this machine, with one public image."""
+    server = NgcServer()
+    server.add_image("nvidia/tensorflow", "18.01-py2", environ=("CUDA_VERSION=9.0.176",))
+    with serving(server):
+        yield server
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user with an empty home folder, and of helpers in bin/."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "bin").mkdir()
+    return {"HOME": str(tmp_path / "home"), "PATH": f"{tmp_path / 'bin'}:{os.defpath}:/usr/local/bin"}
+
+
+@pytest.fixture
+def config(home: dict[str, str]) -> Callable[[str | bytes], Path]:
+    """Write ~/.docker/config.json and give its path."""
+
+    def write(content: str | bytes) -> Path:
+        path = Path(home["HOME"]) / ".docker" / "config.json"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.chmod(0o600)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def helper(home: dict[str, str]) -> Callable[[str, str], Path]:
+    """Install docker-credential-NAME, a real program, from the text of a shell script."""
+
+    def install(name: str, script: str) -> Path:
+        path = Path(home["PATH"].split(":")[0]) / f"docker-credential-{name}"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        return path
+
+    return install
