@@ -67,7 +67,9 @@ def found(place):
 def read(path):
     """Give (about, weights, averages). Raises ValueError if the file is torn, spoilt or none of ours."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as file:
+            content = io.BytesIO(file.read())
+        with np.load(content, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays.pop("about").tobytes().decode("ascii"))
         whole = about.get("format") == FORMAT and about.pop("sha256") == digest(arrays)

@@ -77,17 +77,21 @@ class Events(object):
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "events.jsonl")
-        self.file = open(self.path, "ab", 0)  # unbuffered: an event is one write
+        self.append(b"")
         if torn(self.path):
-            self.file.write(b"\n")  # the last attempt was killed in mid-line; its half line must not swallow ours
+            self.append(b"\n")  # the last attempt was killed in mid-line; its half line must not swallow ours
 
     def write(self, event, **fields):
         """Append one event; a full disk raises Stop("disk_full")."""
         fields.update(event=event, t=time.time())
         try:
-            self.file.write(line(fields))
+            self.append(line(fields))
         except EnvironmentError as error:
             raise stopped_by(error, self.path)
+
+    def append(self, content):
+        with open(self.path, "ab", 0) as file:  # unbuffered: an event is one write
+            file.write(content)
 
 
 def torn(path):
@@ -127,12 +131,12 @@ class Voice(object):
 
     def say(self, text):
         try:
-            if self.log:
+            if self.log is not None:
                 self.log.write((text + "\n").encode("utf-8"))
         except EnvironmentError as error:
             raise stopped_by(error, "log.txt")
         try:
-            if self.stdout:
+            if self.stdout is not None:
                 self.stdout.write(text + "\n")
                 self.stdout.flush()
         except EnvironmentError as error:

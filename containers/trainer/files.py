@@ -38,6 +38,7 @@ def lock(folder):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except EnvironmentError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
+            file.close()
             raise Stop("bad_argument", "another trainer works in %s" % folder)
         print("%s cannot be locked (%s): see that one trainer works there" % (folder, error.strerror), file=sys.stderr)
     return file

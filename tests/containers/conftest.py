@@ -1,0 +1,51 @@
+"""The trainer is a program of its own: its tests put it on the path as an image does, with PYTHONPATH."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+CONTAINERS = Path(__file__).parents[2] / "containers"
+sys.path.insert(0, str(CONTAINERS))
+
+
+def start(*argv, **environment):
+    """Start `python -m trainer` as a process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "trainer", *map(str, argv)],
+        env={**os.environ, "PYTHONPATH": str(CONTAINERS), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def trainer(*argv, **environment):
+    """Run `python -m trainer` to its end: (exit code, stdout, stderr)."""
+    process = start(*argv, **environment)
+    out, err = process.communicate(timeout=250)
+    return process.returncode, out, err
+
+
+def events(folder, kind=None):
+    found = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [event for event in found if kind in (None, event["event"])]
+
+
+def needs(module):
+    if find_spec(module) is None:
+        message = f"{module} is not installed in this Python"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+
+
+@pytest.fixture(
+    params=[pytest.param("tf2", marks=pytest.mark.tensorflow), pytest.param("pytorch", marks=pytest.mark.torch)]
+)
+def framework(request):
+    """A framework that is installed here; without it the test is skipped, and in CI fails."""
+    needs({"tf2": "tensorflow", "pytorch": "torch"}[request.param])
+    return request.param

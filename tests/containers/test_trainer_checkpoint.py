@@ -1,0 +1,139 @@
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import CONTAINERS
+
+from trainer import checkpoint
+from trainer.events import Stop
+
+ABOUT = {"workload": "cifar10", "batch": 128, "seed": 0, "data": "x", "queued": 20000, "framework": "tf1"}
+WEIGHTS = {"conv1/weights": np.arange(5000, dtype=np.float32).reshape(50, 100), "conv1/biases": np.ones(3, np.float32)}
+AVERAGES = {name: value / 2 for name, value in WEIGHTS.items()}
+
+
+def save(folder, step):
+    return checkpoint.save(str(folder), dict(ABOUT, step=step), WEIGHTS, AVERAGES)
+
+
+def newest(folder, say=lambda _: None, **wanted):
+    return checkpoint.newest(str(folder), dict(ABOUT, **wanted), say)
+
+
+def names(folder):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+def child(code, *argv):
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.insert(0, sys.argv[1]); sys.path.insert(0, sys.argv[2])\n" + code,
+            str(CONTAINERS),
+            __file__.rsplit("/", 1)[0],
+            *map(str, argv),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_what_was_saved_is_read_back(tmp_path):
+    assert save(tmp_path, 7) == "checkpoints/step-7.npz"
+    about, weights, averages = newest(tmp_path)
+    assert about["step"] == 7
+    for name in WEIGHTS:
+        assert (weights[name] == WEIGHTS[name]).all()
+        assert (averages[name] == AVERAGES[name]).all()
+    assert newest(tmp_path / "checkpoints")[0]["step"] == 7
+
+
+def test_the_last_three_are_kept_by_number_not_by_name(tmp_path):
+    for step in 8, 9, 10, 100:
+        save(tmp_path, step)
+    assert names(tmp_path) == ["step-10.npz", "step-100.npz", "step-9.npz"]
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty", "foreign"])
+def test_a_damaged_one_is_passed_over_aloud(tmp_path, harm):
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    path = tmp_path / "checkpoints" / "step-2.npz"
+    content = bytearray(path.read_bytes())
+    if harm == "flip":
+        content[len(content) // 3] ^= 4
+    path.write_bytes({"cut": content[: len(content) // 2], "flip": content, "empty": b"", "foreign": b"<html>"}[harm])
+    said = []
+    assert newest(tmp_path, said.append)[0]["step"] == 1
+    assert "step-2.npz is damaged" in said[0]
+    assert "step-1.npz" in said[1]
+
+
+def test_content_of_another_sum_is_found_even_in_a_whole_zip(tmp_path):
+    save(tmp_path, 1)
+    path = tmp_path / "checkpoints" / "step-1.npz"
+    arrays = dict(np.load(path))
+    arrays["conv1/biases"][0] = 2
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match="not what was written"):
+        checkpoint.read(str(path))
+
+
+def test_none_and_none_that_is_good_are_both_told(tmp_path):
+    with pytest.raises(Stop, match="No checkpoint file found") as stop:
+        newest(tmp_path)
+    assert stop.value.kind == "checkpoint"
+    save(tmp_path, 1)
+    (tmp_path / "checkpoints" / "step-1.npz").write_bytes(b"")
+    with pytest.raises(Stop, match="every checkpoint"):
+        newest(tmp_path)
+
+
+@pytest.mark.parametrize("other", [{"workload": "mnist"}, {"batch": 64}, {"seed": 1}, {"data": "y"}, {"queued": 5000}])
+def test_one_of_another_training_is_refused(tmp_path, other):
+    save(tmp_path, 1)
+    with pytest.raises(Stop, match=f"is of {next(iter(other))} ") as stop:
+        newest(tmp_path, **other)
+    assert stop.value.kind == "checkpoint"
+
+
+def test_another_framework_may_go_on(tmp_path):
+    save(tmp_path, 1)
+    assert newest(tmp_path, framework="pytorch")[0]["framework"] == "tf1"
+
+
+def test_a_full_disk_leaves_the_one_before_and_no_rest(tmp_path):
+    save(tmp_path, 1)
+    code = """
+import resource
+import test_trainer_checkpoint as here
+from trainer.events import Stop
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))  # the file system refuses to let a file grow on
+try:
+    here.save(sys.argv[3], 2)
+except Stop as stop:
+    print(stop.kind)
+"""
+    out, err = child(code, tmp_path).communicate(timeout=60)
+    assert out == "disk_full\n", err
+    assert names(tmp_path) == ["step-1.npz"]
+    assert newest(tmp_path)[0]["step"] == 1
+
+
+def test_killed_while_saving_the_newest_whole_one_is_left(tmp_path):
+    code = """
+import test_trainer_checkpoint as here
+for step in range(1, 10**6):
+    here.save(sys.argv[3], step)
+    print(step, flush=True)
+"""
+    for lines in 1, 2, 5, 9, 14:
+        process = child(code, tmp_path)
+        last = [process.stdout.readline() for _ in range(lines)][-1]
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert newest(tmp_path)[0]["step"] >= int(last)

@@ -1,0 +1,84 @@
+import errno
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import CONTAINERS
+
+from trainer import files
+from trainer.events import Events, Stop, Voice
+
+
+def written(folder):
+    return (folder / "events.jsonl").read_text().splitlines()
+
+
+def test_an_event_is_one_line_with_its_time(tmp_path):
+    Events(str(tmp_path)).write("eval", step=3, precision_at_1=0.5)
+    (line,) = written(tmp_path)
+    event = json.loads(line)
+    assert event.pop("t") > 1.5e9
+    assert event == {"event": "eval", "step": 3, "precision_at_1": 0.5}
+
+
+def test_what_is_no_number_becomes_null(tmp_path):
+    Events(str(tmp_path)).write("step", loss=float("nan"), rates=[float("inf"), {"x": float("-inf")}, 1.0])
+    event = json.loads(written(tmp_path)[0], parse_constant=pytest.fail)
+    assert (event["loss"], event["rates"]) == (None, [None, {"x": None}, 1.0])
+
+
+def test_a_torn_last_line_does_not_swallow_the_next_event(tmp_path):
+    (tmp_path / "events.jsonl").write_bytes(b'{"event": "start"}\n{"event": "st')
+    Events(str(tmp_path)).write("start", step=1)
+    assert json.loads(written(tmp_path)[2])["step"] == 1
+
+
+def test_a_second_trainer_is_refused_until_the_first_is_gone(tmp_path):
+    command = "import sys; from trainer.files import lock; held = lock(sys.argv[1]); print('held', flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", command, str(tmp_path)],
+        env={"PYTHONPATH": str(CONTAINERS)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(Stop, match="another trainer works in") as stop:
+        files.lock(str(tmp_path))
+    assert stop.value.kind == "bad_argument"
+    other.communicate("\n")
+    files.lock(str(tmp_path)).close()
+
+
+class Pipe(io.StringIO):
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def flush(self):
+        if self.number:
+            raise OSError(self.number, "it says")
+
+
+def test_a_reader_that_left_does_not_stop_the_training():
+    log = io.BytesIO()
+    voice = Voice(Pipe(errno.EPIPE), log)
+    voice.say("one")
+    voice.say("two")
+    assert log.getvalue() == b"one\ntwo\n"
+
+
+def test_a_full_disk_behind_stdout_is_said():
+    with pytest.raises(Stop) as stop:
+        Voice(Pipe(errno.ENOSPC)).say("one")
+    assert stop.value.kind == "disk_full"
+
+
+def test_a_file_written_whole_replaces_the_old_and_leaves_nothing_beside(tmp_path):
+    path = tmp_path / "run.json"
+    for content in b"old", b"new":
+        files.write_whole(str(path), content)
+    assert path.read_bytes() == b"new"
+    assert [found.name for found in tmp_path.iterdir()] == ["run.json"]

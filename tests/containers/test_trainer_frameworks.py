@@ -1,0 +1,114 @@
+"""Real trainings on the CPU and the synthetic set. What is pinned holds in every framework, so they hold to each other."""
+
+import importlib
+import signal
+
+import numpy as np
+import pytest
+from conftest import events, start, trainer
+
+from trainer import checkpoint, data, layers
+from trainer.workloads import cifar10
+
+
+def losses(folder):
+    return {event["step"]: event["loss"] for event in events(folder, "step")}
+
+
+def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
+    code, out, err = trainer("cifar10", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--steps", 101)
+    assert code == 0, err
+    (begun,) = events(tmp_path, "start")
+    assert (begun["framework"], begun["device"], begun["parameters"]) == (framework, "cpu", 1068298)
+    assert (begun["dataset"], begun["dataset_images"], begun["dataset_sha256"]) == ("synthetic", 20000, None)
+    assert "SYNTHETIC" in out
+    found = losses(tmp_path)
+    assert 4.60 <= found[0] <= 4.75
+    assert found[0] == pytest.approx(4.6812, abs=0.001)  # the same weights, images and distortions in every framework
+    assert found[10] == pytest.approx(4.628, abs=0.01)
+    assert found[100] < 2.6
+    (tested,) = events(tmp_path, "eval")
+    assert tested["examples"] == 10000
+    assert tested["precision_at_1"] > 0.95
+    assert [event["event"] for event in events(tmp_path)][-1] == "finish"
+
+
+def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--no-eval", "--batch", 32, "--log-frequency", 1
+    assert trainer("cifar10", "--out", tmp_path / "a", "--steps", 8, *common)[0] == 0
+    assert trainer("cifar10", "--out", tmp_path / "b", "--steps", 5, *common)[0] == 0
+    assert trainer("cifar10", "--out", tmp_path / "b", "--steps", 8, "--resume", tmp_path / "b", *common)[0] == 0
+    straight, resumed = losses(tmp_path / "a"), losses(tmp_path / "b")
+    assert list(resumed) == list(range(8))
+    for step in range(8):
+        assert resumed[step] == pytest.approx(straight[step], abs=0.01)
+    _, weights, averages = checkpoint.read(str(tmp_path / "a" / "checkpoints" / "step-8.npz"))
+    _, weights_b, averages_b = checkpoint.read(str(tmp_path / "b" / "checkpoints" / "step-8.npz"))
+    for name, _ in layers.shapes(cifar10.NETWORK):
+        assert np.abs(weights[name] - weights_b[name]).max() < 1e-3
+        assert np.abs(averages[name] - averages_b[name]).max() < 1e-3
+
+
+def test_told_to_end_it_leaves_a_checkpoint(framework, tmp_path):
+    process = start(
+        "cifar10", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--batch", 16, "--record"
+    )
+    while ": step 10, " not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    (error,) = events(tmp_path, "error")
+    assert error["kind"] == "interrupted"
+    assert checkpoint.read(str(tmp_path / "checkpoints" / f"step-{error['step']}.npz"))[0]["step"] == error["step"]
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_stops_before_any_work(framework, tmp_path):
+    code, _, err = trainer(
+        "cifar10", "--out", tmp_path, "--framework", framework, "--device", "gpu", CUDA_VISIBLE_DEVICES="-1"
+    )
+    assert code == 1
+    (error,) = events(tmp_path)
+    assert error["kind"] == "no_gpu"
+    assert "sees no GPU" in err
+
+
+def test_logits_are_those_of_the_words_taken_literally(framework):
+    network = importlib.import_module("trainer.frameworks." + framework).Network(cifar10.NETWORK, "cpu")
+    random, weights = np.random.RandomState(3), layers.initial(cifar10.NETWORK, 5)
+    for name in weights:
+        weights[name] = weights[name] + random.normal(size=weights[name].shape).astype(np.float32) * np.float32(0.01)
+    network.load(layers.initial(cifar10.NETWORK, 0), weights)
+    images = data.central(random.randint(0, 256, (3, 32, 32, 3)).astype(np.uint8), 24)
+    assert np.abs(network.logits(images) - literally(images, weights)).max() < 1e-3
+    for name, value in network.averages().items():
+        assert (value == weights[name]).all()
+
+
+def literally(x, weights):
+    """Compute the network in float64, one definition after the other."""
+    x = x.astype(np.float64)
+    for word in cifar10.NETWORK:
+        op = word["op"]
+        if op in ("conv", "dense"):
+            w, b = weights[word["name"] + "/weights"].astype(np.float64), weights[word["name"] + "/biases"]
+        if op == "conv":
+            edge, side = word["shape"][0] // 2, x.shape[1]
+            padded = np.pad(x, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+            x = b + sum(
+                padded[:, i : i + side, j : j + side] @ w[i, j] for i in range(w.shape[0]) for j in range(w.shape[1])
+            )
+        elif op == "dense":
+            x = x.reshape(len(x), -1) @ w + b
+        elif op == "relu":
+            x = np.maximum(x, 0)
+        elif op == "max_pool":
+            padded = np.pad(x, ((0, 0), (0, 1), (0, 1), (0, 0)), constant_values=-np.inf)
+            x = np.max(
+                [padded[:, i : i + x.shape[1] : 2, j : j + x.shape[2] : 2] for i in range(3) for j in range(3)], axis=0
+            )
+        elif op == "lrn":
+            squares = np.pad(x**2, ((0, 0), (0, 0), (0, 0), (4, 4)))
+            near = sum(squares[..., k : k + x.shape[-1]] for k in range(9))
+            x = x / (word["bias"] + word["alpha"] * near) ** word["beta"]
+    return x

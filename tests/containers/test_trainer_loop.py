@@ -1,0 +1,202 @@
+"""The loop with a network that computes nothing: what is written, saved and refused."""
+
+import argparse
+import re
+import signal
+
+import numpy as np
+import pytest
+from conftest import events
+
+from trainer import data, layers, loop
+from trainer.events import Events, Stop, Voice
+from trainer.workloads import cifar10
+
+LINE = re.compile(
+    r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): step (\d+), loss = ([\d.]+|nan) "
+    r"\(([\d.]+) examples/sec; ([\d.]+) sec/batch\)$"
+)
+
+
+class FakeNetwork:
+    version, device, devices = "1", "cpu", ["a CPU"]
+
+    def __init__(self, losses=None, at=None):
+        self.losses, self.at, self.trained, self.closed = losses or {}, at or {}, [], False
+
+    def load(self, weights, averages):
+        self.kept, self.kept_averages = weights, averages
+
+    def weights(self):
+        return self.kept
+
+    def averages(self):
+        return self.kept_averages
+
+    def batches(self, source, first, last):
+        return (source(step) for step in range(first, last))
+
+    def train(self, batch, rate, keep):
+        step = len(self.trained)
+        self.trained.append((batch, rate, keep))
+        self.at.get(step, lambda: None)()
+        return self.losses.get(step, 2.0)
+
+    def logits(self, images):
+        return np.eye(10)[np.zeros(len(images), int)]
+
+
+class Said(list):
+    def write(self, text):
+        self.append(text)
+
+    def flush(self):
+        pass
+
+
+@pytest.fixture
+def run(tmp_path):
+    random = np.random.RandomState(0)
+    images = random.randint(0, 256, (60, 32, 32, 3)).astype(np.uint8)
+    dataset = data.Dataset(images, np.arange(60, dtype=np.int32) % 10, "synthetic", 1, note="for a test")
+
+    def go(network, signals=None, **changes):
+        asked = argparse.Namespace(
+            **{
+                "workload": "cifar10",
+                "out": str(tmp_path),
+                "batch": 4,
+                "steps": 25,
+                "seed": 0,
+                "log_frequency": 10,
+                "data": None,
+                "queue_fraction": 0.001,
+                "checkpoint_seconds": 600.0,
+                "resume": None,
+                "no_eval": True,
+                **changes,
+            }
+        )
+        said = Said()
+        loop.train(
+            asked, cifar10, dataset, network, "fake", Events(str(tmp_path)), Voice(said), signals or loop.Signals()
+        )
+        return said
+
+    return go
+
+
+def test_lines_are_the_tutorials(run):
+    said = run(FakeNetwork({10: 3.14159}))
+    assert said[0] == "Filling queue with 50 CIFAR images before starting to train. This will take a few minutes.\n"
+    found = [LINE.match(line).groups() for line in said[1:]]
+    assert [(int(step), loss) for _, step, loss, _, _ in found] == [(0, "2.00"), (10, "3.14"), (20, "2.00")]
+
+
+def test_the_first_rates_are_unknown_and_later_ones_fit_together(run, tmp_path):
+    run(FakeNetwork())
+    first, second, _ = events(tmp_path, "step")
+    assert (first["examples_per_second"], first["seconds_per_batch"]) == (None, None)
+    assert second["examples_per_second"] * second["seconds_per_batch"] == pytest.approx(4)
+    assert second["learning_rate"] == 0.1
+
+
+def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
+    run(FakeNetwork(), steps=11)
+    found = {event["event"]: set(event) - {"event", "t"} for event in events(tmp_path)}
+    assert found == {
+        "start": {
+            "format",
+            "workload",
+            "framework",
+            "framework_version",
+            "python",
+            "device",
+            "devices",
+            "batch",
+            "steps",
+            "seed",
+            "parameters",
+            "dataset",
+            "dataset_images",
+            "dataset_sha256",
+            "dataset_note",
+            "resumed_from_step",
+            "pid",
+        },
+        "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
+        "checkpoint": {"step", "path", "seconds"},
+        "finish": {"step", "seconds"},
+    }
+    assert events(tmp_path, "start")[0]["parameters"] == 1068298
+
+
+def test_a_loss_that_is_no_number_stops_with_its_step_and_saves_nothing(run, tmp_path):
+    for loss in float("nan"), float("inf"):
+        with pytest.raises(Stop, match="at step 7") as stop:
+            run(FakeNetwork({7: loss}))
+        assert (stop.value.kind, stop.value.step) == ("nan", 7)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_bad_loss_between_two_lines_is_found_before_a_checkpoint(run, tmp_path):
+    with pytest.raises(Stop):
+        run(FakeNetwork({24: float("nan")}))
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_told_to_end_it_finishes_the_step_and_saves(run, tmp_path, number, code):
+    signals = loop.Signals()
+    with pytest.raises(Stop) as stop:
+        run(FakeNetwork(at={12: lambda: signals.receive(number, None)}), signals)
+    assert (stop.value.kind, stop.value.step, stop.value.exit_code) == ("interrupted", 13, code)
+    assert (tmp_path / "checkpoints" / "step-13.npz").exists()
+
+
+def test_resumed_steps_go_on_with_the_batches_that_follow(run, tmp_path):
+    straight, first, second = FakeNetwork(), FakeNetwork(), FakeNetwork()
+    run(straight, steps=9)
+    run(first, steps=5)
+    run(second, steps=9, resume=str(tmp_path / "checkpoints"))  # the newest there is step 9: nothing is left to do
+    assert second.trained == []
+    (tmp_path / "checkpoints" / "step-9.npz").unlink()
+    run(second, steps=9, resume=str(tmp_path), log_frequency=1)
+    assert len(first.trained) + len(second.trained) == 9
+    for one, other in zip(straight.trained, first.trained + second.trained, strict=True):
+        assert (one[0][0] == other[0][0]).all()
+        assert (one[0][1] == other[0][1]).all()
+        assert one[1:] == other[1:]
+    assert events(tmp_path, "start")[-1]["resumed_from_step"] == 5
+    assert [event["step"] for event in events(tmp_path, "step")[-4:]] == [5, 6, 7, 8]
+    assert events(tmp_path, "finish")[-1]["step"] == 9
+
+
+def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(run, tmp_path):
+    run(FakeNetwork(), steps=5)
+    with pytest.raises(Stop, match="past the 3"):
+        run(FakeNetwork(), steps=3, resume=str(tmp_path))
+
+
+def test_checkpoints_come_by_the_clock(run, tmp_path):
+    run(FakeNetwork(), steps=6, checkpoint_seconds=1e-9)
+    assert [event["step"] for event in events(tmp_path, "checkpoint")] == [1, 2, 3, 4, 5, 6]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+
+
+def test_every_test_image_counts_once(tmp_path):
+    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
+    said = Said()
+    loop.evaluate(cifar10, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), loop.Signals())
+    (event,) = events(tmp_path, "eval")
+    assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
+    assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[0])
+
+
+def test_a_network_of_another_size_is_never_trained(run):
+    class Wrong:
+        NETWORK, PARAMETERS = cifar10.NETWORK[:-1], cifar10.PARAMETERS
+
+    with pytest.raises(Stop, match="parameters"):
+        loop.prepare(None, Wrong, FakeNetwork(), {}, None)
+    assert layers.parameters(Wrong.NETWORK) == 1068298 - 1930

@@ -1,0 +1,243 @@
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import CONTAINERS
+
+from trainer import host, nvml, record, sampler
+
+STAND_IN = CONTAINERS.parent / "scripts" / "lab_parts" / "nvml.c"
+
+
+def tree(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def test_a_container_of_control_groups_version_2_sees_its_own_group_at_the_top(tmp_path):
+    tree(
+        tmp_path,
+        {
+            "m": "0::/\n",
+            "g/cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
+            "g/memory.current": "1000\n",
+            "g/memory.stat": "anon 5\ninactive_file 300\n",
+        },
+    )
+    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
+    assert (container.cpu_seconds(), container.memory_bytes()) == (2.5, 700)
+
+
+def test_the_topmost_group_of_a_machine_is_no_container(tmp_path):
+    tree(tmp_path, {"m": "0::/\n", "g/cpu.stat": "usage_usec 2500000\n"})
+    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
+    assert (container.cpu_seconds(), container.memory_bytes()) == (None, None)
+
+
+def test_a_container_of_version_1_reads_a_path_it_does_not_see(tmp_path):
+    tree(
+        tmp_path,
+        {
+            "m": "4:cpu,cpuacct:/docker/ab\n3:memory:/docker/ab\n1:name=systemd:/docker/ab\n",
+            "g/cpu,cpuacct/cpuacct.usage": "1500000000\n",
+            "g/memory/memory.usage_in_bytes": "900\n",
+            "g/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 100\n",
+        },
+    )
+    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
+    assert (container.cpu_seconds(), container.memory_bytes()) == (1.5, 800)
+
+
+def test_a_job_of_slurm_reads_its_own_path_below_the_machines(tmp_path):
+    tree(
+        tmp_path,
+        {
+            "m": "0::/system.slice/job_1\n",
+            "g/cpu.stat": "usage_usec 9000000\n",
+            "g/system.slice/job_1/cpu.stat": "usage_usec 1000000\n",
+            "g/system.slice/job_1/memory.current": "50\n",
+        },
+    )
+    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
+    assert (container.cpu_seconds(), container.memory_bytes()) == (1.0, 50)
+
+
+def test_nothing_to_read_is_unknown_and_not_zero(tmp_path):
+    container = host.Container(str(tmp_path), str(tmp_path / "missing"))
+    assert (container.cpu_seconds(), container.memory_bytes()) == (None, None)
+
+
+def test_the_machine_is_described():
+    assert host.machine()["cores"] == os.cpu_count()
+    assert 0 < host.memory_used() < host.machine()["memory_bytes"]
+    busy, total = host.jiffies()
+    assert 0 < busy < total
+
+
+def test_samples_have_all_keys_and_stand_on_their_seconds(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    taking = sampler.Sampler(str(path), seconds=0.05)
+    taking.start()
+    while not path.exists() or path.read_text().count("\n") < 4:
+        assert taking.failure is None
+    taking.stop()
+    taking.stop()
+    samples = [json.loads(line) for line in path.read_text().splitlines()]
+    for sample in samples:
+        assert set(sample) == {
+            "t",
+            "seconds",
+            "host_cpu_percent",
+            "container_cpu_percent",
+            "memory_bytes",
+            "host_memory_bytes",
+            "gpus",
+            "gap",
+        }
+        assert sample["seconds"] >= 0.05
+        assert sample["host_cpu_percent"] is None or 0 <= sample["host_cpu_percent"] <= 100
+
+
+def test_a_sampler_that_cannot_write_says_so_and_ends(tmp_path):
+    taking = sampler.Sampler(str(tmp_path / "missing" / "samples.jsonl"), seconds=0.01)
+    taking.start()
+    taking.stop()
+    assert "sampling stopped" in taking.failure
+
+
+def test_without_a_driver_there_are_no_gpus():
+    if nvml.Library.open() is not None:
+        pytest.skip("this host has a GPU's driver")
+    assert nvml.read() == []
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory):
+    """A library that answers like a driver, from a text file."""
+    if not STAND_IN.exists() or shutil.which("gcc") is None:
+        pytest.skip("needs gcc and scripts/lab_parts/nvml.c")
+    folder = tmp_path_factory.mktemp("nvml")
+    library = str(folder / "libnvidia-ml.so.1")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", library, str(STAND_IN)], check=True)
+    return folder
+
+
+def answered(stand_in, code, state):
+    (stand_in / "state").write_text(state)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(CONTAINERS),
+        "LD_LIBRARY_PATH": str(stand_in),
+        "NGCDL_NVML_STATE": str(stand_in / "state"),
+    }
+    command = [sys.executable, "-c", f"import json\nfrom trainer import nvml, record\nprint(json.dumps({code}))"]
+    return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+CARD = """driver=384.111
+gpu0.name=GeForce GTX 1050 Ti
+gpu0.uuid=GPU-1
+gpu0.cc=6.1
+gpu0.memory_total=4235198464
+gpu0.memory_used=1000
+gpu0.utilization=87
+gpu0.memory_utilization=41
+gpu0.power_mw=61250
+gpu0.temperature=64
+gpu0.sm_mhz=1620
+"""
+
+
+def test_a_card_is_read(stand_in):
+    assert answered(stand_in, "nvml.read()", CARD) == [
+        {
+            "index": 0,
+            "uuid": "GPU-1",
+            "name": "GeForce GTX 1050 Ti",
+            "gpu_percent": 87,
+            "memory_percent": 41,
+            "memory_used_bytes": 1000,
+            "memory_total_bytes": 4235198464,
+            "watts": 61.25,
+            "celsius": 64,
+            "sm_mhz": 1620,
+            "error": None,
+        }
+    ]
+    assert answered(stand_in, "record.graphics()", CARD) == {
+        "driver": "384.111",
+        "gpus": [
+            {
+                "index": 0,
+                "name": "GeForce GTX 1050 Ti",
+                "uuid": "GPU-1",
+                "memory_bytes": 4235198464,
+                "compute_capability": "6.1",
+            }
+        ],
+    }
+
+
+def test_a_reading_that_fails_is_unknown_and_keeps_its_code(stand_in):
+    (card,) = answered(
+        stand_in, "nvml.read()", CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetTemperature=999\n"
+    )
+    assert (card["watts"], card["celsius"], card["gpu_percent"]) == (None, None, 87)
+    assert card["error"] == "nvmlDeviceGetPowerUsage 3, nvmlDeviceGetTemperature 999"
+
+
+def test_a_lost_card_is_told_with_nothing_but_its_code(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + "fail.DeviceGetHandleByIndex=15\n")
+    assert card.pop("error") == "nvmlDeviceGetHandleByIndex_v2 15"
+    assert card.pop("index") == 0
+    assert set(card.values()) == {None}
+
+
+def test_a_driver_that_is_not_loaded_is_no_gpu(stand_in):
+    assert answered(stand_in, "nvml.read()", CARD + "fail.Init=9\n") == []
+
+
+def asked(folder):
+    return argparse.Namespace(out=str(folder), data=None)
+
+
+def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("NGCDL_ENGINE", "slurm")
+    monkeypatch.setenv("NGCDL_IMAGE", "nvcr.io/nvidia/tensorflow:18.01-py2")
+    monkeypatch.setenv("NGCDL_SPEC", '{"batch": 128}')
+    monkeypatch.delenv("NGCDL_IMAGE_DIGEST", raising=False)
+    kept = record.Record(asked(tmp_path))
+    first = json.loads((tmp_path / "run.json").read_text())
+    assert (first["status"], first["finished"], first["exit_code"], first["reason"]) == ("running", None, None, None)
+    assert (first["format"], first["id"], first["engine"], first["dataset"]) == (1, tmp_path.name, "slurm", "synthetic")
+    assert first["image"] == {"reference": "nvcr.io/nvidia/tensorflow:18.01-py2", "digest": None}
+    assert first["spec"] == {"batch": 128}
+    assert set(first["machine"]) == {"hostname", "cpu", "cores", "memory_bytes", "kernel", "driver", "gpus"}
+    kept.voice.say("a line")
+    assert kept.close(0, None) == 0
+    last = json.loads((tmp_path / "run.json").read_text())
+    assert (last["status"], last["exit_code"]) == ("finished", 0)
+    assert last["finished"] >= last["started"]
+    assert (tmp_path / "log.txt").read_text() == "a line\n"
+
+
+@pytest.mark.parametrize(("code", "status"), [(1, "failed"), (143, "interrupted"), (130, "interrupted")])
+def test_how_it_ended_is_recorded_with_the_reason(tmp_path, code, status):
+    assert record.Record(asked(tmp_path)).close(code, "why") == code
+    last = json.loads((Path(tmp_path) / "run.json").read_text())
+    assert (last["status"], last["exit_code"], last["reason"]) == (status, code, "why")
+
+
+def test_a_spec_that_is_no_json_is_noted(tmp_path, monkeypatch):
+    monkeypatch.setenv("NGCDL_SPEC", "{")
+    record.Record(asked(tmp_path)).close(0, None)
+    last = json.loads((tmp_path / "run.json").read_text())
+    assert last["spec"] is None
+    assert "NGCDL_SPEC is not JSON" in last["notes"][0]
