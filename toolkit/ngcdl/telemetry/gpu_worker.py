@@ -2,7 +2,8 @@
 
 A program of its own (python -m ngcdl.telemetry.gpu_worker JSON), started and ended by gpu_reader. The argument holds
 {"uuids": [..] or null, "container": id or null, "pid": of the run's first process or null}. It writes one line when
-the driver is open, then one for each line that it reads, until its input ends; "at" is CLOCK_MONOTONIC in s:
+the driver is open, then one for each line that it reads, until its input ends; "at" (CLOCK_MONOTONIC, s) is
+when the reading began:
     {"at", "ready": true}   {"at", "gpus": [as in sample.py]}   {"at", "error": why there are none}
 """
 
@@ -30,17 +31,17 @@ def main(argument: str) -> None:
     wanted = json.loads(argument)
     try:
         with gpu.open_nvml() as nvml:
-            _answer({"ready": True})
+            _answer({"at": time.monotonic(), "ready": True})
             while sys.stdin.buffer.readline():
-                _answer(_read(nvml, wanted))
+                _answer({"at": time.monotonic(), **_read(nvml, wanted)})
     except NvmlUnavailable as error:
-        _answer({"error": error.message})
+        _answer({"at": time.monotonic(), "error": error.message})
         while sys.stdin.buffer.readline():
-            _answer({"error": error.message})
+            _answer({"at": time.monotonic(), "error": error.message})
 
 
 def _answer(what: Mapping[str, Any]) -> None:
-    line = json.dumps({"at": time.monotonic(), **what}) + "\n"
+    line = json.dumps(what) + "\n"
     with suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), line.encode())
 

@@ -1,0 +1,116 @@
+"""`ngcdl gpu` on the seed's card."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from .stand_in import Host
+
+RUN = "import json, sys; from ngcdl.cli.gpu import gpu; gpu(**json.loads(sys.argv[1]))"
+
+GOLDEN = """\
+Driver 535.104.05   CUDA 12.2   NVML 12.535.104.05
+
+GPU 0  NVIDIA GeForce GTX 1050 Ti   compute capability 6.1
+  GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050
+  use 87 %   memory 3000 / 4039 MiB   memory traffic 41 %
+  power 61 / 75 W   clock 1620 / 1911 MHz   temperature 64 C
+"""
+SECOND = {f"gpu1__{key}": None for key in ("name", "uuid")}
+
+
+def show(host: Host, **options: object) -> str:
+    done = host.python(RUN, json.dumps(options))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_seed_s_card_is_shown(card: Host) -> None:
+    card.set(**SECOND)
+    assert show(card) == GOLDEN
+
+
+def test_its_processes_are_shown(card: Host) -> None:
+    card.set(**SECOND, gpu0__processes=f"{os.getpid()}:{1000 << 20},4194303:-")
+    rows = [line.split() for line in show(card).removeprefix(GOLDEN).splitlines()]
+    assert rows[0] == ["PID", "MEMORY", "NAME", "CONTAINER"]
+    assert rows[1][:3] == [str(os.getpid()), "1000", "MiB"]
+    assert rows[2][:3] == ["4194303", "n/a", "n/a"]
+
+
+def test_what_the_driver_does_not_give_is_not_available(card: Host) -> None:
+    card.set(
+        **SECOND, **{f"gpu0__{key}": None for key in ("utilization", "power_mw", "power_limit_mw", "memory_used", "cc")}
+    )
+    text = show(card)
+    assert "use n/a   memory n/a   memory traffic n/a" in text
+    assert "power n/a   clock 1620 / 1911 MHz" in text
+    assert "compute capability n/a" in text
+
+
+def test_a_lost_card_says_so_and_the_others_go_on(card: Host) -> None:
+    card.set(**{"fail__gpu0__DeviceGetUtilizationRates": 15})
+    first, second = show(card).split("\n\n")[1:]
+    assert first.endswith("error: GPU is lost: it fell off the bus; reboot the host (15)")
+    assert "use 0 %" in second
+
+
+def test_a_driver_without_a_card_says_so(card: Host) -> None:
+    card.state.write_text("driver=535.104.05\ncuda=12020\n")
+    assert show(card) == "Driver 535.104.05   CUDA 12.2   NVML n/a\n\nThe driver sees no GPU.\n"
+
+
+def test_json_is_one_document_with_null(card: Host) -> None:
+    card.set(gpu0__power_mw=None, gpu0__processes="4194303:5")
+    document = json.loads(show(card, json=True))
+    assert list(document) == ["driver", "cuda", "nvml", "gpus"]
+    assert document["cuda"] == "12.2"
+    assert document["gpus"][0]["watts"] is None
+    process = {"pid": 4194303, "memory_bytes": 5, "name": None, "container_id": None, "container_name": None}
+    assert document["gpus"][0]["processes"] == [process]
+    assert len(document["gpus"]) == 2
+
+
+@pytest.mark.parametrize("json_too", [False, True])
+def test_a_watch_into_a_pipe_adds_json_lines_and_ctrl_c_ends_it_well(card: Host, json_too: bool) -> None:
+    argument = json.dumps({"watch": 0.1, "json": json_too})
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, argument], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=card.environment()
+    ) as process:
+        assert process.stdout is not None
+        rows = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 0, errors
+    assert errors == b""
+    assert [row["gpus"][0]["gpu_percent"] for row in rows] == [87] * 3
+
+
+def test_a_watch_on_a_terminal_redraws_and_ctrl_c_ends_it_well(card: Host) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**card.environment(), "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, json.dumps({"watch": 0.1})], stdout=theirs, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while seen.count(b"GTX 1050 Ti") < 2:
+            seen += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+    os.close(ours)
+    assert b"Traceback" not in seen
+
+
+def test_without_a_driver_the_error_is_raised(card: Host) -> None:
+    card.state.unlink()
+    code = "from ngcdl.errors import NvmlUnavailable\nfrom ngcdl.cli.gpu import gpu\ntry: gpu()\n"
+    done = card.python(code + "except NvmlUnavailable as error: print(error.exit_code, error.message)")
+    assert done.stdout == "125 The NVIDIA driver is installed but not loaded.\n"

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl.telemetry.container import Usage
+from ngcdl.telemetry.gpu_reader import Gap
+from ngcdl.telemetry.sample import GpuSample, Sample
+from ngcdl.telemetry.sampler import Sampler, Sources, sources
+
+from .stand_in import ROOT
+
+
+class HandClock:
+    """Time that passes only when someone waits, or a reading takes its time. The sampler ends after `ticks` waits."""
+
+    def __init__(self, ticks: int) -> None:
+        self.now, self.left = 1000.0, ticks
+        self.waits: list[float] = []
+
+    def time(self) -> float:
+        return 1_700_000_000 + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.now += seconds
+        self.left -= 1
+        return event.is_set() or self.left == 0
+
+
+class Gpus:
+    def __init__(self, *answers: GpuSample | Exception) -> None:
+        self.answers, self.closed = list(answers), 0
+
+    def ready(self, seconds: float) -> bool:
+        return seconds > 0
+
+    def read(self) -> tuple[GpuSample, ...]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return (answer,)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Fixed:
+    def __init__(self, usage: Usage) -> None:
+        self.usage = usage
+
+    def read(self) -> Usage:
+        return self.usage
+
+
+def lines(path: Path) -> list[Sample]:
+    return [Sample.from_json(line) for line in path.read_text().splitlines()]
+
+
+def test_ticks_do_not_drift_however_long_a_reading_takes(tmp_path: Path) -> None:
+    clock = HandClock(5)
+
+    def slow() -> float:
+        clock.now += 0.3
+        return 1.0
+
+    Sampler(tmp_path / "s.jsonl", Sources(slow), 1.0, clock).run()
+    assert [sample.seconds for sample in lines(tmp_path / "s.jsonl")] == pytest.approx([0, 1, 2, 3, 4])
+    assert clock.waits == pytest.approx([0.7] * 5)
+
+
+def test_ticks_that_were_missed_are_named_and_the_beat_is_kept(tmp_path: Path) -> None:
+    clock = HandClock(4)
+    delays = iter([0.1, 3.5, 0.1, 0.1])
+
+    def late() -> float:
+        clock.now += next(delays)
+        return 1.0
+
+    Sampler(tmp_path / "s.jsonl", Sources(late), 1.0, clock).run()
+    taken = lines(tmp_path / "s.jsonl")
+    assert [sample.seconds for sample in taken] == pytest.approx([0, 1, 4.5, 5])
+    assert [sample.gap for sample in taken] == [None, None, "2 ticks before this one were missed", None]
+
+
+def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -> None:
+    gpus = Gpus(GpuSample(0, gpu_percent=50), Gap("NVML gave no answer for 1.0 s"), GpuSample(0, error="GPU is lost"))
+    broken: list[Callable[[], Any]] = [lambda: 7.5, lambda: 1 / 0, lambda: None]
+
+    sampler = Sampler(
+        tmp_path / "s.jsonl",
+        Sources(lambda: broken.pop(0)(), lambda: 2**30, Fixed(Usage(150.0, 5)), gpus),
+        clock=HandClock(3),
+    )
+    sampler.run()
+    first, second, third = lines(tmp_path / "s.jsonl")
+    assert (first.gap, first.host_cpu_percent, first.gpus[0].gpu_percent) == (None, 7.5, 50)
+    assert second.gap == "host CPU: ZeroDivisionError: division by zero; GPUs: NVML gave no answer for 1.0 s"
+    assert (second.host_memory_bytes, second.container_cpu_percent, second.gpus) == (2**30, 150.0, ())
+    assert (third.gap, third.host_cpu_percent, third.gpus[0].error) == (None, None, "GPU is lost")
+    assert (sampler.taken, sampler.gaps, sampler.written, sampler.problems) == (3, 1, 3, ())
+
+
+def test_a_container_that_is_gone_is_a_gap(tmp_path: Path) -> None:
+    Sampler(tmp_path / "s.jsonl", Sources(usage=Fixed(Usage())), clock=HandClock(1)).run()
+    assert lines(tmp_path / "s.jsonl")[0].gap == "container: it can't be read (any more)"
+
+
+def test_a_host_without_gpus_has_no_gap(tmp_path: Path) -> None:
+    Sampler(tmp_path / "s.jsonl", sources(), clock=HandClock(2)).run()
+    assert [(sample.gap, sample.gpus) for sample in lines(tmp_path / "s.jsonl")] == [(None, ())] * 2
+
+
+def test_a_line_cut_by_a_crash_does_not_spoil_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"t": 1}\n{"t": 2, "sec')
+    Sampler(path, Sources(), clock=HandClock(1)).run()
+    assert [line[:8] for line in path.read_text().splitlines()] == ['{"t": 1}', '{"t": 2,', '{"t":170']
+
+
+FULL = """
+import json, resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from telemetry.test_sampler import HandClock
+from ngcdl.telemetry.sampler import Sampler, Sources
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+sampler = Sampler(Path(sys.argv[1]), Sources(lambda: 1.0), clock=HandClock(20))
+sampler.run()
+print(json.dumps([sampler.taken, sampler.written, sampler.problems]))
+"""
+
+
+def test_a_full_disk_ends_the_file_whole_and_not_the_sampling(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), str(ROOT / "tests")],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "toolkit")},
+    )
+    assert done.returncode == 0, done.stderr
+    taken, written, problems = json.loads(done.stdout)
+    assert taken == 20
+    assert 0 < written == len(lines(path)) < 20
+    assert path.read_bytes().endswith(b"\n")
+    assert len(problems) == 1
+    assert str(path) in problems[0]
+
+
+def test_a_device_without_room_is_one_problem() -> None:
+    sampler = Sampler(Path("/dev/full"), Sources(), clock=HandClock(3))
+    sampler.run()
+    assert (sampler.taken, sampler.written) == (3, 0)
+    assert sampler.problems == ("/dev/full: No space left on device; no samples are written from here on (0 were)",)
+
+
+def test_a_folder_that_is_missing_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+    sampler = Sampler(tmp_path / "no/s.jsonl", Sources(), clock=HandClock(2))
+    sampler.run()
+    assert sampler.taken == 2
+    assert "No such file or directory" in sampler.problems[0]
+
+
+def test_samples_closer_than_the_shortest_interval_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"0\.1 s"):
+        Sampler(tmp_path / "s.jsonl", Sources(), 0.05)
+
+
+def test_it_stops_at_once_twice_and_before_it_began(tmp_path: Path) -> None:
+    gpus = Gpus(GpuSample(0))
+    sampler = Sampler(tmp_path / "s.jsonl", Sources(gpus=gpus), 60.0)
+    sampler.stop()
+    with Sampler(tmp_path / "s.jsonl", Sources(gpus=gpus), 60.0) as sampler:
+        sampler.start()
+    before = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - before < 1.5
+    assert gpus.closed == 3
+
+
+def test_a_reading_that_never_returns_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    never, inside = threading.Event(), threading.Event()
+
+    def stuck() -> float:
+        inside.set()
+        never.wait()
+        return 1.0
+
+    sampler = Sampler(tmp_path / "s.jsonl", Sources(stuck))
+    sampler.start()
+    inside.wait()
+    before = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - before < 2
+    assert "did not return" in sampler.problems[0]
+    never.set()
