@@ -193,7 +193,8 @@ class KeyWithoutRights(RegistryError):
         super().__init__(
             f"{host} knows the key, but it has no right to {repository} ({status}).",
             "The key needs the service 'NGC Catalog', and some images need their terms accepted or an organisation's\n"
-            f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}",
+            f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}\n"
+            "A misspelt name gets the same answer.",
         )
 
 
