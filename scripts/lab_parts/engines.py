@@ -1,7 +1,8 @@
-"""Docker Engines of the lab's own: main (26.1.5 with every GPU way), floor (20.10.24, the oldest supported), bare (26.1.5 without a GPU chain).
+"""Docker Engines of the lab's own: main (26.1.5 with every GPU way), floor (20.10.24, the oldest supported), bare
+(26.1.5 without a GPU chain).
 
-Each has its own data, sockets and containerd under the lab's folder. Only main has a bridge, NAT and published ports; containers of the
-other two run with `--network none` or `--network host`.
+Each has its own data, sockets and containerd under the lab's folder. Only main has a bridge, NAT and published ports;
+containers of the other two run with `--network none` or `--network host`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import subprocess
 from pathlib import Path
 
 from lab_parts import packages, processes
-from lab_parts.where import Lab, LabError, say, step, write_whole
+from lab_parts.where import Lab, LabError, step, write_whole
 
 SUBNETS = ["172.29.99", "172.30.99", "10.213.99", "192.168.213"]
-CHAINS = {"filter": ["DOCKER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER-USER"], "nat": ["DOCKER"]}
+CHAINS = {
+    "filter": ["DOCKER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER-USER"],
+    "nat": ["DOCKER"],
+}
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMES = ("main", "floor", "bare")
 
@@ -29,12 +33,19 @@ def up(lab: Lab, name: str) -> dict[str, object]:
     pid = processes.pid_of(lab, name)
     if pid is None or not answers(lab, name):
         if os.geteuid() != 0:
-            raise LabError("a Docker Engine of the lab's own needs root; use yours with `scripts/lab up --engine existing`")
+            raise LabError(
+                "a Docker Engine of the lab's own needs root; use yours with `scripts/lab up --engine existing`"
+            )
         with step(f"Docker Engine `{name}`"):
             processes.stop(lab, name)
             pid = _start(lab, name)
     version = json.loads(ask(lab, name, "/version"))
-    return {"host": f"unix://{socket_of(lab, name)}", "version": version["Version"], "api": version["ApiVersion"], "pid": pid}
+    return {
+        "host": f"unix://{socket_of(lab, name)}",
+        "version": version["Version"],
+        "api": version["ApiVersion"],
+        "pid": pid,
+    }
 
 
 def down(lab: Lab, name: str) -> None:
@@ -76,7 +87,8 @@ def socket_of(lab: Lab, name: str) -> Path:
 
 
 def program_path(lab: Lab, name: str) -> str:
-    """Return the PATH of one engine: its programs, Debian 12's runc, and the GPU hook unless the engine is the bare one."""
+    """Return the PATH of one engine: its programs, Debian 12's runc, and the GPU hook unless the engine is the bare
+    one."""
     engine = packages.unpacked(lab, "floor" if name == "floor" else "engine")
     runc = packages.unpacked(lab, "tools") / "usr/sbin"
     gpu = [] if name == "bare" else [lab.dir / "gpu/bin"]
@@ -122,7 +134,11 @@ def _bridge(lab: Lab) -> str:
     if not Path(f"/sys/class/net/{bridge}").exists():
         routes = _output(["ip", "-4", "route"])
         subnet = next((s for s in SUBNETS if s not in routes), SUBNETS[0])
-        for words in (["link", "add", bridge, "type", "bridge"], ["addr", "add", f"{subnet}.1/24", "dev", bridge], ["link", "set", bridge, "up"]):
+        for words in (
+            ["link", "add", bridge, "type", "bridge"],
+            ["addr", "add", f"{subnet}.1/24", "dev", bridge],
+            ["link", "set", bridge, "up"],
+        ):
             _output(["ip", *words])
     return bridge
 
@@ -137,23 +153,29 @@ def _bridges(lab: Lab, name: str) -> list[str]:
 
 
 def _note_firewall(lab: Lab) -> None:
-    """Remember which firewall chains stood before, and whether the kernel forwarded, so that `down` removes only what is ours."""
+    """Remember which firewall chains stood before, and whether the kernel forwarded, so that `down` removes only what
+    is ours."""
     note = lab.dir / "before.json"
     if not note.exists():
-        stood = [c for table, chains in CHAINS.items() for c in chains if _quiet(["iptables", "-t", table, "-n", "-L", c])]
+        stood = [
+            c for table, chains in CHAINS.items() for c in chains if _quiet(["iptables", "-t", table, "-n", "-L", c])
+        ]
         policy = _output(["iptables", "-S", "FORWARD"]).split()[2]
         forward = Path("/proc/sys/net/ipv4/ip_forward").read_text().strip()
         write_whole(note, json.dumps({"chains": stood, "policy": policy, "forward": forward}))
 
 
 def _restore_firewall(lab: Lab, devices: list[str]) -> None:
-    """Delete the rules that name our bridges; Docker's chains too, unless they stood before us or another engine runs now."""
+    """Delete the rules that name our bridges; Docker's chains too, unless they stood before us or another engine runs
+    now."""
     before = json.loads((lab.dir / "before.json").read_text())
     alone = not before["chains"] and not _another_engine()
     for table, chains in CHAINS.items():
         rules = [line.split() for line in _output(["iptables", "-t", table, "-S"]).splitlines()]
         for rule in rules:
-            if rule[0] == "-A" and (set(rule) & set(devices) or (alone and rule[1] not in chains and set(rule[2:]) & set(chains))):
+            if rule[0] == "-A" and (
+                set(rule) & set(devices) or (alone and rule[1] not in chains and set(rule[2:]) & set(chains))
+            ):
                 _quiet(["iptables", "-t", table, "-D", *rule[1:]])
         for action in ("-F", "-X") if alone else ():
             for chain in chains:

@@ -1,9 +1,9 @@
-"""The GPU chain without a card: stand-in NVML and nvidia-smi, and the three ways Docker puts a GPU into a container, each failing on demand."""
+"""The GPU chain without a card: stand-in NVML and nvidia-smi, and the three ways Docker puts a GPU into a container,
+each failing on demand."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +17,8 @@ STUB = "int nvmlInit_v2(void) { return 9; }\n"  # only where nvml.c is missing: 
 
 
 def up(lab: Lab) -> dict[str, object]:
-    """Write the runtime, the hooks, the CDI spec and the state file; build the library. Keeps a state file that is there already."""
+    """Write the runtime, the hooks, the CDI spec and the state file; build the library. Keeps a state file that is
+    there already."""
     state = lab.dir / "nvml/nvml.state"
     if not state.exists():
         write_whole(state, (PARTS / "nvml.state").read_text())
@@ -33,7 +34,11 @@ def up(lab: Lab) -> dict[str, object]:
     rlimits = lab.dir / "rlimits.jsonl"
     rlimits.touch()
     return {
-        "nvml": {"library_dir": str(lab.dir / "gpu/nvml"), "state_file": str(state), "default_state": str(PARTS / "nvml.state")},
+        "nvml": {
+            "library_dir": str(lab.dir / "gpu/nvml"),
+            "state_file": str(state),
+            "default_state": str(PARTS / "nvml.state"),
+        },
         "nvidia_smi": str(lab.dir / "gpu/nvidia-smi"),
         "gpu_fault_file": str(lab.dir / "gpu-fault.json"),
         "cdi_spec": str(lab.dir / "gpu/cdi/nvidia.json"),
@@ -52,7 +57,10 @@ def write_cdi_spec(lab: Lab) -> None:
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
         # Each device adds a variable, so that two devices add up; the hook of the whole spec mounts what they ask for.
-        "devices": [{"name": n, "containerEdits": {"env": [f"NGCDL_LAB_CDI_{position}={n}"]}} for position, n in enumerate(names)],
+        "devices": [
+            {"name": n, "containerEdits": {"env": [f"NGCDL_LAB_CDI_{position}={n}"]}}
+            for position, n in enumerate(names)
+        ],
         "containerEdits": {
             "env": ["NVIDIA_VISIBLE_DEVICES=void"],
             "hooks": [{"hookName": "createRuntime", "path": hook, "args": [hook, "prestart"]}],
@@ -76,7 +84,7 @@ def _build_library(lab: Lab) -> None:
         if done.returncode:
             copy.unlink()
             raise LabError(f"gcc could not build {source}:\n{done.stderr}")
-        os.replace(draft, library)
+        draft.replace(library)
 
 
 def _program(lab: Lab, name: str, way: str) -> None:

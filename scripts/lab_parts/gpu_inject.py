@@ -1,15 +1,20 @@
 """Put the stand-in GPU into a container: the program behind the runtime `nvidia`, the `--gpus` hook and the CDI hook.
 
-    gpu_inject.py LAB_DIR runtime RUNC ...    stands for nvidia-container-runtime: edits the bundle, then becomes runc
-    gpu_inject.py LAB_DIR runtime-hook prestart     the hook that the runtime adds to the bundle
-    gpu_inject.py LAB_DIR gpus prestart       stands for nvidia-container-runtime-hook; the container's state comes on stdin
-    gpu_inject.py LAB_DIR cdi prestart        the hook of our CDI devices; which ones, say the variables NGCDL_LAB_CDI_* that they set
+    gpu_inject.py LAB_DIR runtime RUNC ...        stands for nvidia-container-runtime: edits the bundle, becomes runc
+    gpu_inject.py LAB_DIR runtime-hook prestart   the hook that the runtime adds to the bundle
+    gpu_inject.py LAB_DIR gpus prestart           stands for nvidia-container-runtime-hook
+    gpu_inject.py LAB_DIR cdi prestart            the hook of our CDI devices; they set NGCDL_LAB_CDI_*
 
-As NVIDIA's toolkit does, the runtime only adds the hook to the bundle (mode `legacy`), and the hook mounts files into the container before it
-pivots to its root: the NVML library, nvidia-smi, and the folder with the NVML state. Whoever asks for some of the GPUs gets a copy of the state
-with only those, renumbered; whoever asks for all sees the live file.
+The hooks get the container's state on stdin.
 
-Failures: LAB_DIR/gpu-fault.json, `{"fault": NAME or text, "ways": ["runtime", "gpus", "cdi"]}` (without "ways": all of them). The names are in FAULTS.
+As NVIDIA's toolkit does, the runtime only adds the hook to the bundle (mode `legacy`), and the hook mounts files into
+the container before it pivots to its root: the NVML library, nvidia-smi, and the folder with the NVML state. Whoever
+asks for some of the GPUs gets a copy of the state with only those, renumbered; whoever asks for all sees the live
+file.
+
+Failures, for every container: LAB_DIR/gpu-fault.json, `{"fault": NAME or text, "ways": ["runtime", "gpus", "cdi"]}`
+(without "ways": all of them). For one container, so that tests do not meet: `-e NGCDL_LAB_GPU_FAULT=NAME`. The names
+are in FAULTS.
 """
 
 from __future__ import annotations
@@ -22,16 +27,26 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 # The texts of nvidia-container-cli, as users paste them: NVIDIA/nvidia-container-toolkit issues 154, 171, 394.
 FAULTS = {
     "driver-not-loaded": "nvidia-container-cli: initialization error: nvml error: driver not loaded",
     "version-mismatch": "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch",
-    "library-missing": "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: "
-    "no such file or directory",
+    "library-missing": "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: "
+    "cannot open shared object file: no such file or directory",
     "timed-out": "nvidia-container-cli: initialization error: driver rpc error: timed out",
 }
-BRANDS = {"1": "quadro", "2": "tesla", "5": "geforce", "6": "titan", "12": "quadrortx", "13": "nvidiartx", "14": "nvidia", "15": "geforcertx"}
+BRANDS = {
+    "1": "quadro",
+    "2": "tesla",
+    "5": "geforce",
+    "6": "titan",
+    "12": "quadrortx",
+    "13": "nvidiartx",
+    "14": "nvidia",
+    "15": "geforcertx",
+}
 LIBRARY = "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 STATE_FOLDER = "run/ngcdl-lab"
 CDI_VARIABLE = "NGCDL_LAB_CDI_"
@@ -59,10 +74,16 @@ def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
     os.execv(runc, [runc, *arguments])
 
 
-def clamp_memlock(lab: Path, config: dict) -> None:
-    """Note the limits asked for, and lower memlock to what this host can give: root may lack CAP_SYS_RESOURCE in a container or virtual machine."""
+def clamp_memlock(lab: Path, config: dict[str, Any]) -> None:
+    """Note the limits asked for, and lower memlock to what this host can give: root may lack CAP_SYS_RESOURCE in a
+    container or virtual machine."""
     limits = config["process"].get("rlimits") or []
-    entry = {"t": time.time(), "hostname": config.get("hostname"), "rlimits": [dict(limit) for limit in limits], "clamped": []}
+    entry: dict[str, Any] = {
+        "t": time.time(),
+        "hostname": config.get("hostname"),
+        "rlimits": [dict(limit) for limit in limits],
+        "clamped": [],
+    }
     hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     for limit in limits:
         if limit["type"] == "RLIMIT_MEMLOCK" and hard != resource.RLIM_INFINITY and limit["hard"] > hard:
@@ -82,7 +103,7 @@ def hook(lab: Path, way: str) -> int:
     if way != "cdi":
         print("Auto-detected mode as 'legacy'", file=sys.stderr)
     try:
-        fault = fault_text(lab, way)
+        fault = fault_text(lab, way, config)
         if fault:
             raise LookupError(fault)
         gpus = read_state(lab / "nvml/nvml.state")
@@ -101,16 +122,25 @@ def hook(lab: Path, way: str) -> int:
     return mount(state["pid"], mounts)
 
 
-def wanted(config: dict, way: str) -> str | None:
-    """Return which GPUs a container asks for: all, none, void, or indices and UUIDs with commas; None if it says nothing."""
-    variables = [v.partition("=") for v in config["process"].get("env", [])]
+def wanted(config: dict[str, Any], way: str) -> str | None:
+    """Return which GPUs a container asks for: all, none, void, or indices and UUIDs with commas; None if it says
+    nothing."""
+    variables = variables_of(config)
     if way == "cdi":
-        return ",".join(value for name, _, value in variables if name.startswith(CDI_VARIABLE)) or None
-    values = [value for name, _, value in variables if name == "NVIDIA_VISIBLE_DEVICES"]
-    return values[-1] if values else None
+        return ",".join(value for name, value in variables.items() if name.startswith(CDI_VARIABLE)) or None
+    return variables.get("NVIDIA_VISIBLE_DEVICES")
 
 
-def fault_text(lab: Path, way: str) -> str | None:
+def variables_of(config: dict[str, Any]) -> dict[str, str]:
+    """Return a container's environment; where a variable stands twice, the last one counts, and Docker puts its own
+    last."""
+    return {name: value for name, _, value in (entry.partition("=") for entry in config["process"].get("env", []))}
+
+
+def fault_text(lab: Path, way: str, config: dict[str, Any]) -> str | None:
+    own = variables_of(config).get("NGCDL_LAB_GPU_FAULT")
+    if own:
+        return FAULTS.get(own, own)
     try:
         fault = json.loads((lab / "gpu-fault.json").read_text() or "{}")
     except FileNotFoundError:
@@ -143,7 +173,7 @@ def state_folder(lab: Path, visible: str, state: dict[str, str]) -> Path:
         if card is None:
             lines.append(f"{key}={value}")
         elif int(card[1]) in position:
-            lines.append(f"{key[:card.start()]}gpu{position[int(card[1])]}.{key[card.end():]}={value}")
+            lines.append(f"{key[: card.start()]}gpu{position[int(card[1])]}.{key[card.end() :]}={value}")
     folder = lab / "nvml-some" / ("gpus-" + "-".join(str(n) for n in sorted(set(chosen))))
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"nvml.state.{os.getpid()}"
@@ -152,19 +182,28 @@ def state_folder(lab: Path, visible: str, state: dict[str, str]) -> Path:
     return folder
 
 
-def check_requirements(config: dict, state: dict[str, str]) -> None:
-    """Refuse what NVIDIA_REQUIRE_* forbids (spaces are OR, commas AND; cuda, driver and brand), as NVIDIA's legacy mode does."""
-    variables = {k: v for k, _, v in (e.partition("=") for e in config["process"].get("env", []))}
+def check_requirements(config: dict[str, Any], state: dict[str, str]) -> None:
+    """Refuse what NVIDIA_REQUIRE_* forbids (spaces are OR, commas AND; cuda, driver and brand), as NVIDIA's legacy
+    mode does."""
+    variables = variables_of(config)
     if variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true"):
         return
     code = int(state.get("cuda", "0"))
-    have = {"cuda": f"{code // 1000}.{code % 1000 // 10}", "driver": state.get("driver", "0"), "brand": BRANDS.get(state.get("gpu0.brand", ""), "unknown")}
+    have = {
+        "cuda": f"{code // 1000}.{code % 1000 // 10}",
+        "driver": state.get("driver", "0"),
+        "brand": BRANDS.get(state.get("gpu0.brand", ""), "unknown"),
+    }
     for name, requirement in variables.items():
         ways = requirement.split()
-        if name.startswith("NVIDIA_REQUIRE_") and ways and not any(all(_holds(c, have) for c in w.split(",")) for w in ways):
+        if (
+            name.startswith("NVIDIA_REQUIRE_")
+            and ways
+            and not any(all(_holds(c, have) for c in w.split(",")) for w in ways)
+        ):
             raise LookupError(
-                f"nvidia-container-cli: requirement error: unsatisfied condition: {ways[-1]}, please update your driver to a newer version, "
-                "or use an earlier cuda container"
+                f"nvidia-container-cli: requirement error: unsatisfied condition: {ways[-1]}, "
+                "please update your driver to a newer version, or use an earlier cuda container"
             )
 
 
@@ -176,7 +215,14 @@ def _holds(condition: str, have: dict[str, str]) -> bool:
                 return (have[key].lower() == value) == (sign == "=")
             one, two = ([int(n) for n in text.split(".") if n.isdigit()] for text in (have[key], value))
             one = one[: len(two)]
-            return {">=": one >= two, "<=": one <= two, "!=": one != two, ">": one > two, "<": one < two, "=": one == two}[sign]
+            return {
+                ">=": one >= two,
+                "<=": one <= two,
+                "!=": one != two,
+                ">": one > two,
+                "<": one < two,
+                "=": one == two,
+            }[sign]
     return True
 
 

@@ -1,6 +1,7 @@
 """Write image layers and manifests straight into the registry's storage, without an engine.
 
-A layer's recipe is hashed and noted, so that a layer is made once: the registry's storage in the cache keeps the bytes, `layers.json` what they are.
+A layer's recipe is hashed and noted, so that a layer is made once: the registry's storage in the cache keeps the
+bytes, `layers.json` what they are.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO, Any
 
-from lab_parts.registry import Storage
+from lab_parts.registry import MANIFEST, MANIFEST_LIST, Storage
 from lab_parts.where import Lab, LabError, write_whole
 
-MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 _layers_lock = threading.Lock()
@@ -46,9 +46,9 @@ def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[byt
         with draft.open("wb") as out:
             for piece in pieces():
                 tar_sum.update(piece)
-                for packed in (packer.compress(piece),):
-                    gzip_sum.update(packed)
-                    size += out.write(packed)
+                packed = packer.compress(piece)
+                gzip_sum.update(packed)
+                size += out.write(packed)
             packed = packer.flush()
             gzip_sum.update(packed)
             size += out.write(packed)
@@ -58,11 +58,15 @@ def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[byt
     finally:
         draft.unlink(missing_ok=True)
     with _layers_lock:
-        write_whole(lab.cache / "layers.json", json.dumps({**_known(lab), f"{repository} {key}": asdict(made)}, indent=1))
+        write_whole(
+            lab.cache / "layers.json", json.dumps({**_known(lab), f"{repository} {key}": asdict(made)}, indent=1)
+        )
     return made
 
 
-def manifest(lab: Lab, repository: str, tag: str, layers: list[Layer], config: dict[str, object], architecture: str = "amd64") -> str:
+def manifest(
+    lab: Lab, repository: str, tag: str, layers: list[Layer], config: dict[str, object], architecture: str = "amd64"
+) -> str:
     """Upload an image's config and manifest under a tag; return the manifest's digest."""
     storage = Storage(lab)
     image = {
@@ -88,25 +92,44 @@ def manifest(lab: Lab, repository: str, tag: str, layers: list[Layer], config: d
 def manifest_list(lab: Lab, repository: str, tag: str, of: str, architecture: str) -> str:
     """Upload a list that holds one image of one architecture; `of` is that image's digest."""
     storage = Storage(lab)
-    size = len(storage.ask("GET", f"/v2/{repository}/manifests/{of}", headers={"Accept": MANIFEST}).lab_body)  # type: ignore[attr-defined]
-    entry = {"mediaType": MANIFEST, "size": size, "digest": of, "platform": {"architecture": architecture, "os": "linux"}}
-    return _put(storage, repository, tag, LIST, {"schemaVersion": 2, "mediaType": LIST, "manifests": [entry]})
+    size = len(storage.ask("GET", f"/v2/{repository}/manifests/{of}", headers={"Accept": MANIFEST}).body)
+    entry = {
+        "mediaType": MANIFEST,
+        "size": size,
+        "digest": of,
+        "platform": {"architecture": architecture, "os": "linux"},
+    }
+    return _put(
+        storage, repository, tag, MANIFEST_LIST, {"schemaVersion": 2, "mediaType": MANIFEST_LIST, "manifests": [entry]}
+    )
 
 
-def upload(storage: Storage, repository: str, digest: str, body: object, size: int) -> None:
+def upload(storage: Storage, repository: str, digest: str, body: bytes | IO[bytes], size: int) -> None:
     if storage.has(f"/v2/{repository}/blobs/{digest}"):
         return
-    place = storage.ask("POST", f"/v2/{repository}/blobs/uploads/").getheader("Location")
+    place = storage.ask("POST", f"/v2/{repository}/blobs/uploads/").headers["Location"]
     answer = storage.ask(
-        "PUT", f"{place}&digest={digest}", body, {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        "PUT",
+        f"{place}&digest={digest}",
+        body,
+        {"Content-Length": str(size), "Content-Type": "application/octet-stream"},
     )
     if answer.status != 201:
-        raise LabError(f"docker-registry refused a blob of {repository}: {answer.status} {answer.lab_body!r}")  # type: ignore[attr-defined]
+        raise LabError(f"docker-registry refused a blob of {repository}: {answer.status} {answer.body!r}")
 
 
 def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -> Iterable[bytes]:
-    """Yield the tar of a folder's content, with the same order and times each time; `prefix` is where it comes to lie."""
-    command = ["tar", "-C", str(folder), "--numeric-owner", "--sort=name", "--mtime=2018-01-15", "--owner=0" if prefix else "--no-xattrs"]
+    """Yield the tar of a folder's content, with the same order and times each time; `prefix` is where it comes to
+    lie."""
+    command = [
+        "tar",
+        "-C",
+        str(folder),
+        "--numeric-owner",
+        "--sort=name",
+        "--mtime=2018-01-15",
+        "--owner=0" if prefix else "--no-xattrs",
+    ]
     command += [f"--exclude={pattern}" for pattern in exclude]
     command += [f"--transform=s,^\\.,{prefix},SH", "-cf", "-", "."] if prefix else ["-cf", "-", "."]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -117,7 +140,9 @@ def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -
         raise LabError(f"tar of {folder} failed ({process.returncode})")
 
 
-def tar_of_files(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None, folders: Iterable[str] = ()) -> bytes:
+def tar_of_files(
+    files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None, folders: Iterable[str] = ()
+) -> bytes:
     """Return a tar with those files (path: bytes, mode), symbolic links (path: target) and folders."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
@@ -140,11 +165,11 @@ def _put(storage: Storage, repository: str, tag: str, kind: str, text: dict[str,
     body = json.dumps(text).encode()
     answer = storage.ask("PUT", f"/v2/{repository}/manifests/{tag}", body, {"Content-Type": kind})
     if answer.status != 201:
-        raise LabError(f"docker-registry refused {repository}:{tag}: {answer.status} {answer.lab_body!r}")  # type: ignore[attr-defined]
+        raise LabError(f"docker-registry refused {repository}:{tag}: {answer.status} {answer.body!r}")
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
-def _known(lab: Lab) -> dict[str, dict[str, object]]:
+def _known(lab: Lab) -> dict[str, Any]:
     try:
         return json.loads((lab.cache / "layers.json").read_text())
     except FileNotFoundError:

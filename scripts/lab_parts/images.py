@@ -1,18 +1,22 @@
-"""The images of the lab: real TensorFlow 1.4 on Python 2.7, real PyTorch on Python 3.11, and small ones for what can go wrong.
+"""The images of the lab: real TensorFlow 1.4 on Python 2.7, real PyTorch on Python 3.11, and small ones for what can
+go wrong.
 
-They are NGC's in what a user meets: entrypoint, banner, notices, environment, labels, working folder. The programs in them come from Debian and from
-pip's own configuration; no image is built where the registry's storage in the cache still holds it.
+They are NGC's in what a user meets: entrypoint, banner, notices, environment, labels, working folder. The programs in
+them come from Debian and from pip's own configuration; no image is built where the registry's storage in the cache
+still holds it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,22 +27,41 @@ from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
 
 # What an image needs not: documents, translations, apt's caches, pip's and setuptools' leftovers, headers and tests.
 LEFT_OUT = [
-    "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/info/*", "./var/cache/apt/*", "./var/lib/apt/lists/*",
-    "./var/log/*", "./debootstrap", "./dev/*", "./proc/*", "./sys/*", "*.pyc", "./usr/lib/x86_64-linux-gnu/gconv/*",
-]  # fmt: skip
-LEFT_OUT_OF_PACKAGES = ["./bin", "./share", "./torch/include", "./torch/test", "./torch/bin", "*.a", "./tensorflow/include", "*/numpy/*/tests"]
+    *(f"./usr/share/{name}/*" for name in ("doc", "man", "locale", "info")),
+    *("./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./debootstrap"),
+    *("./dev/*", "./proc/*", "./sys/*", "*.pyc", "./usr/lib/x86_64-linux-gnu/gconv/*"),
+]
+LEFT_OUT_OF_PACKAGES = [
+    "./bin",
+    "./share",
+    "./torch/include",
+    "./torch/test",
+    "./torch/bin/protoc*",
+    "./torch/bin/*test*",
+    "*.a",
+    "./tensorflow/include",
+    "*/numpy/*/tests",
+]
 
 # The wheels of TensorFlow 1.4's time that are still served, and the hash of the big one.
 TF_WHEELS = [
     "tensorflow==1.4.0 --hash=sha256:ea9b30dbc6d56f65acf615598d9c417495cbcbdb8051aa6600c40bb6bc1ce664",
 ]
-TF_REST = ["numpy==1.16.6", "protobuf==3.17.3", "six==1.16.0", "mock==3.0.5", "funcsigs==1.0.2", "enum34==1.1.10", "backports.weakref==1.0.post1",
-           "wheel==0.37.1"]  # fmt: skip
-TF_TARGET = ["--python-version", "2.7", "--implementation", "cp", "--abi", "cp27mu", "--platform", "manylinux1_x86_64", "--platform",
-             "manylinux2010_x86_64"]  # fmt: skip
+TF_REST = [
+    "numpy==1.16.6",
+    "protobuf==3.17.3",
+    "six==1.16.0",
+    "mock==3.0.5",
+    "funcsigs==1.0.2",
+    "enum34==1.1.10",
+    "backports.weakref==1.0.post1",
+    "wheel==0.37.1",
+]
+TF_TARGET = ["--python-version=2.7", "--implementation=cp", "--abi=cp27mu"]
+TF_TARGET += ["--platform=manylinux1_x86_64", "--platform=manylinux2010_x86_64"]
 TORCH = ["torch==2.13.0", "numpy==2.3.5"]
-TORCH_TARGET = ["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--platform", "manylinux_2_28_x86_64", "--platform",
-                "manylinux2014_x86_64"]  # fmt: skip
+TORCH_TARGET = ["--python-version=3.11", "--implementation=cp", "--abi=cp311"]
+TORCH_TARGET += ["--platform=manylinux_2_28_x86_64", "--platform=manylinux2014_x86_64"]
 
 PATH_ENV = "PATH=/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TF_CONFIG: dict[str, object] = {
@@ -99,22 +122,28 @@ BUSYBOX_CONFIG: dict[str, object] = {"Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin
 
 def up(lab: Lab) -> dict[str, str]:
     """Build and push what the registry lacks; return each image's digest."""
-    recipes = {
-        "tensorflow:18.01-py2": (_tensorflow, _script("tensorflow_entrypoint.sh"), TF_WHEELS, TF_REST, TF_CONFIG, LEFT_OUT, LEFT_OUT_OF_PACKAGES),
-        "pytorch:26.07-py3": (_pytorch, _script("pytorch_entrypoint.sh"), TORCH, TORCH_CONFIG, LEFT_OUT, LEFT_OUT_OF_PACKAGES),
-        "busybox:1": (_busybox, BUSYBOX_CONFIG),
-        "busybox:entry": (_busybox_entry, BUSYBOX_CONFIG),
-        "busybox:big": (_busybox_big, BUSYBOX_CONFIG),
-        "busybox:arm64": (_busybox_arm64, BUSYBOX_CONFIG),
-        "gated:1": (_gated, BUSYBOX_CONFIG),
+    cut = [LEFT_OUT, LEFT_OUT_OF_PACKAGES]
+    recipes: dict[str, tuple[Callable[[Lab], str], list[object]]] = {
+        "tensorflow:18.01-py2": (
+            _tensorflow,
+            [_script("tensorflow_entrypoint.sh"), TF_WHEELS, TF_REST, TF_CONFIG, cut],
+        ),
+        "pytorch:26.07-py3": (_pytorch, [_script("pytorch_entrypoint.sh"), TORCH, TORCH_CONFIG, cut]),
+        "busybox:1": (_busybox, [BUSYBOX_CONFIG]),
+        "busybox:entry": (_busybox_entry, [BUSYBOX_CONFIG]),
+        "busybox:big": (_busybox_big, [BUSYBOX_CONFIG]),
+        "busybox:arm64": (_busybox_arm64, [BUSYBOX_CONFIG]),
+        "gated:1": (_gated, [BUSYBOX_CONFIG]),
     }
-    keys = {name: recipe_key(recipe[0].__name__, *recipe[1:]) for name, recipe in recipes.items()}
+    keys = {name: recipe_key(inspect.getsource(build), made_from) for name, (build, made_from) in recipes.items()}
     built = _built(lab)
     storage = Storage(lab)
 
     def current(name: str) -> bool:
-        repository, tag = f"nvidia/{name.split(':')[0]}", name.split(":")[1]
-        return built.get(name, {}).get("key") == keys[name] and storage.has(f"/v2/{repository}/manifests/{built[name]['digest']}")
+        repository = f"nvidia/{name.split(':')[0]}"
+        return built.get(name, {}).get("key") == keys[name] and storage.has(
+            f"/v2/{repository}/manifests/{built[name]['digest']}"
+        )
 
     missing = [name for name in recipes if not current(name)]
     failures = []
@@ -136,11 +165,14 @@ def _tensorflow(lab: Lab) -> str:
     with step("image nvidia/tensorflow:18.01-py2"):
         repository = "nvidia/tensorflow"
         base = _debian(lab, repository, "bullseye", ["python2.7-minimal", "python2.7", "ca-certificates"])
-        wheels = _wheels(lab, repository, "tf", [TF_WHEELS, TF_REST], TF_TARGET, "./usr/local/lib/python2.7/dist-packages")
+        wheels = _wheels(
+            lab, repository, "tf", [TF_WHEELS, TF_REST], TF_TARGET, "./usr/local/lib/python2.7/dist-packages"
+        )
         files = {
             "usr/local/bin/nvidia_entrypoint.sh": (_script("tensorflow_entrypoint.sh").encode(), 0o755),
             "workspace/README.md": (b"The workspace of the lab's TensorFlow image.\n", 0o644),
-            # Wheels of that time shared these folders through .pth files, which a plain folder on the path does not read.
+            # Wheels of that time shared these folders through .pth files, which a plain folder on the path does not
+            # read.
             "usr/local/lib/python2.7/dist-packages/google/__init__.py": (b"", 0o644),
             "usr/local/lib/python2.7/dist-packages/backports/__init__.py": (b"", 0o644),
         }
@@ -184,9 +216,13 @@ def _busybox_big(lab: Lab) -> str:
 
 
 def _busybox_arm64(lab: Lab) -> str:
-    image = manifest(lab, "nvidia/busybox", "arm64-image", [_busybox_layer(lab, "nvidia/busybox")], BUSYBOX_CONFIG, "arm64")
+    image = manifest(
+        lab, "nvidia/busybox", "arm64-image", [_busybox_layer(lab, "nvidia/busybox")], BUSYBOX_CONFIG, "arm64"
+    )
     digest = manifest_list(lab, "nvidia/busybox", "arm64", image, "arm64")
-    Storage(lab).ask("DELETE", "/v2/nvidia/busybox/tags/arm64-image")  # refused by docker-registry 2.8; then the tag stays, harmless
+    Storage(lab).ask(
+        "DELETE", "/v2/nvidia/busybox/tags/arm64-image"
+    )  # refused by docker-registry 2.8; then the tag stays, harmless
     return digest
 
 
@@ -209,14 +245,27 @@ def _small(lab: Lab, repository: str, tar: bytes) -> Layer:
 def _debian(lab: Lab, repository: str, suite: str, include: list[str]) -> Layer:
     """Return the layer of a minimal Debian with some packages, by debootstrap."""
 
-    def pieces() -> object:
+    def pieces() -> Iterator[bytes]:
         if os.geteuid() != 0:
-            raise LabError(f"debootstrap of {suite} needs root: type `sudo -E scripts/lab up` once; the cache keeps the result")
+            raise LabError(
+                f"debootstrap of {suite} needs root: type `sudo -E scripts/lab up` once; the cache keeps the result"
+            )
         tools = packages.unpacked(lab, "tools")
         root = lab.cache / f"debootstrap-{suite}"
         shutil.rmtree(root, ignore_errors=True)
-        command = ["sh", str(tools / "usr/sbin/debootstrap"), "--variant=minbase", f"--include={','.join(include)}", suite, str(root)]
-        environment = {**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr/share/debootstrap"), "DEBIAN_FRONTEND": "noninteractive"}
+        command = [
+            "sh",
+            str(tools / "usr/sbin/debootstrap"),
+            "--variant=minbase",
+            f"--include={','.join(include)}",
+            suite,
+            str(root),
+        ]
+        environment = {
+            **os.environ,
+            "DEBOOTSTRAP_DIR": str(tools / "usr/share/debootstrap"),
+            "DEBIAN_FRONTEND": "noninteractive",
+        }
         environment["PATH"] += ":/usr/sbin:/sbin"
         with step(f"debootstrap {suite}"):
             done = subprocess.run([*command, packages.mirror()], env=environment, capture_output=True, text=True)
@@ -227,13 +276,13 @@ def _debian(lab: Lab, repository: str, suite: str, include: list[str]) -> Layer:
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
-    return layer(lab, repository, recipe_key("debian", suite, include, LEFT_OUT), pieces)  # type: ignore[arg-type]
+    return layer(lab, repository, recipe_key("debian", suite, include, LEFT_OUT), pieces)
 
 
 def _wheels(lab: Lab, repository: str, name: str, wanted: list[list[str]], target: list[str], place: str) -> Layer:
     """Return the layer of some wheels, unpacked by pip for another interpreter than ours."""
 
-    def pieces() -> object:
+    def pieces() -> Iterator[bytes]:
         folder = lab.cache / f"wheels-{name}"
         shutil.rmtree(folder, ignore_errors=True)
         with step(f"wheels {' '.join(w.split()[0] for group in wanted for w in group)}"):
@@ -242,22 +291,32 @@ def _wheels(lab: Lab, repository: str, name: str, wanted: list[list[str]], targe
         if name == "torch" and not any(folder.glob("torch-*+cpu.dist-info")):
             raise LabError(
                 "pip's own configuration gave a CUDA build of torch, gigabytes that no machine without a card needs: "
-                "set PIP_FIND_LINKS or PIP_INDEX_URL to where the CPU wheel torch 2.13.0 lies, and type `scripts/lab up` again"
+                "set PIP_FIND_LINKS or PIP_INDEX_URL to where the CPU wheel torch 2.13.0 lies, "
+                "and type `scripts/lab up` again"
             )
         try:
             yield from tar_of_folder(folder, LEFT_OUT_OF_PACKAGES, prefix=place)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    return layer(lab, repository, recipe_key(name, wanted, target, place, LEFT_OUT_OF_PACKAGES), pieces)  # type: ignore[arg-type]
+    return layer(lab, repository, recipe_key(name, wanted, target, place, LEFT_OUT_OF_PACKAGES), pieces)
 
 
 def _pip(folder: Path, wanted: list[str], target: list[str]) -> None:
     requirements = folder.with_name(folder.name + ".txt")
     requirements.write_text("\n".join(wanted) + "\n")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--root-user-action=ignore", "--no-compile"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "--root-user-action=ignore",
+        "--no-compile",
+    ]
     command += ["--only-binary=:all:", "--target", str(folder), *target, "-r", str(requirements)]
-    command += ["--no-deps"] if "2.7" in target else []
+    command += ["--no-deps"] if "--python-version=2.7" in target else []
     done = subprocess.run(command, capture_output=True, text=True)
     requirements.unlink()
     if done.returncode:

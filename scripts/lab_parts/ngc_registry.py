@@ -1,35 +1,50 @@
-"""nvcr.io on the loopback: its token protocol, its refusals, and every fault of a bad day, in front of a plain docker-registry.
+"""nvcr.io on the loopback: its token protocol, its refusals, and every fault of a bad day, in front of a plain
+docker-registry.
 
-    ngc_registry.py --upstream REGISTRY.sock --accounts ACCOUNTS.json --faults FAULTS.json --log REQUESTS.jsonl [--port N] [--cdn-port N] [--ready FILE]
+    ngc_registry.py --upstream REGISTRY.sock --accounts ACCOUNTS.json --faults FAULTS.json --log REQUESTS.jsonl [--port
+    N] [--cdn-port N] [--ready FILE]
 
-Listens on 127.0.0.1:PORT (the registry) and 127.0.0.2:CDN_PORT (where blobs redirect to). Port 0 takes a free one; FILE then holds both as JSON. A test
-that wants faults for itself starts a front of its own: all of them can share one docker-registry. Protocol of the real one, as people have met it:
-  * `/v2/...` without a valid token: 401, `Bearer realm="http://127.0.0.1:PORT/proxy_auth",scope="repository:NAME:pull"`, never a `service`; at `/v2/`
+Listens on 127.0.0.1:PORT (the registry) and 127.0.0.2:CDN_PORT (where blobs redirect to). Port 0 takes a free one;
+FILE then holds both as JSON. A test that wants faults for itself starts a front of its own: all of them can share one
+docker-registry. Protocol of the real one, as people have met it:
+  * `/v2/...` without a valid token: 401, `Bearer
+    realm="http://127.0.0.1:PORT/proxy_auth",scope="repository:NAME:pull"`, never a `service`; at `/v2/`
     itself the scope is empty. Basic straight at /v2/ is 401 too. POST at the realm is 405.
-  * `/proxy_auth`: anonymous or Basic `$oauthtoken:KEY`; the answer is JSON but calls itself text/plain. An unknown or revoked key is 401, and so is
+  * `/proxy_auth`: anonymous or Basic `$oauthtoken:KEY`; the answer is JSON but calls itself text/plain. An unknown or
+    revoked key is 401, and so is
     the anonymous caller who asks for a repository that needs a key.
-  * A key without the right, a gated repository, and a repository that does not exist: 403 DENIED at the manifest and at the tag list.
+  * A key without the right, a gated repository, and a repository that does not exist: 403 DENIED at the manifest and
+    at the tag list.
   * Only the pushing account may write, anywhere.
 Tokens are opaque, live in memory and are forgotten when this program ends.
 
 ACCOUNTS.json: {"keys": {KEY: "valid" | "revoked" | "no-rights"}, "push": {"user": ..., "password": ...}}
 
 FAULTS.json (read again for each request; absent or {} is a good day):
-  {KIND: FAULT or [FAULT, ...], "token_lifetime": SECONDS, "realm_moves": true, "redirect_blobs": true, "missing_tag_status": 403}
-  KIND is token, manifest, blob, tags or ping (`/v2/`); blob faults strike where the bytes are served, so at the CDN when blobs redirect.
+  {KIND: FAULT or [FAULT, ...], "token_lifetime": SECONDS, "realm_moves": true, "redirect_blobs": true,
+   "missing_tag_status": 403}
+  KIND is token, manifest, blob, tags or ping (`/v2/`); blob faults strike where the bytes are served, so at the CDN
+  when blobs redirect. Writing (push) meets no faults.
   FAULT, all of it optional and combined as one likes:
-    "status": 429, "body": TEXT, "content_type": "text/html", "headers": {"Retry-After": "2"}     answer this instead
-    "delay": SECONDS          wait first                      "hang": true             no answer until the client goes
+    "status": 429             answer this instead, with "body": TEXT, "content_type": "text/html",
+                              "headers": {"Retry-After": "2"}
+    "delay": SECONDS          wait first
+    "hang": true              no answer until the client goes
     "reset": true             cut the connection with RST before any answer
-    "corrupt": true           flip the first byte of the body     "cut_after": BYTES   promise all, send so many, cut
-    "bytes_per_second": N     send slowly                     "stall_after": BYTES     send so many, then nothing until the client goes
+    "corrupt": true           flip the first byte of the body
+    "cut_after": BYTES        promise all, send so many, cut
+    "stall_after": BYTES      send so many, then nothing until the client goes
+    "bytes_per_second": N     send slowly
     "times": N                strike N times, counted since the file last changed; without it, always
-    "match": TEXT             only where the request's path holds TEXT            "skip": N      let N requests through first
-  "realm_moves": an invalid or expired token is answered by `realm="http://127.0.0.1:PORT/token",service="registry",error="invalid_token"`, where an
-  anonymous refresh is 401 (a key is accepted there).
+    "match": TEXT             only where the request's path holds TEXT
+    "skip": N                 let N requests through first
+  "realm_moves": an invalid or expired token is answered by
+  `realm="http://127.0.0.1:PORT/token",service="registry",error="invalid_token"`, where an anonymous refresh is 401 (a
+  key is accepted there).
 
-REQUESTS.jsonl, one line a request: t, listener (registry|cdn), method, path (no query), query_scope, status, range, authorization (none|basic|bearer),
-scope (what the bearer's token is for), fault (its kind), bytes. Never a key, a token or a password.
+REQUESTS.jsonl, one line a request: t, listener (registry|cdn), method, path (no query), query_scope, status, range,
+authorization (none|basic|bearer), scope (what the bearer's token is for), fault (its kind), bytes. Never a key, a
+token or a password.
 """
 
 from __future__ import annotations
@@ -55,7 +70,9 @@ NEEDS_KEY = {"nvidia/tensorflow", "nvidia/pytorch", "nvidia/gated"}
 GATED = {"nvidia/gated"}
 DENIED = '{"errors":[{"code":"DENIED","message":"Access Denied"}]}'
 UNAUTHORIZED = '{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}'
-NO_TOKEN = "authentication required\n"  # the body of the realm's own 401: docker shows such text behind "unauthorized: "
+NO_TOKEN = (
+    "authentication required\n"  # the body of the realm's own 401: docker shows such text behind "unauthorized: "
+)
 CHUNK = 256 * 1024
 PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<rest>.+)")
 
@@ -113,7 +130,7 @@ class Front:
         connection.sock.connect(self.upstream)
         connection.request(method, path, body=body, headers=headers, encode_chunked=False)
         answer = connection.getresponse()
-        answer.lab_connection = connection  # type: ignore[attr-defined]  # keeps the socket open as long as the answer lives
+        answer.lab_connection = connection  # type: ignore[attr-defined]  # keeps the socket open
         return answer
 
 
@@ -137,10 +154,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_any(self) -> None:
         self.front: Front = self.server.front
+        self.token: Token | None = None
         address = urlsplit(self.path)
         self.plain_path = address.path
         self.query = {k: v[0] for k, v in parse_qs(address.query, keep_blank_values=True).items()}
-        self.kind, self.name, self.sent, self.status, self.token, self.struck = "other", "", 0, 0, None, False
+        self.kind, self.name, self.sent, self.status, self.struck, self.noted = "other", "", 0, 0, False, False
         try:
             self.serve()
         except Refused as refusal:
@@ -150,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             self.note()
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any
+    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815  # http.server's names
 
     # ---- who asks for what ----
 
@@ -192,7 +210,9 @@ class Handler(BaseHTTPRequestHandler):
         lifetime = self.front.settings().get("token_lifetime", 300)
         text = secrets.token_urlsafe(48)
         self.front.tokens[text] = Token(str(account), scope, time.monotonic() + lifetime)
-        self.answer(200, json.dumps({"token": text, "expires_in": lifetime}), {"Content-Type": "text/plain; charset=utf-8"})
+        self.answer(
+            200, json.dumps({"token": text, "expires_in": lifetime}), {"Content-Type": "text/plain; charset=utf-8"}
+        )
 
     def basic_account(self) -> str | None:
         """Return whose key came with the request; None for a wrong one."""
@@ -237,6 +257,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault.get("hang"):
             self.wait_until_client_goes()
         if fault.get("reset"):
+            self.note()
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
             raise Gone
@@ -269,12 +290,15 @@ class Handler(BaseHTTPRequestHandler):
             body, headers["Transfer-Encoding"] = self.chunks(), "chunked"
         elif self.headers.get("Content-Length"):
             body = self.pieces(int(self.headers["Content-Length"]))
-        upstream = self.front.ask(self.command, path, headers, _rechunked(body) if "Transfer-Encoding" in headers else body)
-        if upstream.status == 404 and self.name and self.command in ("GET", "HEAD"):
-            self.refuse_missing(upstream)
+        upstream = self.front.ask(
+            self.command, path, headers, _rechunked(body) if "Transfer-Encoding" in headers else body
+        )
+        pushing = self.token is not None and self.token.account == "push"
+        if upstream.status == 404 and self.name and self.command in ("GET", "HEAD") and not pushing:
+            self.refuse_missing()
         self.relay(upstream, fault)
 
-    def refuse_missing(self, upstream: http.client.HTTPResponse) -> None:
+    def refuse_missing(self) -> None:
         """A repository that does not exist is DENIED, as at nvcr.io; a missing tag may be."""
         tags = self.front.ask("GET", f"/v2/{self.name}/tags/list", {})
         if tags.status == 404:
@@ -293,14 +317,19 @@ class Handler(BaseHTTPRequestHandler):
         if length is None and self.command != "HEAD" and upstream.status not in (204, 304):
             body = upstream.read()
             self.send_header("Content-Length", str(len(body)))
+            self.note(more=len(body))
             self.end_headers()
             self.send(body)
             return
-        self.end_headers()
-        if self.command == "HEAD":
+        if self.command == "HEAD" or not int(length or 0):
+            self.note()
+            self.end_headers()
             return
+        self.end_headers()
         limit = fault.get("cut_after", fault.get("stall_after"))
-        while piece := upstream.read(CHUNK if not fault.get("bytes_per_second") else max(1, min(CHUNK, fault["bytes_per_second"] // 10))):
+        while piece := upstream.read(
+            CHUNK if not fault.get("bytes_per_second") else max(1, min(CHUNK, fault["bytes_per_second"] // 10))
+        ):
             if fault.get("corrupt") and self.sent == 0:
                 piece = bytes([piece[0] ^ 0xFF]) + piece[1:]
             if limit is not None and self.sent + len(piece) >= limit:
@@ -308,6 +337,8 @@ class Handler(BaseHTTPRequestHandler):
                 if "stall_after" in fault:
                     self.wait_until_client_goes()
                 raise Gone
+            if self.sent + len(piece) == int(length or 0):
+                self.note(more=len(piece))
             self.send(piece)
             if fault.get("bytes_per_second"):
                 time.sleep(len(piece) / fault["bytes_per_second"])
@@ -345,19 +376,24 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(data)))
             if self.close_connection:
                 self.send_header("Connection", "close")
+            self.note(more=len(data) if self.command != "HEAD" else 0)
             self.end_headers()
             if self.command != "HEAD":
                 self.send(data)
         except OSError:
             self.close_connection = True
 
-    def note(self) -> None:
+    def note(self, more: int = 0) -> None:
+        """Write this request's line, once, before its last bytes go out: whoever has the answer finds it in the log."""
+        if self.noted:
+            return
+        self.noted = True
         kind = self.headers.get("Authorization", "").partition(" ")[0].lower()
         self.front.log({
             "t": round(time.time(), 3), "listener": self.listener, "method": self.command, "path": self.plain_path,
             "query_scope": self.query.get("scope"), "status": self.status, "range": self.headers.get("Range"),
             "authorization": kind or "none", "scope": self.token.scope if self.token else None,
-            "fault": self.kind if self.struck else None, "bytes": self.sent,
+            "fault": self.kind if self.struck else None, "bytes": self.sent + more,
         })  # fmt: skip
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -412,7 +448,7 @@ def main() -> None:
     ready = json.dumps({"port": front.port, "cdn_port": front.cdn_port, "pid": os.getpid()})
     if options.ready:
         Path(options.ready + ".draft").write_text(ready)
-        os.replace(options.ready + ".draft", options.ready)
+        Path(options.ready + ".draft").replace(options.ready)
     else:
         print(ready, flush=True)
     registry.serve_forever()

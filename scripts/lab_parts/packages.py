@@ -1,7 +1,8 @@
 """Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, a static busybox.
 
-Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so no service starts and the
-machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of the same mirror through a private apt folder.
+Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so
+no service starts and the machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of
+the same mirror through a private apt folder.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from lab_parts.where import Lab, LabError, recipe_key, step
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# Folder in the cache: (suite, packages). Debian 13's engine asks for libc6 >= 2.34, its runc for 2.38; so runc is Debian 12's.
+# Folder in the cache: (suite, packages). Debian 13's engine asks for libc6 >= 2.34, its runc for 2.38; so runc is
+# Debian 12's.
 UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
@@ -49,7 +51,10 @@ def mirror() -> str:
         origin, component, label, address = line.split("|", 3)
         if (origin, component, label) == ("Debian", "main", "Debian"):
             return address
-    raise LabError("apt knows no Debian mirror here: the lab is built from Debian's packages; type `apt-get update` and look at /etc/apt")
+    raise LabError(
+        "apt knows no Debian mirror here, and the lab is built from Debian's packages: "
+        "type `apt-get update` and look at /etc/apt"
+    )
 
 
 def ensure_installed(commands: dict[str, str]) -> None:
@@ -94,5 +99,7 @@ def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None
     except FileNotFoundError as error:
         raise LabError(f"{command[0]} is not here: the lab needs a Debian machine with apt") from error
     if done.returncode:
-        raise LabError(f"`{' '.join(command)}` failed ({done.returncode}):\n{(done.stderr or done.stdout).strip()[-1500:]}")
+        raise LabError(
+            f"`{' '.join(command)}` failed ({done.returncode}):\n{(done.stderr or done.stdout).strip()[-1500:]}"
+        )
     return done.stdout

@@ -14,12 +14,21 @@ from pathlib import Path
 from lab_parts.where import Lab, LabError, write_whole
 
 
-def start(lab: Lab, name: str, command: list[str], ready: Callable[[], bool], env: dict[str, str] | None = None, seconds: float = 40) -> int:
+def start(
+    lab: Lab,
+    name: str,
+    command: list[str],
+    ready: Callable[[], bool],
+    env: dict[str, str] | None = None,
+    seconds: float = 40,
+) -> int:
     """Start a process of its own session, wait until `ready` says yes, note it down, return its pid."""
     log = lab.dir / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True, cwd=lab.dir)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True, cwd=lab.dir
+        )
     _note(lab, name, process.pid)
     until = time.monotonic() + seconds
     while not ready():
@@ -60,13 +69,14 @@ def names(lab: Lab) -> list[str]:
 
 
 def stop_descendants(lab: Lab) -> int:
-    """End what a killed daemon of ours left behind: containerd and its shims name the lab's folder in their arguments."""
+    """End what a killed daemon of ours left behind: containerd and its shims name the lab's folder in their
+    arguments."""
     found = 0
     needle = f"{lab.dir}/".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             argv = (folder / "cmdline").read_bytes().split(b"\0")
-            program = os.path.basename(argv[0])
+            program = argv[0].rpartition(b"/")[2]
         except OSError:
             continue
         ours = program in (b"containerd", b"containerd-shim-runc-v2") and any(a.startswith(needle) for a in argv[1:])
@@ -93,7 +103,8 @@ def _entries(lab: Lab) -> dict[str, dict[str, int]]:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (field 22 of /proc/PID/stat); None for a zombie or nobody."""
+    """Return when a process started, in clock ticks since boot (field 22 of /proc/PID/stat); None for a zombie or
+    nobody."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,5 @@
-"""Start the lab's registry: docker-registry on a Unix socket, with its storage in the cache, and ngc_registry.py in front of it."""
+"""Start the lab's registry: docker-registry on a Unix socket, with its storage in the cache, and ngc_registry.py in
+front of it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,15 @@ import json
 import secrets
 import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from lab_parts import packages, processes
 from lab_parts.where import PARTS, Lab, step, write_whole
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+MANIFEST_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 
 
 def up(lab: Lab) -> dict[str, object]:
@@ -22,7 +28,12 @@ def up(lab: Lab) -> dict[str, object]:
             _start(lab, folder)
     ready = json.loads((folder / "ready.json").read_text())
     keys = {kind: key for key, kind in accounts["keys"].items()}
-    front = [str(Path(sys.executable).resolve()), str(PARTS / "ngc_registry.py"), "--upstream", str(folder / "registry.sock")]
+    front = [
+        str(Path(sys.executable).resolve()),
+        str(PARTS / "ngc_registry.py"),
+        "--upstream",
+        str(folder / "registry.sock"),
+    ]
     return {
         "host": f"127.0.0.1:{ready['port']}",
         "cdn": f"127.0.0.2:{ready['cdn_port']}",
@@ -40,8 +51,14 @@ def up(lab: Lab) -> dict[str, object]:
 
 def down(lab: Lab) -> None:
     for name in ("ngc-registry", "docker-registry"):
-        if processes.stop(lab, name, seconds=3):
-            pass
+        processes.stop(lab, name, seconds=3)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
 
 
 class Storage:
@@ -50,19 +67,21 @@ class Storage:
     def __init__(self, lab: Lab) -> None:
         self.socket = str(lab.dir / "registry/registry.sock")
 
-    def ask(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
+    def ask(
+        self, method: str, path: str, body: bytes | IO[bytes] | None = None, headers: dict[str, str] | None = None
+    ) -> Answer:
         connection = http.client.HTTPConnection("localhost", timeout=120)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(self.socket)
-        connection.request(method, path, body=body, headers=headers or {})  # type: ignore[arg-type]  # a file or bytes
-        answer = connection.getresponse()
-        answer.lab_body = answer.read()  # type: ignore[attr-defined]
-        connection.close()
-        return answer
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+        finally:
+            connection.close()
 
     def has(self, path: str) -> bool:
-        accept = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json"
-        return self.ask("HEAD", path, headers={"Accept": accept}).status == 200
+        return self.ask("HEAD", path, headers={"Accept": f"{MANIFEST}, {MANIFEST_LIST}"}).status == 200
 
 
 def _start(lab: Lab, folder: Path) -> None:
@@ -76,19 +95,33 @@ def _start(lab: Lab, folder: Path) -> None:
     config = {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(storage)}, "delete": {"enabled": True}, "redirect": {"disable": True}},
+        "storage": {
+            "filesystem": {"rootdirectory": str(storage)},
+            "delete": {"enabled": True},
+            "redirect": {"disable": True},
+        },
         "http": {"net": "unix", "addr": str(address), "relativeurls": True, "secret": secrets.token_hex(16)},
     }
     write_whole(folder / "config.yml", json.dumps(config, indent=1))
     program = packages.unpacked(lab, "tools") / "usr/bin/docker-registry"
-    processes.start(lab, "docker-registry", [str(program), "serve", str(folder / "config.yml")], lambda: _listens(address))
+    processes.start(
+        lab, "docker-registry", [str(program), "serve", str(folder / "config.yml")], lambda: _listens(address)
+    )
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
     faults, log = folder / "faults.json", folder / "requests.jsonl"
     if not faults.exists():
         write_whole(faults, "{}\n")
     log.touch()
-    command = [sys.executable, "-B", str(PARTS / "ngc_registry.py"), "--upstream", str(address), "--accounts", str(folder / "accounts.json")]
+    command = [
+        sys.executable,
+        "-B",
+        str(PARTS / "ngc_registry.py"),
+        "--upstream",
+        str(address),
+        "--accounts",
+        str(folder / "accounts.json"),
+    ]
     command += ["--faults", str(faults), "--log", str(log), "--ready", str(ready)]
     processes.start(lab, "ngc-registry", command, ready.exists)
 
