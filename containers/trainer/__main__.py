@@ -108,11 +108,11 @@ def framework(name):
     """Give the file of frameworks/ that was asked for, or that fits what can be imported."""
     try:
         if name != "pytorch":
-            import tensorflow
-            found = "tf" + tensorflow.__version__.split(".")[0]
+            version = tensorflow_version()
+            found = "tf" + version.split(".")[0]
             if name in ("auto", found):
                 return found
-            raise Stop("bad_argument", "--framework %s, but TensorFlow here is %s" % (name, tensorflow.__version__))
+            raise Stop("bad_argument", "--framework %s, but TensorFlow here is %s" % (name, version))
     except ImportError as error:
         if name != "auto":
             raise Stop("bad_argument", "--framework %s: %s" % (name, error))
@@ -121,6 +121,14 @@ def framework(name):
         return "pytorch"
     except ImportError as error:
         raise Stop("bad_argument", "no framework can be imported here: neither tensorflow nor torch (%s)" % error)
+
+
+def tensorflow_version():
+    import tensorflow
+    # Python 3 takes any folder of that name on the path for an empty package, our own containers/tensorflow for one
+    if not hasattr(tensorflow, "__version__"):
+        raise ImportError("No module named tensorflow")
+    return tensorflow.__version__
 
 
 def processor():

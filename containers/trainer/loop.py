@@ -39,7 +39,6 @@ class Signals(object):
 
 def train(asked, workload, dataset, network, framework, events, voice, signals):
     """Train from the first or the checkpoint's step to asked.steps, write what happens, and test what came out."""
-    began = clock()
     queued = workload.queued(asked.queue_fraction)
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "framework": framework, "step": 0}
@@ -49,6 +48,7 @@ def train(asked, workload, dataset, network, framework, events, voice, signals):
                  device=network.device, devices=network.devices, parameters=layers.parameters(workload.NETWORK),
                  dataset=dataset.name, dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256,
                  dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, pid=os.getpid())
+    began = clock()
 
     def save(step):
         started = clock()

@@ -37,7 +37,8 @@ def events(folder, kind=None):
 
 
 def needs(module):
-    if find_spec(module) is None:
+    found = find_spec(module)
+    if found is None or found.origin is None:  # a folder of that name, containers/tensorflow, is no package
         message = f"{module} is not installed in this Python"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 

@@ -1,4 +1,4 @@
-"""Real trainings on the CPU and the synthetic set. What is pinned holds in every framework, so they hold to each other."""
+"""Real trainings on the CPU and the synthetic set. What is pinned holds in each framework, so they agree."""
 
 import importlib
 import signal

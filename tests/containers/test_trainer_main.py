@@ -54,6 +54,14 @@ def test_a_framework_that_is_not_here_leaves_an_error_event(tmp_path):
     assert err.endswith(f"bad_argument: {event['message']}\n")
 
 
+def test_a_folder_named_like_a_framework_is_not_taken_for_it(tmp_path):
+    (tmp_path / "tensorflow").mkdir()
+    path = f"{tmp_path}:{CONTAINERS}"
+    code, _, err = trainer("cifar10", "--out", tmp_path / "run", "--framework", "tf1", PYTHONPATH=path)
+    assert code == 1
+    assert "AttributeError" not in err
+
+
 def test_a_recorded_run_makes_its_own_folder_and_records_its_failure(tmp_path):
     code, _, _ = trainer("cifar10", "--runs", tmp_path, "--record", "--framework", "tf1")
     assert code == 1
