@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ngcdl.engines.base import Engine, Show
 from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError, RegistryError
-from ngcdl.registry import client, credentials
+from ngcdl.registry import credentials
 from ngcdl.spec import ImageRef
 
 
@@ -23,6 +23,8 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
         raise
     except (EngineRefused, RegistryError) as error:
         # Docker says 404 for "no right" and 500 for "wrong key": the registry itself tells them apart.
+        from ngcdl.registry import client
+
         better = client.explain(ref, credential)
         if trouble and better:
             raise trouble from error

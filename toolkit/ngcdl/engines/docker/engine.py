@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, Show, Started
-from ngcdl.engines.docker import messages, passwd, request
+from ngcdl.engines.docker import memlock, messages, passwd, request
 from ngcdl.engines.docker.job import DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.errors import BadOption, EngineRefused, NgcdlError
@@ -31,7 +31,6 @@ def connect() -> DockerEngine:
     address = os.environ.get("DOCKER_HOST", "the default socket")
     with messages.docker_errors(address, "the first call"):
         client = docker.from_env(version="auto", timeout=_PING_SECONDS).api
-        client.ping()
         client.timeout = 60
     return DockerEngine(client)
 
@@ -154,17 +153,17 @@ class DockerEngine:
         On failure nothing is left behind. Raises StartError, GpuError or EngineError.
         """
         body = self.request(order)
-        try:
-            return self._start(body, order, ())
-        except EngineRefused as error:
-            # runc numbers limits as setrlimit does: 8 is memlock
-            if "rlimit type 8" not in error.message and "RLIMIT_MEMLOCK" not in error.message:
-                raise
-        limits = body["HostConfig"]["Ulimits"]
-        body["HostConfig"]["Ulimits"] = [limit for limit in limits if limit["Name"] != "memlock"]
-        return self._start(body, order, ("memlock",))
+        if not memlock.is_known_forbidden(self.info):
+            try:
+                return self._start(body, order, dropped=False)
+            except EngineRefused as error:
+                if not memlock.is_refusal(error.message):
+                    raise
+            memlock.remember_forbidden(self.info)
+        dropped = memlock.drop(body)
+        return self._start(body, order, dropped)
 
-    def _start(self, body: dict[str, Any], order: Order, dropped: tuple[str, ...]) -> Job:
+    def _start(self, body: dict[str, Any], order: Order, dropped: bool) -> Job:
         with messages.docker_errors(self.address, "the start"):
             made = self._client.create_container_from_config(body, name=f"ngcdl-{order.run_id}")
         identity = str(made["Id"])
@@ -179,7 +178,7 @@ class DockerEngine:
             self._forget(identity)
             raise
         pid = int(state.get("Pid") or 0) if self.is_here else 0
-        started = Started(_notes(dropped, pid), pid or None)
+        started = Started((memlock.note(pid),) if dropped else (), pid or None)
         return DockerJob(self._client, self.address, identity, order.spec.tty, started, attachment)
 
     def _forget(self, identity: str) -> None:
@@ -196,14 +195,3 @@ class DockerEngine:
         return DockerJob(
             self._client, self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started((), pid or None)
         )
-
-
-def _notes(dropped: tuple[str, ...], pid: int) -> tuple[str, ...]:
-    if "memlock" not in dropped:
-        return ()
-    allowed = "what the engine has itself"
-    with contextlib.suppress(OSError, IndexError):
-        for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
-            if line.startswith("Max locked memory"):
-                allowed = f"{line.split()[3]} bytes"
-    return (f"This host forbids --ulimit memlock=-1; the container runs with {allowed}.",)

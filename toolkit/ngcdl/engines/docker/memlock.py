@@ -1,0 +1,62 @@
+"""Hosts that forbid the documented `--ulimit memlock=-1`: the run goes on with what they allow, and its record says so.
+
+Root may lack CAP_SYS_RESOURCE (rootless Docker, LXC, some virtual machines); then runc can't raise the hard limit:
+https://github.com/containerd/nerdctl/issues/1937. That one was learned costs a failed start, so it is remembered until
+the host restarts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ngcdl import settings
+
+
+def is_refusal(text: str) -> bool:
+    """runc numbers the limits as setrlimit does: 8 is memlock."""
+    return bool(re.search(r"rlimit type 8\b|RLIMIT_MEMLOCK", text))
+
+
+def drop(body: dict[str, Any]) -> bool:
+    """Take the limit out of a create request: the container gets the engine's own. Tells whether it was in it."""
+    limits = body["HostConfig"]["Ulimits"]
+    body["HostConfig"]["Ulimits"] = [limit for limit in limits if limit["Name"] != "memlock"]
+    return len(limits) != len(body["HostConfig"]["Ulimits"])
+
+
+def note(pid: int) -> str:
+    """Say what the container with the first process `pid` (0: unknown) has instead."""
+    allowed = "what the engine has itself"
+    with contextlib.suppress(OSError, IndexError):
+        for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
+            if line.startswith("Max locked memory"):
+                allowed = f"{line.split()[3]} bytes"
+    return f"This host forbids --ulimit memlock=-1; the container runs with {allowed}."
+
+
+def _mark(info: Mapping[str, Any]) -> Path | None:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    engine = re.sub(r"[^0-9A-Za-z]+", "-", str(info.get("ID", "")))
+    return settings.load().cache / f"memlock-forbidden-{engine}-{boot}"
+
+
+def is_known_forbidden(info: Mapping[str, Any]) -> bool:
+    mark = _mark(info)
+    return mark is not None and mark.exists()
+
+
+def remember_forbidden(info: Mapping[str, Any]) -> None:
+    mark = _mark(info)
+    if mark is not None:
+        with contextlib.suppress(OSError):
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            for old in mark.parent.glob("memlock-forbidden-*"):
+                old.unlink(missing_ok=True)
+            mark.touch()
