@@ -6,9 +6,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ngc_server import NgcServer, serving
+from registry_asker import GOOD
 
 
 @pytest.fixture
@@ -18,6 +20,30 @@ def ngc() -> Iterator[NgcServer]:
     server.add_image("nvidia/tensorflow", "18.01-py2", environ=("CUDA_VERSION=9.0.176",))
     with serving(server):
         yield server
+
+
+@pytest.fixture
+def naps() -> list[float]:
+    """What a client would have slept, in seconds."""
+    return []
+
+
+@pytest.fixture
+def registry(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
+    """The registry as nobody in particular."""
+    from ngcdl.registry.client import Registry
+
+    with Registry(ngc.host, sleep=naps.append, timeout_seconds=(1, 0.3)) as registry:
+        yield registry
+
+
+@pytest.fixture
+def signed_in(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
+    """The registry as one with a good key."""
+    from ngcdl.registry.client import Registry
+
+    with Registry(ngc.host, GOOD, sleep=naps.append, timeout_seconds=(1, 0.3)) as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -167,7 +167,9 @@ class Handler(BaseHTTPRequestHandler):
         scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
         if self.ngc.challenges:
             if scheme == "Bearer" and token in self.ngc.expired:
-                return self._challenge('realm="https://authn.nvidia.com/token",service="registry",error="invalid_token"')
+                return self._challenge(
+                    'realm="https://authn.nvidia.com/token",service="registry",error="invalid_token"'
+                )
             if scheme != "Bearer" or token not in self.ngc.tokens:
                 scope = f"repository:{repository}:pull" if repository else ""
                 realm = self.ngc.realm or f"http://{self.ngc.host}/proxy_auth"

@@ -258,9 +258,9 @@ def explain(
 
     Docker wraps these answers as 404 and 500 with texts that differ by version, so its word is not enough.
     """
-    with Registry(ref.registry, credential) as registry:
-        try:
+    try:
+        with Registry(ref.registry, credential) as registry:
             registry.manifest(ref, platform)
-        except RegistryError as error:
-            return error
+    except NgcdlError as error:
+        return error
     return None

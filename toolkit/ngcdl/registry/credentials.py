@@ -91,9 +91,7 @@ def _from_docker(host: str, environ: Mapping[str, str], helper_seconds: float) -
     return _credential(host, found, str(config.path)) if found else None
 
 
-def _helper(
-    config: docker_config.DockerConfig, host: str, environ: Mapping[str, str], seconds: float
-) -> Helper | None:
+def _helper(config: docker_config.DockerConfig, host: str, environ: Mapping[str, str], seconds: float) -> Helper | None:
     suffix = config.helper_suffix(host)
     return Helper(suffix, config.path, environ, seconds) if suffix else None
 

@@ -75,7 +75,7 @@ class Helper:
         text = excerpt(out) or excerpt(err)
         if _NOT_FOUND not in (excerpt(out), excerpt(err)):
             # A text with "Secret" in it may be an entry, and is kept to ourselves.
-            shown = "it ended with an error." if not text or "secret\"" in text.lower() else text
+            shown = "it ended with an error." if not text or 'secret"' in text.lower() else text
             raise HelperFailed(self.program, shown)
 
     def _call(self, action: str, request: str) -> tuple[int, bytes, bytes]:

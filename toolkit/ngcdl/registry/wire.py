@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -56,7 +56,7 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes = field(repr=False)  # a token, perhaps
 
     @property
     def told(self) -> str:
@@ -108,7 +108,9 @@ class Wire:
         self._sleep = sleep
         self._session = requests.Session()
         self._session.headers["User-Agent"] = f"ngcdl/{__version__}"
-        self._bundle: bool | str = environ.get("REQUESTS_CA_BUNDLE") or True
+        self._bundle: bool | str = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or True
+        if isinstance(self._bundle, str) and not os.access(self._bundle, os.R_OK):
+            raise BadOption(f"REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE: {self._bundle} can't be read.")
         if ca_file := environ.get("NGCDL_CA_FILE"):
             try:
                 self._session.mount("https://", _TrustingAdapter(ca_file))
@@ -229,6 +231,8 @@ def _translated(
             return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
         if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
             return RegistryUnreachable(host, "the proxy in between refused"), False
+        if isinstance(cause, requests.exceptions.InvalidSchema | requests.exceptions.InvalidProxyURL):
+            return RegistryUnreachable(host, "the proxy that HTTPS_PROXY or ALL_PROXY names can't be used"), False
         # urllib3 derives "no connection at all" from "no connection in time"; the reason is told below.
         late = isinstance(cause, requests.ConnectTimeout | urllib3.exceptions.ConnectTimeoutError)
         if late and not isinstance(cause, urllib3.exceptions.NewConnectionError):

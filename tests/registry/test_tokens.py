@@ -1,0 +1,165 @@
+"""ngcdl.registry.tokens: who is shown the key, and for how long a token is good."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from ngc_server import (
+    KEY,
+    NgcServer,
+    serving,
+)
+from registry_asker import BAD, GOOD, ref, shown
+
+from ngcdl.errors import (
+    KeyRejected,
+    RegistryAnswer,
+)
+from ngcdl.registry.client import Registry
+from ngcdl.registry.key import Credential, Secret
+
+# Keys
+
+
+def test_a_good_key_is_taken_and_a_wrong_one_refused(ngc, registry):
+    assert registry.verify(GOOD)
+    with pytest.raises(KeyRejected) as caught:
+        registry.verify(BAD)
+    assert "CANARY" not in shown(caught.value)
+
+
+def test_a_key_without_rights_to_one_repository_is_a_good_key(ngc, registry):
+    ngc.denied.add("nvidia/tensorflow")
+    assert registry.verify(GOOD)
+
+
+def test_a_registry_that_challenges_nobody_has_not_checked_the_key(ngc, registry):
+    ngc.challenges = False
+    assert registry.verify(BAD) is False
+    assert all(seen.authorization is None for seen in ngc.seen)
+
+
+def test_a_key_that_is_not_ngcs_user_is_sent_as_it_is(ngc):
+    with Registry(ngc.host) as registry, pytest.raises(KeyRejected):
+        registry.verify(Credential("somebody", Secret(KEY), "a test"))
+
+
+def test_an_identity_token_goes_the_oauth2_way(ngc):
+    ngc.gated.add("nvidia/tensorflow")
+    with Registry(ngc.host, Credential("<token>", Secret(KEY), "a test")) as registry:
+        registry.manifest(ref(ngc))
+    posted = next(seen for seen in ngc.seen if seen.method == "POST")
+    assert b"grant_type=refresh_token" in posted.body
+    assert "CANARY" not in posted.path
+
+
+def test_the_first_question_carries_no_key_and_only_the_realm_sees_it(ngc, signed_in):
+    signed_in.manifest(ref(ngc))
+    shown_to = [seen.path.split("?")[0] for seen in ngc.seen if (seen.authorization or "").startswith("Basic")]
+    assert shown_to == ["/proxy_auth"]
+    assert ngc.seen[0].authorization is None
+
+
+def test_one_token_serves_several_questions_and_is_fetched_anew_when_it_is_over(ngc, naps):
+    now = [100.0]
+    with Registry(ngc.host, sleep=naps.append, clock=lambda: now[0]) as registry:
+        image = registry.manifest(ref(ngc))
+        registry.config(ref(ngc), image)
+        assert len(ngc.tokens) == 1
+        now[0] += 299
+        registry.manifest(ref(ngc))
+        assert len(ngc.tokens) == 2
+
+
+@pytest.mark.parametrize("expires_in", [None, "soon", -1, True, 1e300, [], 0])
+def test_a_token_with_a_strange_life_lasts_a_minute(ngc, registry, expires_in):
+    ngc.expires_in = expires_in
+    registry.manifest(ref(ngc))
+    registry.manifest(ref(ngc))
+    assert len(ngc.tokens) == 1
+
+
+def test_an_expired_token_is_dropped_and_the_realm_asked_for_without_it(ngc, signed_in):
+    signed_in.manifest(ref(ngc))
+    ngc.expire()
+    assert signed_in.manifest(ref(ngc)).compressed_bytes == 1230
+    before_last = [seen.authorization for seen in ngc.seen[-4:]]
+    assert before_last[0] == "Bearer token-0"  # refused, with the realm moved to authn.nvidia.com
+    assert before_last[1] is None  # asked anew without it
+    assert (before_last[2] or "").startswith("Basic")
+    assert before_last[3] == "Bearer token-1"
+
+
+def test_access_token_is_a_token_too(ngc, registry):
+    ngc.token_field = "access_token"
+    registry.manifest(ref(ngc))
+
+
+@pytest.mark.parametrize(
+    "realm",
+    [
+        "https://evil.example/token",
+        "http://nvcr.io/proxy_auth",
+        "https://nvcr.io:8443/proxy_auth",
+        "https://nvcr.io.evil.example/token",
+        "https://nvcr.io@evil.example/token",
+        "https://evil.example\\\\@nvcr.io/token",
+        "ftp://127.0.0.1/token",
+        "nonsense",
+    ],
+)
+def test_the_key_goes_to_no_other_realm(ngc, signed_in, realm):
+    ngc.realm = realm
+    with pytest.raises(RegistryAnswer) as caught:
+        signed_in.manifest(ref(ngc))
+    assert len(ngc.seen) == 1
+    assert "CANARY" not in shown(caught.value)
+
+
+def test_the_key_goes_to_another_port_of_this_machine_when_the_registry_is_here(ngc, signed_in):
+    with serving(NgcServer(tokens=ngc.tokens)) as other:
+        ngc.realm = f"http://{other.host}/proxy_auth?moved=yes"
+        signed_in.manifest(ref(ngc))
+        assert other.seen[0].path == "/proxy_auth?moved=yes&scope=repository:nvidia/tensorflow:pull"
+        assert (other.seen[0].authorization or "").startswith("Basic")
+
+
+def test_a_realm_that_redirects_is_not_followed(ngc, signed_in):
+    with serving(NgcServer()) as thief:
+        ngc.fail("proxy_auth", lambda h: h.send(307, b"", Location=f"http://{thief.host}/proxy_auth"))
+        with pytest.raises(RegistryAnswer, match="redirects"):
+            signed_in.manifest(ref(ngc))
+        assert thief.seen == []
+
+
+def test_a_blob_is_followed_to_its_cdn_without_authorization(ngc, signed_in):
+    with serving(NgcServer()) as cdn:
+        image = signed_in.manifest(ref(ngc))
+        body = ngc.blobs[image.config_digest or ""]
+        cdn.fail("/signed/", lambda handler: handler.send(200, body))
+        ngc.cdn = f"http://{cdn.host}"
+        assert signed_in.config(ref(ngc), image)["architecture"] == "amd64"
+        assert [seen.authorization for seen in cdn.seen] == [None]
+        assert cdn.seen[0].path.endswith("X-Signature=abc%2Fdef")
+
+
+def test_redirects_without_end_and_to_elsewhere_are_refused(ngc, registry):
+    ngc.fail("/v2/", lambda handler: handler.send(307, b"", Location=handler.path))
+    with pytest.raises(RegistryAnswer, match="more than 5"):
+        registry.tags("nvidia/tensorflow")
+    ngc.faults[:] = []
+    ngc.fail("/v2/", lambda handler: handler.send(307, b"", Location="file:///etc/passwd"))
+    with pytest.raises(RegistryAnswer, match="does not go to"):
+        registry.tags("nvidia/tensorflow")
+
+
+def test_a_netrc_and_a_proxy_variable_do_not_get_in_between(ngc, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("default login thief password CANARY-netrc\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    with Registry(ngc.host) as registry:
+        registry.manifest(ref(ngc))
+    basic = base64.b64encode(b"thief:CANARY-netrc").decode()
+    assert all(basic not in (seen.authorization or "") for seen in ngc.seen)

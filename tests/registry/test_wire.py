@@ -1,0 +1,279 @@
+"""ngcdl.registry.wire: every fault of a bad day, retried or named; TLS."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from ngc_server import (
+    DENIED,
+    digest,
+    html,
+    reset,
+    short,
+    silent,
+    status,
+)
+from registry_asker import GOOD, ref
+
+from ngcdl.errors import (
+    BadOption,
+    DigestMismatch,
+    KeyRejected,
+    KeyWithoutRights,
+    NgcdlError,
+    RateLimited,
+    RegistryAnswer,
+    RegistryUnreachable,
+)
+from ngcdl.registry.client import Registry, explain
+from ngcdl.registry.wire import Question, Wire
+
+# Faults
+
+
+@pytest.mark.parametrize("path", ["/v2/", "proxy_auth", "manifests"])
+@pytest.mark.parametrize("code", [200, 401, 404, 418])
+def test_a_web_page_is_quoted_short_and_clean(ngc, path, code):
+    ngc.fail(path, html(code))
+    error = explain(ref(ngc), GOOD)
+    if path == "proxy_auth" and code == 401:
+        assert isinstance(error, KeyRejected)
+        return
+    assert isinstance(error, RegistryAnswer)
+    assert "Corporate portal" in error.message
+    assert not any(mark in error.message for mark in ("<", "\x1b", "\x07", "var x"))
+    assert len(error.message) < 350
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schemaVersion": 2}', b"{}", b"[" * 100_000, b'{"a":' * 100_000],
+)
+def test_a_broken_body_anywhere_is_an_error_of_ours(ngc, registry, body):
+    for path in ("manifests", "tags", "proxy_auth", "/v2/$"):
+        ngc.faults[:] = []
+        ngc.fail(path, lambda handler: handler.send(200, body))
+        for ask in (lambda: registry.manifest(ref(ngc)), lambda: registry.tags("nvidia/tensorflow"), registry.ping):
+            try:
+                ask()
+            except NgcdlError:
+                continue
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"token": 7}', b'{"token": ""}', b'{"token": "a\\nb"}', b'{"token": "\xc3\xa4"}', b"token"]
+)
+def test_a_token_that_is_none_is_not_sent_on(ngc, registry, body):
+    ngc.fail("proxy_auth", lambda handler: handler.send(200, body))
+    with pytest.raises(RegistryAnswer):
+        registry.manifest(ref(ngc))
+
+
+@pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
+@pytest.mark.parametrize("path", ["/v2/", "proxy_auth"])
+def test_trouble_that_passes_is_not_noticed(ngc, registry, naps, code, path):
+    ngc.fail(path, status(code), times=2)
+    assert registry.manifest(ref(ngc)).compressed_bytes == 1230
+    assert len(naps) == 2
+    assert 0.25 <= naps[0] <= 0.75
+    assert 0.5 <= naps[1] <= 1.5
+
+
+def test_trouble_that_stays_is_named_after_three_tries(ngc, registry, naps):
+    ngc.fail("manifests", status(429))
+    with pytest.raises(RateLimited):
+        registry.manifest(ref(ngc))
+    assert len(naps) == 2
+    ngc.faults[:] = []
+    ngc.fail("manifests", html(502))
+    with pytest.raises(RegistryAnswer, match="502 Bad Gateway"):
+        registry.manifest(ref(ngc))
+
+
+def test_retry_after_is_honoured_up_to_thirty_seconds(ngc, registry, naps):
+    ngc.fail("manifests", status(429, Retry_After="7"), times=1)
+    registry.manifest(ref(ngc))
+    assert naps == [7.0]
+    ngc.fail("manifests", status(429, Retry_After="31"))
+    with pytest.raises(RateLimited, match="wait 31 s"):
+        registry.manifest(ref(ngc))
+    assert len(naps) == 1
+
+
+@pytest.mark.parametrize("text", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "", "-5", "1e9", "²"])
+def test_a_strange_retry_after_is_a_short_wait(ngc, registry, naps, text):
+    ngc.fail("manifests", status(503, Retry_After=text.encode("ascii", "ignore").decode()), times=1)
+    registry.manifest(ref(ngc))
+    assert len(naps) == 1
+    assert naps[0] < 1
+
+
+@pytest.mark.parametrize("act", [reset, short])
+def test_a_cut_connection_is_tried_again(ngc, registry, naps, act):
+    ngc.fail("tags", act, times=2)
+    assert registry.tags("nvidia/tensorflow") == ["18.01-py2"]
+    ngc.fail("tags", act)
+    with pytest.raises(RegistryUnreachable):
+        registry.tags("nvidia/tensorflow")
+
+
+def test_a_registry_that_never_answers_is_given_up(ngc, registry, naps):
+    ngc.fail("/v2/", silent)
+    with pytest.raises(RegistryUnreachable, match=r"no answer within 0\.3 s"):
+        registry.ping()
+    assert naps == []
+
+
+def test_a_refused_port_and_an_unknown_name_are_told_apart(naps):
+    with Registry("127.0.0.1:1", sleep=naps.append) as registry, pytest.raises(RegistryUnreachable, match="refused"):
+        registry.ping()
+    with Registry("nosuch.invalid", sleep=naps.append) as registry, pytest.raises(RegistryUnreachable) as caught:
+        registry.ping()
+    assert "nosuch.invalid" in caught.value.message
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(ngc, registry):
+    ngc.fail("tags", lambda handler: handler.send(200, b"x" * (9 << 20)))
+    with pytest.raises(RegistryAnswer, match="more than"):
+        registry.tags("nvidia/tensorflow")
+
+
+def test_bytes_that_are_not_their_digest_are_refused(ngc, registry):
+    name = ngc.tags["nvidia/tensorflow"]["18.01-py2"]
+    image = registry.manifest(ref(ngc))
+    ngc.blobs[image.config_digest or ""] += b" "
+    with pytest.raises(DigestMismatch):
+        registry.config(ref(ngc), image)
+    kind, body = ngc.manifests[name]
+    ngc.manifests[name] = kind, body + b" "
+    for image_name in ("nvidia/tensorflow:18.01-py2", f"nvidia/tensorflow@{name}"):
+        with pytest.raises(DigestMismatch):
+            registry.manifest(ref(ngc, image_name))
+
+
+def test_a_denied_blob_is_named(ngc, signed_in):
+    image = signed_in.manifest(ref(ngc))
+    ngc.fail("blobs", lambda handler: handler.send(403, DENIED))
+    with pytest.raises(KeyWithoutRights):
+        signed_in.config(ref(ngc), image)
+
+
+# TLS
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A key and two certificates: cert.pem is the server's, other.pem nobody's."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing: no certificate can be made")
+    folder = tmp_path_factory.mktemp("tls")
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab -addext subjectAltName=IP:127.0.0.1"
+    for key, name in (("other.key", "other.pem"), ("key.pem", "cert.pem")):
+        files = ["-keyout", str(folder / key), "-out", str(folder / name)]
+        subprocess.run([*make.split(), *files], capture_output=True, check=True)
+    return folder
+
+
+@pytest.fixture
+def tls_url(certificate):
+    class Greeter(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format, *args):
+            pass
+
+    class Quiet(HTTPServer):
+        def handle_error(self, request, client_address):
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    server = Quiet(("127.0.0.1", 0), Greeter)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}/v2/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_an_unknown_certificate_is_refused_and_never_tried_without_tls(tls_url, naps):
+    wire = Wire(sleep=naps.append, environ={})
+    with pytest.raises(RegistryUnreachable, match="certificate is not trusted"):
+        wire.ask(Question(tls_url))
+    assert naps == []
+    wire.close()
+
+
+@pytest.mark.parametrize("variable", ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE"])
+def test_a_ca_file_adds_trust(tls_url, certificate, variable):
+    wire = Wire(environ={variable: str(certificate / "cert.pem")})
+    assert wire.ask(Question(tls_url)).body == b"{}"
+    wire.close()
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_ca_file_takes_no_trust_away(tls_url, certificate, tmp_path, swapped):
+    """A file with another CA stands in the one variable, the server's own in the other."""
+    names = ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE"][:: -1 if swapped else 1]
+    other = certificate / "other.pem"
+    environ = {names[0]: str(certificate / "cert.pem"), names[1]: str(other)}
+    wire = Wire(environ=environ)
+    assert wire.ask(Question(tls_url)).status == 200
+    wire.close()
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_a_bundle_that_is_not_there_is_said(tmp_path, variable):
+    with pytest.raises(BadOption, match=variable):
+        Wire(environ={variable: str(tmp_path / "absent.pem")})
+
+
+@pytest.mark.parametrize(("variable", "value"), [("HTTPS_PROXY", "http://127.0.0.1:1"), ("ALL_PROXY", "socks5://x:1")])
+def test_a_proxy_that_fails_is_named_as_the_cause(naps, monkeypatch, variable, value):
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv(variable, value)
+    with Registry("nosuch.invalid", sleep=naps.append) as registry, pytest.raises(RegistryUnreachable, match="proxy"):
+        registry.ping()
+    assert naps == []
+
+
+def test_a_ca_file_that_is_none_is_said(tmp_path):
+    for path in (tmp_path / "absent.pem", tmp_path):
+        with pytest.raises(BadOption, match="NGCDL_CA_FILE"):
+            Wire(environ={"NGCDL_CA_FILE": str(path)})
+
+
+def test_a_server_that_drips_does_not_hold_the_rest_back(ngc):
+    """What has come is taken at once: a whole block is not waited for."""
+
+    def drip(handler):
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for byte in b'{"tags": ["a"]}':
+            handler.wfile.write(b"1\r\n%c\r\n" % byte)
+            handler.wfile.flush()
+        handler.wfile.write(b"0\r\n\r\n")
+
+    ngc.fail("tags", drip)
+    with Registry(ngc.host) as registry:
+        assert registry.tags("nvidia/tensorflow") == ["a"]
+
+
+def test_the_digest_of_the_test_is_the_digest_of_the_product():
+    from ngcdl.registry.manifest import digest as ours
+
+    assert ours(b"x") == digest(b"x")
