@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 
 from lab_parts import packages, processes
-from lab_parts.where import Lab, LabError, step, write_whole
+from lab_parts.where import Lab, LabError, say, step, write_whole
 
 SUBNETS = ["172.29.99", "172.30.99", "10.213.99", "192.168.213"]
 CHAINS = {
@@ -50,13 +50,14 @@ def up(lab: Lab, name: str) -> dict[str, object]:
 
 def down(lab: Lab, name: str) -> None:
     """Stop one engine with its containers, and remove the network devices and firewall chains that it made."""
-    if processes.pid_of(lab, name) is None:
-        return
-    networks = _bridges(lab, name) if name == "main" else []
-    with step(f"stopped engine `{name}`"):
-        processes.stop(lab, name)
-    if name == "main":
-        devices = [bridge_of(lab), *networks]
+    if processes.pid_of(lab, name) is not None:
+        with step(f"stopped engine `{name}`"):
+            processes.stop(lab, name)
+    left = processes.stop_descendants(lab.dir / name)
+    if left:
+        say(f"ended {left} processes that a killed engine `{name}` had left")
+    if name == "main" and (lab.dir / "before.json").exists():
+        devices = [bridge_of(lab), *_bridges(lab, name)]
         for device in devices:
             _quiet(["ip", "link", "delete", device])
         _restore_firewall(lab, devices)
@@ -97,6 +98,7 @@ def program_path(lab: Lab, name: str) -> str:
 
 def _start(lab: Lab, name: str) -> int:
     folder, path = lab.dir / name, program_path(lab, name)
+    processes.stop_descendants(folder)  # a new daemon would wait 20 s for the containerd of one that was killed
     packages.ensure_installed({"iptables": "iptables", "ip": "iproute2"})
     settings: dict[str, object] = {
         "hosts": [f"unix://{socket_of(lab, name)}"],
@@ -116,7 +118,8 @@ def _start(lab: Lab, name: str) -> int:
     if name != "bare":
         settings["runtimes"] = {"nvidia": {"path": f"{lab.dir}/gpu/bin/nvidia-container-runtime"}}
     write_whole(folder / "daemon.json", json.dumps(settings, indent=1))
-    (folder / "docker.pid").unlink(missing_ok=True)
+    for stale in ("docker.pid", "exec/containerd/containerd.pid"):
+        (folder / stale).unlink(missing_ok=True)
     environment = {**os.environ, "PATH": path}
     command = [str(shutil.which("dockerd", path=path)), "--config-file", str(folder / "daemon.json")]
     return processes.start(lab, name, command, lambda: answers(lab, name), environment)
@@ -144,12 +147,12 @@ def _bridge(lab: Lab) -> str:
 
 
 def _bridges(lab: Lab, name: str) -> list[str]:
-    """Return the devices of the networks that people made in this engine."""
+    """Return the devices of the networks that people made in this engine; its own files know them, dead or alive."""
     try:
-        networks = json.loads(ask(lab, name, "/networks"))
-    except (OSError, http.client.HTTPException, ValueError):
+        known = (lab.dir / name / "data/network/files/local-kv.db").read_bytes()
+    except FileNotFoundError:
         return []
-    return [f"br-{n['Id'][:12]}" for n in networks if n["Driver"] == "bridge" and n["Name"] != "bridge"]
+    return [d.name for d in Path("/sys/class/net").glob("br-*") if d.name.removeprefix("br-").encode() in known]
 
 
 def _note_firewall(lab: Lab) -> None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -65,7 +64,7 @@ def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
     if "create" in arguments:
         bundle = Path(arguments[arguments.index("--bundle") + 1]) if "--bundle" in arguments else Path.cwd()
         config = json.loads((bundle / "config.json").read_text())
-        clamp_memlock(lab, config)
+        note_limits(lab, config)
         if wanted(config, "runtime") not in (None, "", "void"):
             path = str(lab / "gpu/bin/nvidia-container-runtime-hook-of-the-runtime")
             hooks = config.setdefault("hooks", {}).setdefault("prestart", [])
@@ -74,21 +73,11 @@ def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
     os.execv(runc, [runc, *arguments])
 
 
-def clamp_memlock(lab: Path, config: dict[str, Any]) -> None:
-    """Note the limits asked for, and lower memlock to what this host can give: root may lack CAP_SYS_RESOURCE in a
-    container or virtual machine."""
+def note_limits(lab: Path, config: dict[str, Any]) -> None:
+    """Note the limits asked for. They stay as they are, as with NVIDIA's own runtime: a host whose root lacks
+    CAP_SYS_RESOURCE refuses memlock=-1 here as everywhere."""
     limits = config["process"].get("rlimits") or []
-    entry: dict[str, Any] = {
-        "t": time.time(),
-        "hostname": config.get("hostname"),
-        "rlimits": [dict(limit) for limit in limits],
-        "clamped": [],
-    }
-    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
-    for limit in limits:
-        if limit["type"] == "RLIMIT_MEMLOCK" and hard != resource.RLIM_INFINITY and limit["hard"] > hard:
-            limit["hard"], limit["soft"] = hard, min(limit["soft"], hard)
-            entry["clamped"].append(dict(limit))
+    entry = {"t": time.time(), "hostname": config.get("hostname"), "rlimits": limits}
     with (lab / "rlimits.jsonl").open("a") as log:
         log.write(json.dumps(entry) + "\n")
 

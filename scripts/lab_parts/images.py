@@ -320,7 +320,8 @@ def _pip(folder: Path, wanted: list[str], target: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     requirements.unlink()
     if done.returncode:
-        raise LabError(f"pip could not get {' '.join(wanted)} ({done.returncode}): {done.stderr.strip()[-800:]}")
+        why = done.stderr.strip()[-800:]
+        raise LabError(f"pip could not get {' '.join(wanted)} ({done.returncode}), asked of {sys.executable}: {why}")
 
 
 def _script(name: str) -> str:

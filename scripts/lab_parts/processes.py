@@ -68,21 +68,24 @@ def names(lab: Lab) -> list[str]:
     return list(_entries(lab))
 
 
-def stop_descendants(lab: Lab) -> int:
-    """End what a killed daemon of ours left behind: containerd and its shims name the lab's folder in their
-    arguments."""
+def stop_descendants(engine: Path) -> int:
+    """End what a killed engine left: containerd and the shims, which name its folder, and their children."""
     found = 0
-    needle = f"{lab.dir}/".encode()
+    needle = f"{engine}/".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             argv = (folder / "cmdline").read_bytes().split(b"\0")
             program = argv[0].rpartition(b"/")[2]
+            if program not in (b"containerd", b"containerd-shim-runc-v2") or not any(
+                a.startswith(needle) for a in argv[1:]
+            ):
+                continue
+            children = (folder / "task" / folder.name / "children").read_text().split()
+            for pid in (folder.name, *(children if b"shim" in program else ())):
+                os.kill(int(pid), signal.SIGKILL)
+                found += 1
         except OSError:
             continue
-        ours = program in (b"containerd", b"containerd-shim-runc-v2") and any(a.startswith(needle) for a in argv[1:])
-        if ours:
-            os.kill(int(folder.name), signal.SIGKILL)
-            found += 1
     return found
 
 

@@ -23,14 +23,17 @@ def up(lab: Lab) -> dict[str, object]:
     """Start what does not run yet; return where it is and the accounts it knows."""
     folder = lab.dir / "registry"
     accounts = _accounts(folder / "accounts.json")
-    if processes.pid_of(lab, "docker-registry") is None or processes.pid_of(lab, "ngc-registry") is None:
+    program, source = folder / "ngc_registry.py", (PARTS / "ngc_registry.py").read_text()
+    changed = not program.exists() or program.read_text() != source
+    write_whole(program, source)
+    if changed or None in (processes.pid_of(lab, "docker-registry"), processes.pid_of(lab, "ngc-registry")):
         with step("registry"):
             _start(lab, folder)
     ready = json.loads((folder / "ready.json").read_text())
     keys = {kind: key for key, kind in accounts["keys"].items()}
     front = [
         str(Path(sys.executable).resolve()),
-        str(PARTS / "ngc_registry.py"),
+        str(folder / "ngc_registry.py"),
         "--upstream",
         str(folder / "registry.sock"),
     ]
@@ -116,7 +119,7 @@ def _start(lab: Lab, folder: Path) -> None:
     command = [
         sys.executable,
         "-B",
-        str(PARTS / "ngc_registry.py"),
+        str(folder / "ngc_registry.py"),
         "--upstream",
         str(address),
         "--accounts",
