@@ -169,6 +169,8 @@ def arguments(argv):
     if not asked.list:
         if not asked.workload or bool(asked.out) == bool(asked.runs):
             parser.error("a workload and one of --out and --runs are needed")
+        if not asked.data:
+            parser.error("--data needs a folder, or the word synthetic")
         fill(asked)
     return asked
 

@@ -41,6 +41,8 @@ def save(folder, about, weights, averages):
     try:
         if not os.path.isdir(place):
             os.makedirs(place)
+        for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
+            os.remove(os.path.join(place, rest))  # of a trainer that was killed while it saved; the lock is ours now
         write_whole(path, content.getvalue())
         for old in found(place)[KEPT:]:
             os.remove(old)

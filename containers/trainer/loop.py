@@ -52,7 +52,11 @@ def train(asked, workload, dataset, network, framework, events, voice, signals):
 
     def save(step):
         started = clock()
-        path = checkpoint.save(asked.out, dict(about, step=step), network.weights(), network.averages())
+        try:
+            path = checkpoint.save(asked.out, dict(about, step=step), network.weights(), network.averages())
+        except Stop as stop:
+            stop.step = step
+            raise
         events.write("checkpoint", step=step, path=path, seconds=clock() - started)
 
     voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes." % queued)

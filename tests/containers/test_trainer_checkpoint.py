@@ -137,3 +137,5 @@ for step in range(1, 10**6):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert newest(tmp_path)[0]["step"] >= int(last)
+    save(tmp_path, 10**6)
+    assert all(name.endswith(".npz") for name in names(tmp_path))

@@ -2,7 +2,6 @@ import collections
 import hashlib
 import os
 import pickle
-import threading
 
 import numpy as np
 import pytest
@@ -174,31 +173,6 @@ def test_images_are_mixed_within_the_buffer_and_taken_equally_often():
 def test_a_batch_never_holds_a_place_of_the_buffer_twice(images, buffered, batch):
     order = data.Order(images, 1, buffered, batch, seed=1)
     assert len(order.indices(0)) == batch
-
-
-def test_threads_ahead_give_the_batches_in_order():
-    source = cifar10.source(data.Dataset(np.zeros((300, 32, 32, 3), np.uint8), np.arange(300), "x", 1), 8, 0, 0.001)
-    alone = cifar10.source(data.Dataset(np.zeros((300, 32, 32, 3), np.uint8), np.arange(300), "x", 1), 8, 0, 0.001)
-    made = [labels.tolist() for _, labels in data.ahead(source, 0, 30, threads=4)]
-    assert made == [alone(step)[1].tolist() for step in range(30)]
-
-
-def test_threads_ahead_hand_on_errors_and_end():
-    before = threading.active_count()
-
-    def source(step):
-        if step == 3:
-            raise OSError("disk gone")
-        return step
-
-    made = data.ahead(source, 0, 10)
-    assert [next(made), next(made), next(made)] == [0, 1, 2]
-    with pytest.raises(OSError, match="disk gone"):
-        next(made)
-    early = data.ahead(lambda step: step, 0, 10**9)
-    assert next(early) == 0
-    early.close()
-    assert threading.active_count() == before
 
 
 def test_the_recipe_is_the_tutorials():

@@ -184,6 +184,13 @@ def test_checkpoints_come_by_the_clock(run, tmp_path):
     assert len(list((tmp_path / "checkpoints").iterdir())) == 3
 
 
+def test_a_checkpoint_that_cannot_be_written_stops_the_training_and_names_the_step(run, tmp_path):
+    (tmp_path / "checkpoints").write_text("a file where the folder should be")
+    with pytest.raises(Stop) as stop:
+        run(FakeNetwork(), steps=6)
+    assert (stop.value.kind, stop.value.step) == ("checkpoint", 6)
+
+
 def test_every_test_image_counts_once(tmp_path):
     dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
     said = Said()

@@ -1,10 +1,9 @@
 """How PyTorch trains: eager, channels last, plain loops over the weights."""
-import multiprocessing
-
 import torch
 from torch.nn import functional
 
-from .. import data, layers
+from .. import layers
+from ..ahead import ahead
 from ..events import Stop
 
 LAST = {"memory_format": torch.channels_last} if hasattr(torch, "channels_last") else {}  # PyTorch 1.5 and later
@@ -42,7 +41,7 @@ class Network:
         return {name: outward(tensor) for name, tensor in self.average.items()}
 
     def batches(self, source, first, last):
-        made = data.ahead(source, first, last, threads=min(4, multiprocessing.cpu_count()))
+        made = ahead(source, first, last)
         try:
             for images, labels in made:
                 yield self.moved(torch.from_numpy(images)), self.moved(torch.from_numpy(labels).long())

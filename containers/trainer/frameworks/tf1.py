@@ -5,11 +5,11 @@ As in the tutorial, the variables stay in the CPU's memory when a GPU computes: 
 from __future__ import absolute_import, division, print_function
 
 import collections
-import multiprocessing
 
 import tensorflow as tf
 
-from .. import data, layers
+from .. import layers, nvml
+from ..ahead import ahead
 from ..events import Stop
 
 
@@ -29,7 +29,7 @@ class Network(object):
         if device == "gpu" and not gpus:
             raise Stop("no_gpu", "TensorFlow %s sees no GPU" % tf.__version__)
         self.device = "gpu" if gpus and device != "cpu" else "cpu"
-        self.devices = gpus[:1] if self.device == "gpu" else []
+        self.devices = named(gpus) if self.device == "gpu" else []
         with self.graph.as_default():
             self.build()
 
@@ -82,7 +82,7 @@ class Network(object):
         return self.session.run(dict(self.average))
 
     def batches(self, source, first, last):
-        return data.ahead(source, first, last, threads=min(4, multiprocessing.cpu_count()))
+        return ahead(source, first, last)
 
     def train(self, batch, rate, keep):
         images, labels = batch
@@ -94,6 +94,12 @@ class Network(object):
 
     def close(self):
         self.session.close()
+
+
+def named(gpus):
+    """Give the first GPU's name: the driver's where there is one card, else TensorFlow's, which counts as it likes."""
+    cards = [card["name"] for card in nvml.read()]
+    return cards if len(cards) == 1 and cards[0] else gpus[:1]
 
 
 def conv(word, x, weights):

@@ -23,8 +23,9 @@ class Network:
         with tf.device(self.on):
             self.variables = {name: tf.Variable(tf.zeros(shape), name=name) for name, shape in layers.shapes(words)}
             self.average = {name: tf.Variable(tf.zeros(shape), trainable=False) for name, shape in layers.shapes(words)}
-        self.step = tf.function(self.descend)
-        self.guess = tf.function(lambda images: self.forward(images, self.average))
+        # autograph has nothing to rewrite here, and in early releases it complains about the lambdas
+        self.step = tf.function(self.descend, autograph=False)
+        self.guess = tf.function(lambda images: self.forward(images, self.average), autograph=False)
 
     def load(self, weights, averages):
         for name, variable in self.variables.items():

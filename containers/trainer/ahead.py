@@ -1,0 +1,69 @@
+"""How batches are made before they are needed: by threads, handed out in order. numpy releases Python's lock."""
+from __future__ import absolute_import, division, print_function
+
+import multiprocessing
+import threading
+
+DEPTH = 4  # batches that may lie ready
+
+
+def ahead(source, first, last, threads=None):
+    """Yield source(step) for the steps first..last-1. An error of a thread is raised here; closing ends the threads."""
+    line = Line(source, first, last)
+    workers = [threading.Thread(target=line.work) for _ in range(threads or min(4, multiprocessing.cpu_count()))]
+    for worker in workers:
+        worker.daemon = True
+        worker.start()
+    try:
+        for step in range(first, last):
+            yield line.take(step)
+    finally:
+        line.stop()
+        for worker in workers:
+            worker.join()
+
+
+class Line(object):
+    """What the threads have claimed, made and handed out."""
+
+    def __init__(self, source, first, last):
+        self.source, self.claimed, self.taken, self.last = source, first, first, last
+        self.made, self.stopped, self.changed = {}, False, threading.Condition()
+
+    def work(self):
+        step = self.claim()
+        while step is not None:
+            try:
+                item = self.source(step), None
+            except BaseException as error:  # raised again where the batch is waited for
+                item = None, error
+            with self.changed:
+                self.made[step] = item
+                self.changed.notify_all()
+            step = self.claim()
+
+    def claim(self):
+        """Wait for room, and give the next step to make; None when there is none."""
+        with self.changed:
+            while not self.stopped and self.claimed < self.last and self.claimed >= self.taken + DEPTH:
+                self.changed.wait()
+            if self.stopped or self.claimed >= self.last:
+                return None
+            self.claimed += 1
+            return self.claimed - 1
+
+    def take(self, step):
+        with self.changed:
+            while step not in self.made:
+                self.changed.wait(1)  # with a limit: Python 2.7 keeps signals waiting otherwise
+            item, error = self.made.pop(step)
+            self.taken = step + 1
+            self.changed.notify_all()
+        if error:
+            raise error
+        return item
+
+    def stop(self):
+        with self.changed:
+            self.stopped = True
+            self.changed.notify_all()
