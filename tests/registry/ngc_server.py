@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -244,7 +245,7 @@ def short(handler: Handler) -> None:
 
 
 @contextmanager
-def serving(ngc: NgcServer) -> Iterator[NgcServer]:
+def serving(ngc: NgcServer, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[NgcServer]:
     """Serve on a free port until the block ends."""
 
     class Server(ThreadingHTTPServer):
@@ -253,8 +254,10 @@ def serving(ngc: NgcServer) -> Iterator[NgcServer]:
         def handle_error(self, request: Any, client_address: Any) -> None:
             pass  # clients that go away are what these tests are about
 
-    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"ngc": ngc}))
-    ngc.host = f"127.0.0.1:{server.server_port}"
+    server = Server((address, 0), type("Bound", (Handler,), {"ngc": ngc}))
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    ngc.host = f"{address}:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

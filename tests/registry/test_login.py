@@ -21,7 +21,8 @@ if sys.argv[1] == "tty":
     import fcntl, termios
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 try:
-    logout() if sys.argv[1] == "logout" else login(None, sys.argv[1] == "stdin")
+    host = sys.argv[2] if len(sys.argv) > 2 else None
+    logout(host) if sys.argv[1] == "logout" else login(host, sys.argv[1] == "stdin")
 except NgcdlError as error:
     console.show_error(error)
     sys.exit(error.exit_code)
@@ -35,7 +36,7 @@ def user(home, ngc):
 
 def run(user: dict[str, str], way: str, stdin: str | bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, way],
+        [sys.executable, "-c", PROGRAM, *way.split()],
         input=stdin if isinstance(stdin, bytes) else stdin.encode(),
         env={**user, **variables},
         capture_output=True,
@@ -68,6 +69,25 @@ def test_a_key_in_a_variable_is_taken_without_a_question(user, ngc, name):
     assert done.returncode == 0, done.stderr
     assert name in done.stdout
     assert entry(user, ngc.host)
+
+
+def test_nvidias_key_is_not_for_a_strangers_host(user, ngc):
+    done = run(user, f"plain {ngc.host}", NGC_API_KEY=KEY, NGCDL_REGISTRY="nvcr.io")
+    assert done.returncode == 2
+    assert ngc.seen == []
+    assert run(user, f"stdin https://{ngc.host}/v2/", KEY, NGCDL_REGISTRY="nvcr.io").returncode == 0
+    assert entry(user, ngc.host)
+
+
+def test_a_broken_config_is_told_before_the_key_is_used(user, ngc):
+    path = Path(user["HOME"]) / ".docker" / "config.json"
+    path.parent.mkdir()
+    path.write_text("{")
+    done = run(user, "stdin", KEY)
+    assert done.returncode == 125
+    assert "not JSON at byte 1" in done.stderr
+    assert path.read_text() == "{"
+    assert ngc.seen == []
 
 
 def test_stdin_is_before_the_variable(user, ngc):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ngcdl import console, settings
 from ngcdl.errors import BadKey, NoKey
-from ngcdl.registry import credentials
+from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME
 
 _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
@@ -24,6 +24,7 @@ def login(registry: str | None = None, key_stdin: bool = False) -> None:
     from ngcdl.registry.client import Registry
 
     host = _host(registry)
+    docker_config.read(docker_config.path(os.environ))  # a broken file is told before a key is asked for
     text, source = _read_key(host, key_stdin, os.environ)
     secret = credentials.check_key(text)
     with Registry(host) as asked:
