@@ -54,22 +54,25 @@ class Screen:
     # -- pulls and downloads ----------------------------------------------------------------------------------------
 
     def pull(self, event: PullEvent) -> None:
-        if event.layer is None or (event.total_bytes is None and ":" in event.status):
+        if event.layer is None:
             self.say(event.status)
             return
+        if event.status.startswith("Pulling from"):
+            return  # its "layer" is the tag, and what is pulled was said
         if event.status == "Downloading" and event.total_bytes:
             self._layers[event.layer] = (event.current_bytes or 0, event.total_bytes)
         elif event.status in _DONE or event.status == "Download complete":
             whole = self._layers.get(event.layer, (0, 0))[1]
             self._layers[event.layer] = (whole, whole)
+        done = sum(layer[0] for layer in self._layers.values())
+        total = sum(layer[1] for layer in self._layers.values())
         if self._moving:
+            self._bar("all layers", "", done, total)
             self._bar(event.layer, event.status, event.current_bytes, event.total_bytes)
         elif event.status in _DONE:
             self.say(f"{event.layer}: {event.status}")
-        elif time.monotonic() - self._last_line > LINE_SECONDS and self._layers:
+        elif total and time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
-            done = sum(layer[0] for layer in self._layers.values())
-            total = sum(layer[1] for layer in self._layers.values())
             self.say(f"{console.size(done)} of {console.size(total)} in {len(self._layers)} layers")
 
     def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None:
@@ -88,7 +91,7 @@ class Screen:
         if name not in self._tasks:
             self._tasks[name] = progress.add_task(name, total=total, status=status)
         task = self._tasks[name]
-        if status in _DONE:
+        if status in (*_DONE, "Download complete"):
             whole = progress.tasks[progress.task_ids.index(task)].total or 1
             progress.update(task, completed=whole, total=whole, status=status)
         elif total:
