@@ -7,7 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# Machines that are shared stutter: a slow example is no failure. What was found failing is kept by a test, not a folder.
+hypothesis.settings.register_profile("ngcdl", deadline=None, database=None)
+hypothesis.settings.load_profile("ngcdl")
 
 
 @pytest.fixture(scope="session")

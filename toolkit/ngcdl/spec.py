@@ -7,6 +7,7 @@ from every record (REDACTED).
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -146,12 +147,12 @@ class GpuRequest:
             return cls("all")
         if value.startswith("count="):
             value = value.removeprefix("count=")
-        if value == "0":
+        if re.fullmatch(r"0+", value):
             raise BadGpuRequest(
-                "--gpus 0 would ask Docker for no GPU at all.",
+                f"--gpus {value} would ask Docker for no GPU at all.",
                 "The card with index 0:\n    --gpus 0,\nOne free card:\n    --gpus 1\nNone:\n    --gpus none",
             )
-        if value.isdecimal():
+        if re.fullmatch(r"[0-9]{1,6}", value):
             return cls("count", count=int(value))
         return cls("devices", devices=cls._devices(value))
 
@@ -172,7 +173,7 @@ class GpuRequest:
                     f"    --gpus {inner}",
                 )
         items = tuple(item.strip() for item in inner.split(",") if item.strip())
-        good = re.compile(r"\d+(:\d+)?|(GPU|MIG)-[0-9A-Za-z/-]+")
+        good = re.compile(r"[0-9]{1,6}(:[0-9]{1,6})?|(GPU|MIG)-[0-9A-Za-z/-]+")
         if not items or not all(good.fullmatch(item) for item in items) or len(set(items)) != len(items):
             raise BadGpuRequest(
                 f"--gpus {value!r} is not understood.",
@@ -219,6 +220,13 @@ class Mount:
             host = str(PurePosixPath(here) / host)
         return cls(_normal(host) if "/" in host else host, container, writable=options != ["ro"])
 
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what `str` gave. There the host's part may hold colons; the container's never does."""
+        pair = text.removesuffix(":ro")
+        host, _, container = pair.rpartition(":")
+        return cls(host, container, writable=pair == text)
+
     @property
     def is_volume(self) -> bool:
         return not self.host.startswith("/")
@@ -249,18 +257,26 @@ class Port:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        host = r"(?:(?:(?P<ip>\[[^]]+\]|[\d.]+):)?(?P<host>\d*):)?"
-        match = re.fullmatch(host + r"(?P<container>\d+)(?:/(?P<proto>tcp|udp))?", text)
+        host = r"(?:(?:(?P<ip>\[[0-9A-Fa-f:.]+\]|[0-9.]+):)?(?P<host>[0-9]{0,5}):)?"
+        match = re.fullmatch(host + r"(?P<container>[0-9]{1,5})(?:/(?P<proto>tcp|udp))?", text)
         numbers = [int(match[name]) for name in ("host", "container") if match[name]] if match else []
-        if not match or any(not 0 < number < 65536 for number in numbers):
+        if not match or any(not 0 < number < 65536 for number in numbers) or not _is_address(match["ip"]):
             raise BadOption(f"-p {text}: wanted [ADDRESS:][HOST:]CONTAINER[/udp], such as 8888:8888.")
         published = int(match["host"]) if match["host"] else None
         return cls(published, int(match["container"]), (match["ip"] or "").strip("[]"), match["proto"] or "tcp")
 
     def __str__(self) -> str:
-        address = f"{self.address}:" if self.address else ""
+        ip = f"[{self.address}]" if ":" in self.address else self.address
+        address = f"{ip}:" if ip else ""
         tail = "" if self.protocol == "tcp" else f"/{self.protocol}"
         return f"{address}{self.host if self.host is not None else ''}:{self.container}{tail}"
+
+
+def _is_address(text: str | None) -> bool:
+    try:
+        return text is None or bool(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -329,7 +345,7 @@ class RunSpec:
             image=ImageRef.parse(data["image"]) if data.get("image") else None,
             command=tuple(data.get("command", ())),
             gpus=GpuRequest.parse(data.get("gpus", "auto")),
-            mounts=tuple(Mount.parse(text, "/", "/") for text in data.get("mounts", ())),
+            mounts=tuple(Mount.from_text(text) for text in data.get("mounts", ())),
             environment=tuple(data.get("environment", {}).items()),
             ports=tuple(Port.parse(text) for text in data.get("ports", ())),
             shm_bytes=data.get("shm_bytes", 1 << 30),
@@ -343,7 +359,7 @@ class RunSpec:
 
 
 REDACTED = "***"
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def redacted(name: str, value: str) -> str:
@@ -353,10 +369,11 @@ def redacted(name: str, value: str) -> str:
 
 def parse_bytes(text: str) -> int:
     """Read 1g, 512m, 64k or a number of bytes, in Docker's powers of 1024. Raises BadOption."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    if not match or float(match[1]) <= 0:
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
+    if number < 1:
         raise BadOption(f"{text!r} is no size: wanted 1g, 512m or a number of bytes.")
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
+    return number
 
 
 def parse_environment(text: str, environ: Mapping[str, str]) -> tuple[str, str]:

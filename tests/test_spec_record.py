@@ -1,0 +1,56 @@
+"""What is asked as a record keeps it: both ways, without secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, redacted
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKEN", "hf_token", "NGC_API_KEY", "DB_PASSWORD", "DB_PASS", "AWS_SECRET", "MY_AUTH"]
+)
+def test_a_variable_whose_name_says_secret_is_hidden(name: str) -> None:
+    assert redacted(name, "x") == REDACTED
+
+
+def test_a_key_is_hidden_under_any_name_and_the_rest_is_shown() -> None:
+    assert redacted("X", "Bearer nvapi-abc") == REDACTED
+    assert redacted("EPOCHS", "3") == "3"
+
+
+FULL = RunSpec(
+    image=ImageRef.parse(f"tensorflow:18.01-py2@{DIGEST}"),
+    command=("python", "a b", "", "--x=é"),
+    gpus=GpuRequest("devices", devices=("0",)),
+    mounts=(Mount("/data", "/data"), Mount("volume", "/v", True), Mount("/a:b/c:d", "/e", True), Mount("/x:ro", "/y")),
+    environment=(("B", "2"), ("A", "=1"), ("HF_TOKEN", "hush")),
+    ports=(Port(53, 53, protocol="udp"), Port(None, 80, "::1")),
+    shm_bytes=5,
+    ulimits=(("nofile", 9),),
+    user="1:2",
+    workdir="/w",
+    tty=True,
+    stdin=True,
+    workload=Workload("cifar10", 7, 8, 9, "synthetic", "cpu", False, "older"),
+)
+
+
+@pytest.mark.parametrize("spec", [RunSpec(None), FULL, replace(FULL, image=None, workload=None)])
+def test_a_spec_and_its_json_are_each_other_s_inverse(spec: RunSpec) -> None:
+    assert RunSpec.from_json(json.loads(json.dumps(spec.as_json(secrets=True)))) == spec
+
+
+def test_a_record_of_a_spec_has_no_secret() -> None:
+    assert FULL.as_json()["environment"] == {"B": "2", "A": "=1", "HF_TOKEN": REDACTED}
+    assert "hush" not in json.dumps(FULL.as_json())
+
+
+def test_the_defaults_are_nvidia_s_documented_flags() -> None:
+    spec = RunSpec(None)
+    assert (spec.shm_bytes, dict(spec.ulimits)) == (1 << 30, {"memlock": -1, "stack": 67108864})
