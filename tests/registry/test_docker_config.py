@@ -193,3 +193,16 @@ def test_a_kill_at_any_call_of_a_save_leaves_the_old_or_the_new_file(home, confi
     save(NVCR, Secret(KEY), home)
     assert json.loads(path.read_text()) == wanted
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["config.json", "config.json.lock"]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing: no call can be made to fail")
+@pytest.mark.parametrize("fault", ["write:error=ENOSPC", "fsync:error=EIO", "rename:error=EBUSY"])
+def test_a_disk_that_fails_leaves_the_old_file_and_no_rest(home, config, fault):
+    path = config(json.dumps(OTHER))
+    inject = f"inject={fault}:when=1"
+    one = child(home, NVCR, before=("strace", "-f", "-qq", "-o", "/dev/null", "-e", inject))
+    _, told = one.communicate()
+    assert one.returncode == 1
+    assert told.startswith("ConfigNotWritable")
+    assert json.loads(path.read_text()) == OTHER
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["config.json", "config.json.lock"]
