@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-# Machines that are shared stutter: a slow example is no failure. What was found failing is kept by a test, not a folder.
+# Machines that are shared stutter: a slow example is no failure. What failed once is kept as a test.
 hypothesis.settings.register_profile("ngcdl", deadline=None, database=None)
 hypothesis.settings.load_profile("ngcdl")
 

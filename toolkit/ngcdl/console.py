@@ -5,6 +5,7 @@ No colour when not on a terminal or with NO_COLOR; what containers and registrie
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -46,6 +47,13 @@ def say(text: str) -> None:
 
 def result(text: str) -> None:
     """Write a result to stdout. Raises OSError where stdout takes nothing."""
+    if sys.stdout is None:  # `>&-`
+        raise OSError(errno.EBADF, "stdout is closed")
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        text.encode(encoding, sys.stdout.errors or "strict")
+    except UnicodeEncodeError:  # LANG=C, or a name on the disk that is no text
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
     print(text, flush=True)  # noqa: T201
 
 

@@ -67,6 +67,8 @@ class NgcdlError(Exception):
     exit_code: ClassVar[int] = 125
 
     def __init__(self, message: str, hint: str = "") -> None:
+        message = message.rstrip()
+        message += "" if message.endswith((".", "!", "?")) else "."  # foreign words in it seldom end as a sentence
         super().__init__(message)
         self.message = message
         self.hint = hint

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngcdl.errors import BadOption
+from ngcdl.errors import BadOption, BadReference
 from ngcdl.spec import NVCR, ImageRef
 
 
@@ -34,24 +34,30 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         value = environ.get(variable, "")
         return (Path(value) if value.startswith("/") else home / default) / "ngcdl"
 
-    values: dict[str, str] = {}
+    registry, source = NVCR, "the default"
     for path in (Path("/etc/ngcdl/config.toml"), folder("XDG_CONFIG_HOME", ".config") / "config.toml"):
-        values |= _read(path)
-    registry = environ.get("NGCDL_REGISTRY") or values.get("registry") or NVCR
+        if text := _read(path).get("registry"):
+            registry, source = text, f"{path}: registry"
+    if text := environ.get("NGCDL_REGISTRY"):
+        registry, source = text, "NGCDL_REGISTRY"
     return Settings(
-        registry=_registry(registry),
+        registry=_registry(registry, source),
         runs=folder("XDG_STATE_HOME", ".local/state") / "runs",
         cache=folder("XDG_CACHE_HOME", ".cache"),
         share=folder("XDG_DATA_HOME", ".local/share"),
     )
 
 
-def _registry(text: str) -> str:
+def _registry(text: str, source: str) -> str:
     host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
     first = host.partition("/")[0]
+    wanted = BadOption(f"{source} = {text}: wanted a host, such as nvcr.io or 127.0.0.1:5443.")
     if not ("." in first or ":" in first or first == "localhost"):
-        raise BadOption(f"NGCDL_REGISTRY={text}: wanted a host, such as nvcr.io or 127.0.0.1:5443.")
-    ImageRef.parse("tensorflow:0", host)
+        raise wanted
+    try:
+        ImageRef.parse("tensorflow:0", host)
+    except BadReference as error:
+        raise wanted from error
     return host
 
 
@@ -62,6 +68,8 @@ def _read(path: Path) -> dict[str, str]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadOption(f"{path} is not TOML: {error}", "Mend it, or move it away.") from error
+    except OSError as error:
+        raise BadOption(f"{path} can't be read: {error.strerror}", "Mend it, or move it away.") from error
     unknown = set(data) - {"registry"}
     if unknown or not isinstance(data.get("registry", ""), str):
         raise BadOption(

@@ -1,0 +1,98 @@
+"""Results on stdout, the rest on stderr, and nothing that a container or a registry sends moves the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngcdl import console
+from ngcdl.errors import NgcdlError
+
+
+def test_results_go_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    console.result("figures")
+    console.say("pulling")
+    console.show_error(NgcdlError("It broke.", "Mend it:\n    mend it"))
+    seen = capsys.readouterr()
+    assert seen.out == "figures\n"
+    assert seen.err == "ngcdl: pulling\nngcdl: It broke.\n  Mend it:\n      mend it\n"
+
+
+def test_json_is_ascii_and_knows_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    console.result_json({"name": "Müller", "none": None})
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert json.loads(out) == {"name": "Müller", "none": None}
+    with pytest.raises(ValueError, match="JSON"):
+        console.result_json({"x": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://x\x1b\\link", "link"),
+        ("a\rb\x08c\x9b31m", "abc31m"),
+        ("line\n\ttab", "line\n\ttab"),
+    ],
+)
+def test_control_sequences_are_taken_out(sent: str, shown: str) -> None:
+    assert console.plain(sent) == shown
+
+
+@given(st.text(alphabet="a\x1b]0;[m\x07\\\n\t\r\x9b", max_size=40))
+def test_no_control_byte_is_left_whatever_was_sent(text: str) -> None:
+    assert not [one for one in console.plain(text) if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
+
+
+def test_an_error_that_shows_control_sequences_is_cleaned_too(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show_error(NgcdlError("Docker said: \x1b[2Jno.", "\x1b]0;x\x07try"))
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_what_the_terminal_can_t_spell_is_shown_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    console.result("Müller, \udcff")
+    assert raw.getvalue() == b"M\\xfcller, \\udcff\n"
+
+
+def test_a_stderr_that_is_closed_full_or_gone_loses_the_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (closed, None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        console.say("lost")
+
+
+def test_sizes_and_numbers_are_rounded_and_unknown_is_not_zero() -> None:
+    assert [console.size(value) for value in (None, 0, 1023, 1536, 5 << 20, 3 << 40)] == [
+        "n/a",
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3072.0 GiB",
+    ]
+    assert console.number(None, 1, "%") == "n/a"
+    assert console.number(0.0) == "0.0"
+    assert console.number(1234.56, 1, " W") == "1,234.6 W"
+
+
+def test_a_terminal_that_can_t_move_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    assert console.on_terminal(Terminal())
+    assert not console.on_terminal(io.StringIO())
+    assert not console.on_terminal(None)
+    monkeypatch.setenv("TERM", "dumb")
+    assert not console.on_terminal(Terminal())

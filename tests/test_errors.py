@@ -1,0 +1,68 @@
+"""Every error that a user can meet: drawn, with an exit code, a sentence and a hint."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from ngcdl import errors
+from ngcdl.errors import NgcdlError, UsageError
+
+CLASSES = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, NgcdlError)]
+# What each argument looks like where the error is raised.
+EXAMPLES = {
+    "nearest": ("18.01-py3", "18.02-py2"),
+    "offered": ("linux/arm64",),
+    "seconds": 5.0,
+    "status": 403,
+    "why": "no such host",
+    "what": "It answered no",
+    "path": "/home/me/config.json",
+    "message": "Something happened.",
+}
+
+
+def made(kind: type[NgcdlError]) -> NgcdlError:
+    names = [name for name in inspect.signature(kind).parameters if name not in ("args", "kwargs")]
+    return kind(*(EXAMPLES.get(name, f"the-{name}") for name in names))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_is_in_the_tree_of_the_docstring_under_its_parent(kind: type[NgcdlError]) -> None:
+    lines = (errors.__doc__ or "").splitlines()
+    depth = {
+        match[2]: len(match[1]) // 4 for line in lines if (match := re.match(r"((?:[│ ]   |[├└]── )*)(\w+)", line))
+    }
+    assert kind.__name__ in depth, "it is not drawn"
+    assert depth[kind.__name__] == len(kind.__mro__) - len(NgcdlError.__mro__)
+
+
+def test_the_tree_of_the_docstring_has_no_error_that_is_gone() -> None:
+    drawn = set(re.findall(r"── (\w+)", errors.__doc__ or ""))
+    assert drawn == {kind.__name__ for kind in CLASSES} - {"NgcdlError"}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_says_what_happened_in_a_sentence(kind: type[NgcdlError]) -> None:
+    error = made(kind)
+    assert re.search(r"[.!?]$", error.message), error.message
+    assert error.message[0].isupper() or error.message[0] in "-/" or error.message.startswith("the-"), error.message
+    assert str(error) == error.message
+
+
+def test_exit_codes_are_the_documented_ones() -> None:
+    tree = errors.__doc__ or ""
+    assert "NgcdlError (125)" in tree
+    codes = {kind.__name__: kind.exit_code for kind in CLASSES}
+    special = {name: code for name, code in codes.items() if code != 125}
+    usage = {kind.__name__ for kind in CLASSES if issubclass(kind, UsageError)}
+    assert special == dict.fromkeys(usage | {"BadKey"}, 2) | {"CannotInvoke": 126, "CommandNotFound": 127}
+    for name in ("CannotInvoke", "CommandNotFound"):
+        assert f"{name} ({codes[name]})" in tree
+
+
+def test_a_signal_s_exit_code_is_the_shell_s() -> None:
+    assert errors.signal_exit_code(2) == 130
+    assert errors.signal_exit_code(15) == 143

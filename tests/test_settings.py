@@ -1,0 +1,89 @@
+"""Variables come before config files, and those before defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngcdl import settings
+from ngcdl.errors import BadOption, UsageError
+
+
+def load(home: Path, **environ: str) -> settings.Settings:
+    return settings.load({"HOME": str(home), **environ})
+
+
+def config(home: Path, text: str | bytes) -> Path:
+    path = home / ".config/ngcdl/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_without_any_variable_all_lies_below_home(tmp_path: Path) -> None:
+    found = load(tmp_path)
+    assert found.registry == "nvcr.io"
+    assert found.runs == tmp_path / ".local/state/ngcdl/runs"
+    assert found.cache == tmp_path / ".cache/ngcdl"
+    assert found.share == tmp_path / ".local/share/ngcdl"
+    assert list(tmp_path.iterdir()) == [], "nothing is made by looking"
+
+
+def test_xdg_folders_count_if_they_are_absolute(tmp_path: Path) -> None:
+    found = load(tmp_path, XDG_STATE_HOME="/state", XDG_CACHE_HOME="relative", XDG_DATA_HOME="")
+    assert found.runs == Path("/state/ngcdl/runs")
+    assert found.cache == tmp_path / ".cache/ngcdl"
+    assert found.share == tmp_path / ".local/share/ngcdl"
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("127.0.0.1:5443", "127.0.0.1:5443"),
+        ("https://mirror.example/", "mirror.example"),
+        ("mirror.example/nvcr", "mirror.example/nvcr"),
+        ("localhost", "localhost"),
+        ("", "nvcr.io"),
+    ],
+)
+def test_a_registry_is_a_host_perhaps_with_a_path(tmp_path: Path, text: str, host: str) -> None:
+    assert load(tmp_path, NGCDL_REGISTRY=text).registry == host
+
+
+@pytest.mark.parametrize("text", ["mirror", " ", "a.b/UPPER", "a.b:port", "https://", "a b.c"])
+def test_what_is_no_host_is_refused_and_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="NGCDL_REGISTRY"):
+        load(tmp_path, NGCDL_REGISTRY=text)
+
+
+def test_the_config_file_names_a_registry_and_the_variable_wins(tmp_path: Path) -> None:
+    config(tmp_path, 'registry = "mirror.example"\n')
+    assert load(tmp_path).registry == "mirror.example"
+    assert load(tmp_path, NGCDL_REGISTRY="nvcr.io").registry == "nvcr.io"
+
+
+def test_a_bad_registry_in_the_config_file_is_told_by_the_file_s_name(tmp_path: Path) -> None:
+    path = config(tmp_path, 'registry = "mirror"\n')
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path)
+    assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["registry = ", "registry = 5\n", 'other = "x"\n', b"\xff\xfe"])
+def test_a_config_file_that_can_t_be_meant_is_refused_by_name(tmp_path: Path, text: str | bytes) -> None:
+    path = config(tmp_path, text)
+    with pytest.raises(BadOption) as caught:
+        load(tmp_path)
+    assert str(path) in caught.value.message
+
+
+def test_a_folder_in_the_config_file_s_place_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".config/ngcdl/config.toml").mkdir(parents=True)
+    with pytest.raises(BadOption, match=r"config\.toml"):
+        load(tmp_path)
+
+
+def test_a_file_in_the_config_folder_s_place_is_no_config(tmp_path: Path) -> None:
+    (tmp_path / ".config").touch()
+    assert load(tmp_path).registry == "nvcr.io"
