@@ -3,12 +3,12 @@ from __future__ import absolute_import, division, print_function
 
 import argparse
 import binascii
-import datetime
 import importlib
 import json
 import os
 import pkgutil
 import sys
+import time
 import traceback
 
 from . import workloads
@@ -181,7 +181,7 @@ def fill(asked):
     asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
     asked.data = None if asked.data == "synthetic" else asked.data
     if asked.runs:
-        made = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order
         unique = binascii.hexlify(os.urandom(2)).decode("ascii")
         asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
 

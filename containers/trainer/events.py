@@ -3,7 +3,7 @@
 ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the folder above `trainer` on PYTHONPATH
        python -m trainer --list   prints the workloads as JSON: [{"name", "summary", "parameters", "steps", "batch"}]
        --out DIR                  the run's folder, made if missing
-       --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>
+       --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>, UTC
        --framework NAME           auto (what can be imported, the default), tf1, tf2, pytorch
        --device NAME              auto (gpu if the framework sees one, else cpu), cpu (keeps off a GPU), gpu (or fails)
        --data DIR|synthetic       a folder with or above cifar-10-batches-bin or cifar-10-batches-py; default synthetic

@@ -6,7 +6,8 @@ run.json, written whole at the start and at the end:
     image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|synthetic),
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
              gpus [{index, name, uuid, memory_bytes, compute_capability}]},
-    spec (NGCDL_SPEC, JSON, or null), notes [text]
+    spec: what was asked, {image (NGCDL_IMAGE), workload {name, steps, batch, seed, data, device, evaluate}}, and over
+    it what NGCDL_SPEC, a JSON object, says; notes [text]
 log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
 A run.json that says "running" without a process is a run that was killed.
 """
@@ -58,7 +59,7 @@ class Record(object):
 
 def first(asked):
     """Give what run.json says while the trainer runs."""
-    spec, notes = specified()
+    spec, notes = specified(asked)
     return {
         "format": FORMAT, "id": os.path.basename(os.path.abspath(asked.out)),
         "status": "running", "started": time.time(), "finished": None,
@@ -74,13 +75,18 @@ def environment(name):
     return os.environ.get(name) or None
 
 
-def specified():
-    """Give what NGCDL_SPEC holds, and the note that it could not be read."""
-    text = environment("NGCDL_SPEC")
+def specified(asked):
+    """Give what was asked, and the note that NGCDL_SPEC could not be read."""
+    workload = {"name": asked.workload, "steps": asked.steps, "batch": asked.batch, "seed": asked.seed,
+                "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval}
+    spec, text = {"image": environment("NGCDL_IMAGE"), "workload": workload}, environment("NGCDL_SPEC")
     try:
-        return (json.loads(text) if text else None), []
-    except ValueError as error:
-        return None, ["NGCDL_SPEC is not JSON: %s" % error]
+        given = json.loads(text) if text else {}
+        workload.update(given.pop("workload", None) or {})
+        spec.update(given)
+        return spec, []
+    except (ValueError, AttributeError, TypeError) as error:
+        return spec, ["NGCDL_SPEC is not a JSON object: %s" % error]
 
 
 def graphics():

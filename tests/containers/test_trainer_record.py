@@ -205,20 +205,29 @@ def test_a_driver_that_is_not_loaded_is_no_gpu(stand_in):
 
 
 def asked(folder):
-    return argparse.Namespace(out=str(folder), data=None)
+    return argparse.Namespace(
+        out=str(folder), data=None, workload="cifar10", steps=30, batch=128, seed=0, device="auto", no_eval=False
+    )
 
 
 def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
     monkeypatch.setenv("NGCDL_ENGINE", "slurm")
     monkeypatch.setenv("NGCDL_IMAGE", "nvcr.io/nvidia/tensorflow:18.01-py2")
-    monkeypatch.setenv("NGCDL_SPEC", '{"batch": 128}')
+    monkeypatch.setenv("NGCDL_SPEC", '{"gpus": "all", "workload": {"data": "/data/cifar-10"}}')
     monkeypatch.delenv("NGCDL_IMAGE_DIGEST", raising=False)
     kept = record.Record(asked(tmp_path))
     first = json.loads((tmp_path / "run.json").read_text())
     assert (first["status"], first["finished"], first["exit_code"], first["reason"]) == ("running", None, None, None)
     assert (first["format"], first["id"], first["engine"], first["dataset"]) == (1, tmp_path.name, "slurm", "synthetic")
     assert first["image"] == {"reference": "nvcr.io/nvidia/tensorflow:18.01-py2", "digest": None}
-    assert first["spec"] == {"batch": 128}
+    assert first["spec"] == {
+        "image": "nvcr.io/nvidia/tensorflow:18.01-py2",
+        "gpus": "all",
+        "workload": {
+            **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
+            "data": "/data/cifar-10",
+        },
+    }
     assert set(first["machine"]) == {"hostname", "cpu", "cores", "memory_bytes", "kernel", "driver", "gpus"}
     kept.voice.say("a line")
     assert kept.close(0, None) == 0
@@ -235,9 +244,10 @@ def test_how_it_ended_is_recorded_with_the_reason(tmp_path, code, status):
     assert (last["status"], last["exit_code"], last["reason"]) == (status, code, "why")
 
 
-def test_a_spec_that_is_no_json_is_noted(tmp_path, monkeypatch):
-    monkeypatch.setenv("NGCDL_SPEC", "{")
+@pytest.mark.parametrize("text", ["{", "3", '{"workload": 3}'])
+def test_a_spec_that_is_no_json_object_is_noted(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("NGCDL_SPEC", text)
     record.Record(asked(tmp_path)).close(0, None)
     last = json.loads((tmp_path / "run.json").read_text())
-    assert last["spec"] is None
-    assert "NGCDL_SPEC is not JSON" in last["notes"][0]
+    assert last["spec"]["workload"]["steps"] == 30
+    assert "NGCDL_SPEC is not a JSON object" in last["notes"][0]

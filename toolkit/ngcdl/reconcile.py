@@ -88,12 +88,13 @@ def _by_events(shelf: Store, run: Run) -> Run:
     last = events[-1] if events else {}
     when = last.get("t") if isinstance(last.get("t"), int | float) else None
     kind = last.get("event")
+    what = "ngcdl was killed" if run.owner else "it was killed"
     if kind == "finish":
-        status, reason = "finished", "ngcdl was killed; the trainer reports that it finished"
+        status, reason = "finished", f"{what}; the trainer reports that it finished"
     elif kind == "error":
         status, reason = "failed", f"{last.get('kind')}: {last.get('message')}"
     else:
-        status, reason = "lost", "ngcdl was killed, and nothing is left that could tell how the run ended"
+        status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
     return with_events(replace(run, status=status, reason=reason, finished=when, owner=None), folder)
 
 

@@ -28,7 +28,7 @@ def runs(as_json: bool) -> None:
     shelf, found = _shelf(), []
     for run_id in shelf.ids():
         try:
-            found.append(reconcile(shelf, shelf.load(run_id)))
+            found.append(_filled(shelf, reconcile(shelf, shelf.load(run_id))))
         except NgcdlError as error:
             console.show_error(error)
     if as_json:
@@ -175,7 +175,10 @@ def stop(name: str) -> None:
     if run.status != "running":
         console.say(f"{run.id} has ended already: {_how_it_ended(run)}")
         return
-    if run.owner and is_alive(run.owner):
+    if run.owner is None:
+        console.say(f"{run.id} was started by {run.engine}, not by ngcdl, and is stopped there: docker compose stop")
+        return
+    if is_alive(run.owner):
         os.kill(run.owner.pid, signal.SIGTERM)
     elif run.engine == "docker":
         job = engines.connect("docker").find(run.id)
