@@ -1,0 +1,38 @@
+"""Users, images and a registry front for the tests that run ngcdl against the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_front import Front, front_in
+from ngcdl_child import User, user_in
+
+IMAGES = ("tensorflow:18.01-py2", "pytorch:26.07-py3", "busybox:1", "busybox:entry")
+
+
+@pytest.fixture(scope="session")
+def images(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Pull the images once, as a signed-in user does; gives the digest of each."""
+    with user_in(tmp_path_factory.mktemp("pulls"), lab) as user:
+        user.login()
+        for name in IMAGES:
+            done = user.run("pull", name, seconds=240)
+            assert done.code == 0, done
+    return {name: str(lab["images"][name]) for name in IMAGES}
+
+
+@pytest.fixture
+def user(lab: dict[str, Any], images: dict[str, str], tmp_path: Path) -> Iterator[User]:
+    """Somebody who never signed in; the images are there already."""
+    with user_in(tmp_path, lab) as somebody:
+        yield somebody
+
+
+@pytest.fixture
+def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
+    """A registry of this test's own: its faults meet nobody else."""
+    with front_in(tmp_path / "front", lab) as one:
+        yield one

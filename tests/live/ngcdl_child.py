@@ -1,0 +1,208 @@
+"""ngcdl as users meet it: a child process with a HOME of its own, and what its records and its engine say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
+# What a developer's shell may have set, and no test wants.
+_FOREIGN = ("NGC", "DOCKER_", "XDG_", "LD_LIBRARY_PATH", "CUDA_")
+
+
+def until(found: Callable[[], T], what: str, seconds: float = 30) -> T:
+    """Ask again and again until `found` gives something true. Fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while not (it := found()):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.02)
+    return it
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class Started:
+    """A child that goes on; what it writes is in two files."""
+
+    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
+        self.process, self._out, self._err = process, out, err
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(errors="replace")
+
+    def until_out(self, text: str, seconds: float = 60) -> None:
+        until(lambda: text in self.out or self.process.poll() is not None, f"{text!r} on stdout", seconds)
+        assert text in self.out, self.out + self.err
+
+    def until_err(self, text: str, seconds: float = 60) -> None:
+        until(lambda: text in self.err or self.process.poll() is not None, f"{text!r} on stderr", seconds)
+        assert text in self.err, self.out + self.err
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def done(self, seconds: float = 90) -> Done:
+        code = self.process.wait(seconds)
+        return Done(code, self.out, self.err)
+
+
+class User:
+    """Somebody with a HOME under `folder`, the lab's registry and one engine."""
+
+    def __init__(self, folder: Path, lab: Mapping[str, Any], engine: str | None = None) -> None:
+        self.folder, self.lab = folder, lab
+        self.home = folder / "home"
+        self.here = folder / "here"
+        for path in (self.home, self.here):
+            path.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        self.environment = {
+            **kept,
+            "HOME": str(self.home),
+            "DOCKER_HOST": engine or lab["engine"]["host"],
+            "NGCDL_REGISTRY": lab["registry"]["host"],
+        }
+        self.words = list(NGCDL)
+        self.may_leave_containers = False
+        self._children: list[Started] = []
+
+    def has_gpus(self) -> Path:
+        """Give this user's ngcdl the stand-in NVML; returns the state file of its own."""
+        state = self.folder / "nvml.state"
+        state.write_text(Path(self.lab["nvml"]["state_file"]).read_text())
+        self.environment |= {"LD_LIBRARY_PATH": self.lab["nvml"]["library_dir"], "NGCDL_NVML_STATE": str(state)}
+        return state
+
+    # -- children ---------------------------------------------------------------------------------------------------
+
+    def run(self, *words: str, stdin: str | None = None, seconds: float = 90, **environment: str) -> Done:
+        """Run `ngcdl WORDS` to its end. Without `stdin` it reads nothing."""
+        done = subprocess.run(
+            [*self.words, *words], env=self.environment | environment, cwd=self.here, timeout=seconds,
+            input=(stdin or "").encode(), capture_output=True,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    def start(self, *words: str, **environment: str) -> Started:
+        number = len(self._children)
+        out, err = self.folder / f"out{number}", self.folder / f"err{number}"
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                [*self.words, *words], env=self.environment | environment, cwd=self.here,
+                stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, start_new_session=True,
+            )  # fmt: skip
+        child = Started(process, out, err)
+        self._children.append(child)
+        return child
+
+    def login(self, key: str | None = None) -> None:
+        done = self.run("login", "--password-stdin", stdin=key or self.lab["registry"]["key"])
+        assert done.code == 0, done
+
+    # -- what is kept -----------------------------------------------------------------------------------------------
+
+    @property
+    def runs(self) -> Path:
+        return self.home / ".local/state/ngcdl/runs"
+
+    def ids(self) -> list[str]:
+        return sorted(path.parent.name for path in self.runs.glob("*/run.json"))
+
+    def record(self) -> dict[str, Any]:
+        """The newest run.json as it lies on the disk; no ngcdl looks at it first."""
+        text: dict[str, Any] = json.loads((self.runs / self.ids()[-1] / "run.json").read_text())
+        return text
+
+    def shown(self) -> dict[str, Any]:
+        """What `ngcdl show last --json` says."""
+        done = self.run("show", "last", "--json")
+        assert done.code == 0, done
+        text: dict[str, Any] = json.loads(done.out)
+        return text
+
+    def log(self) -> str:
+        return (self.runs / self.ids()[-1] / "log.txt").read_text(errors="replace")
+
+    # -- the engine -------------------------------------------------------------------------------------------------
+
+    def docker(self, *words: str) -> str:
+        environment = self.environment | {"DOCKER_CONFIG": str(self.folder / "docker-cli")}
+        done = subprocess.run(
+            [self.lab["docker_cli"], *words], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def containers(self) -> list[str]:
+        """The containers of this user's runs that the engine still has."""
+        lines = self.docker("ps", "-a", "--format", '{{.ID}} {{.Label "ngcdl.run"}}').splitlines()
+        return [line.split()[0] for line in lines if line.split()[-1] in self.ids()]
+
+    def inspect(self) -> dict[str, Any]:
+        """`docker inspect` of this user's one container."""
+        (one,) = json.loads(self.docker("inspect", *self.containers()))
+        return dict(one)
+
+    def running(self) -> dict[str, Any]:
+        """Wait until the newest run has a container, and give its record."""
+
+        def found() -> dict[str, Any] | None:
+            with contextlib.suppress(IndexError, ValueError):
+                record = self.record()
+                return record if record["container"] else None
+            return None
+
+        return until(found, "a container in the record")
+
+    def close(self) -> list[str]:
+        """End what was started, remove this user's containers; gives those that should not have been there."""
+        for child in self._children:
+            if child.process.poll() is None:
+                child.process.kill()
+            child.process.wait(20)
+        for path in self.runs.glob("*/run.json"):
+            owner = json.loads(path.read_text()).get("owner") or {}
+            with contextlib.suppress(ProcessLookupError, OSError):
+                if str(self.runs) in Path(f"/proc/{owner.get('pid')}/environ").read_text(errors="replace"):
+                    os.kill(owner["pid"], signal.SIGKILL)
+        left: list[str] = []
+        with contextlib.suppress(AssertionError):  # the engine of this test may be gone
+            left = self.containers()
+            if left:
+                self.docker("rm", "-f", "-v", *left)
+        return [] if self.may_leave_containers else left
+
+
+@contextlib.contextmanager
+def user_in(folder: Path, lab: Mapping[str, Any], engine: str | None = None) -> Iterator[User]:
+    """A user whose processes and containers are gone afterwards. A container that ngcdl left is a failure."""
+    user = User(folder, lab, engine)
+    try:
+        yield user
+    finally:
+        left = user.close()
+    assert not left, f"containers were left behind: {left}"
