@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Self, TypeVar
+from types import UnionType
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -142,13 +143,12 @@ class Run:
         known = {
             name: value for name, value in data.items() if name in {f.name for f in fields(cls)} and value is not None
         }
-        if known.get("status") not in STATUSES or not isinstance(known.get("started"), int | float):
+        if known.get("status") not in STATUSES or known.get("started") is None:
             raise ValueError("status or started is missing")
         try:
-            known |= _parts(known)
+            return _make(cls, known | _parts(known))
         except (TypeError, AttributeError) as error:
             raise ValueError(f"a part has another shape: {error}") from error
-        return cls(**known)
 
 
 def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,5 +171,19 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make(kind: type[T], data: Mapping[str, Any]) -> T:
-    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]  # every `kind` here is a dataclass
-    return kind(**{name: value for name, value in data.items() if name in names})
+    """Make a `kind` of what `data` has for it. Raises TypeError where a value is of another type, or no number."""
+    wanted = get_type_hints(kind)
+    known = {name: value for name, value in data.items() if name in wanted and value is not None}
+    for name, value in known.items():
+        if not _fits(value, wanted[name]) and not (isinstance(value, list) and get_origin(wanted[name]) is tuple):
+            raise TypeError(f"{name} is {str(value)[:60]!r}")
+    return kind(**known)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    union = isinstance(hint, UnionType)
+    kinds = tuple(get_origin(kind) or kind for kind in (get_args(hint) if union else (hint,)))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    # NaN and the infinities are no JSON, and what float can't hold can't be shown.
+    return (float in kinds or (int in kinds and isinstance(value, int))) and -1e300 < value < 1e300

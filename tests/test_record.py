@@ -1,0 +1,126 @@
+"""A record reads back, old ones load for ever, and junk is a ValueError."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngcdl import record, store
+from ngcdl.record import Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
+from ngcdl.report import figures
+
+GOLDEN = Path(__file__).parent / "golden/run-format-1"
+FULL = Run(
+    id="20180216-182126-cifar10-beef",
+    status="failed",
+    started=1518805286.5,
+    finished=1518805290.0,
+    exit_code=137,
+    oom_killed=True,
+    reason="out of memory",
+    engine="docker",
+    engine_version="29.1.0",
+    gpu_way="runtime",
+    container="c0ffee",
+    image=Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "0" * 64),
+    dataset="cifar10",
+    dataset_note="from the cache",
+    device="gpu",
+    gpus=("GPU-1",),
+    machine=Machine("host", "a CPU", 8, 1 << 34, "6.1", "535.104.05", (Gpu(0, "a card", "GPU-1", 4 << 30, "6.1"),)),
+    spec={"image": "nvcr.io/nvidia/tensorflow:18.01-py2"},
+    owner=Owner(7, 8, "boot"),
+    notes=("loud",),
+    summary=Summary(230, 595.8, 0.215, 4.68, 3.72, 0.86, 45.0, 190.0, 1 << 31, 87.0, 3 << 30,
+                    (GpuSummary("GPU-1", "a card", 87.0, 3 << 30, 61.0),), 12, 1),
+)  # fmt: skip
+LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+JSON = st.recursive(
+    LEAF, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3))
+)
+
+
+@pytest.mark.parametrize("run", [Run("id", "running", 1.0), FULL])
+def test_a_run_and_its_json_are_each_other_s_inverse(run: Run) -> None:
+    assert Run.from_json(json.loads(json.dumps(run.as_json(), allow_nan=False))) == run
+
+
+def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> None:
+    data = {"format": 1, "id": "x", "status": "lost", "started": 1, "new": {"a": 1}, "machine": {"cores": 2, "new": 1}}
+    run = Run.from_json(data)
+    assert (run.machine, run.exit_code, run.summary) == (Machine(cores=2), None, Summary())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"id": None}, "no id"),
+        ({"format": None}, "no format"),
+        ({"format": 2}, "update ngcdl"),
+        ({"status": "done"}, "status"),
+        ({"started": "now"}, "started"),
+        ({"exit_code": "0"}, "exit_code"),
+        ({"finished": "later"}, "finished"),
+        ({"notes": 5}, "another shape"),
+        ({"owner": {}}, "another shape"),
+        ({"machine": []}, "another shape"),
+        ({"spec": "x"}, "spec"),
+        ({"summary": {"steps": "many"}}, "steps"),
+        ({"summary": {"gpus": ["x"]}}, "another shape"),
+        ({"image": {"reference": 5}}, "reference"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_the_reason(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Run.from_json({"format": 1, "id": "x", "status": "lost", "started": 1.0} | change)
+
+
+@given(JSON)
+def test_any_json_is_a_run_or_a_value_error(data: Any) -> None:
+    with pytest.raises(ValueError):
+        Run.from_json(data)
+
+
+@given(st.dictionaries(st.sampled_from([one.name for one in fields(Run)]), JSON))
+def test_a_record_with_parts_of_any_shape_is_a_run_or_a_value_error(parts: dict[str, Any]) -> None:
+    try:
+        run = Run.from_json({"format": 1, "id": "x", "status": "lost", "started": 1.0} | parts)
+    except ValueError:
+        return
+    assert isinstance(run.seconds, float | int | None)
+    assert isinstance(run.summary, Summary)
+    assert all(isinstance(note, str) for note in run.notes)
+
+
+def test_a_note_is_kept_once() -> None:
+    assert Run("x", "lost", 1.0).noting("a", "b").noting("b", "c").notes == ("a", "b", "c")
+
+
+def test_how_long_a_run_took_is_unknown_until_it_has_ended() -> None:
+    assert Run("x", "running", 1.0).seconds is None
+    assert FULL.seconds == 3.5
+
+
+def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
+    shelf = store.Store(GOLDEN.parent)
+    run = shelf.load(GOLDEN.name)
+    assert (run.status, run.exit_code, run.dataset, run.device) == ("finished", 0, "synthetic", "cpu")
+    assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)
+    assert run.machine.gpus[0].name == "NVIDIA GeForce GTX 1050 Ti"
+    summed = figures.summary(store.lines(GOLDEN / store.EVENTS), store.lines(GOLDEN / store.SAMPLES))
+    assert summed == run.summary
+    assert (summed.steps, summed.examples_per_second, summed.loss_first, summed.loss_last) == (30, 600.0, 4.68, 4.3)
+
+
+def test_the_history_of_the_format_names_every_format() -> None:
+    doc = record.__doc__ or ""
+    assert all(f"{number} = " in doc for number in range(1, record.FORMAT + 1))
+    assert {path.name for path in GOLDEN.parent.glob("run-format-*")} == {
+        f"run-format-{number}" for number in range(1, record.FORMAT + 1)
+    }
