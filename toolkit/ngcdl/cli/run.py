@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,7 +179,8 @@ def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, scre
         return 0
     console.result("# what ngcdl would send (the image by its digest):")
     console.result_json(request)
-    console.result("# the same by hand:\n" + picked.engine.command_line(order))
+    home = shlex.quote(str(order.folder / "home"))
+    console.result(f"# the same by hand:\nmkdir -p {home}\n{picked.engine.command_line(order)}")
     return 0
 
 
