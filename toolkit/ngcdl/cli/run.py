@@ -54,7 +54,7 @@ def run(typed: Typed) -> int:
     """Run what was typed and give the exit code. Raises NgcdlError."""
     config = settings.load()
     shelf = Store(config.runs)
-    screen = Screen(output_to_stderr=typed.json)
+    screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
     asked = _asked(typed, config, shelf)
     if typed.dry_run:
         return _dry_run(asked, config, shelf, screen, typed.json)
@@ -74,6 +74,7 @@ def run(typed: Typed) -> int:
     if typed.json:
         console.result_json(done.as_json())
     elif done.spec and done.spec.get("workload"):
+        console.result("")
         pages.show_summary(shelf, done)
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ngcdl import console
 from ngcdl.engines.base import Chunk, PullEvent
@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 LINE_SECONDS = 5.0
 # Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay.
 _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00\x05\x0e\x0f]")
+# What TensorFlow tells before a training whatever its log level is. It stays in log.txt.
+_CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 _DONE = ("Pull complete", "Already exists")
 
 
 class Screen:
-    """A Show. `output_to_stderr`: stdout belongs to a JSON document."""
+    """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out."""
 
-    def __init__(self, output_to_stderr: bool = False) -> None:
+    def __init__(self, output_to_stderr: bool = False, is_training: bool = False) -> None:
         self._moving = console.on_terminal(sys.stderr)
         self._output_to_stderr = output_to_stderr
+        self._is_training = is_training
+        self._started_line = b""
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int]] = {}
@@ -46,6 +50,8 @@ class Screen:
             console.say(text)
 
     def quiet(self) -> None:
+        self._write(sys.stderr, self._started_line)
+        self._started_line = b""
         if self._progress:
             self._progress.stop()
             self._progress = None
@@ -120,7 +126,16 @@ class Screen:
     def chunk(self, chunk: Chunk) -> None:
         """Pass on what the run wrote. A reader that has gone (`| head`) ends the showing, not the run."""
         stream = sys.stderr if chunk.stream == "stderr" or self._output_to_stderr else sys.stdout
-        data = _UNWANTED.sub(b"", chunk.data) if stream.isatty() else chunk.data
+        told = self._without_chatter(chunk.data) if self._is_training and chunk.stream == "stderr" else chunk.data
+        self._write(stream, told)
+
+    def _without_chatter(self, data: bytes) -> bytes:
+        *lines, self._started_line = (self._started_line + data).split(b"\n")
+        return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
+
+    @staticmethod
+    def _write(stream: TextIO, data: bytes) -> None:
+        data = _UNWANTED.sub(b"", data) if stream.isatty() else data
         try:
             stream.buffer.write(data)
             stream.flush()

@@ -58,7 +58,7 @@ class LocalEngine:
 
     @property
     def version(self) -> str:
-        return platform.python_version()
+        return f"Python {platform.python_version()}"
 
     def gpu_way(self) -> GpuWay:
         return GpuWay("none", "no container is in between")
