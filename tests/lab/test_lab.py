@@ -11,8 +11,10 @@ import base64
 import http.client
 import json
 import os
+import random
 import re
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,11 +144,11 @@ class Front:
         text: str = json.loads(answer.body)["token"]
         return text
 
-    def blob(self, tag: str = "big") -> str:
-        """Return the path of the biggest layer of an image of busybox."""
-        answer = self.get(f"/v2/nvidia/busybox/manifests/{tag}", token=self.token(), Accept=MANIFEST)
+    def blob(self, name: str = "busybox", tag: str = "big") -> str:
+        """Return the path of the biggest layer of an image."""
+        answer = self.get(f"/v2/nvidia/{name}/manifests/{tag}", token=self.token(name), Accept=MANIFEST)
         layers = json.loads(answer.body)["layers"]
-        return "/v2/nvidia/busybox/blobs/" + str(max(layers, key=lambda one: int(one["size"]))["digest"])
+        return f"/v2/nvidia/{name}/blobs/" + str(max(layers, key=lambda one: int(one["size"]))["digest"])
 
 
 class Answer:
@@ -348,18 +350,28 @@ def test_a_redirected_blob_needs_no_token_and_the_log_shows_one_that_came(front:
     assert [line["authorization"] for line in front.log() if line["listener"] == "cdn"] == ["none", "bearer"]
 
 
-def test_docker_itself_meets_the_faults(docker: Docker, front: Front) -> None:
-    image = f"127.0.0.1:{front.port}/nvidia/busybox:big"
+def test_docker_itself_meets_the_faults(lab: dict[str, Any], docker: Docker, front: Front, tmp_path: Path) -> None:
+    own = f"{lab['registry']['host']}/nvidia/scratch:cut"  # a layer that no other test leaves in the engine
+    (tmp_path / "layer.bin").write_bytes(random.Random(7).randbytes(12_000_000))
+    with tarfile.open(tmp_path / "layer.tar", "w") as tar:
+        tar.add(tmp_path / "layer.bin", "layer.bin", filter=lambda entry: entry.replace(mtime=0, deep=False))
+    docker("import", str(tmp_path / "layer.tar"), own)
+    push = lab["registry"]["push"]
+    docker("login", lab["registry"]["host"], "-u", push["user"], "--password-stdin", stdin=push["password"])
+    docker("push", own)
+    docker("rmi", own)
+    image = own.replace(lab["registry"]["host"], f"127.0.0.1:{front.port}")
     front.break_down(manifest={"status": 429})
-    assert "toomanyrequests" in docker("pull", image, fails=True) or front.log()[-1]["status"] == 429
+    docker("pull", image, fails=True)
+    assert front.log()[-1]["status"] == 429
     front.break_down()
-    front.break_down(
-        blob={"cut_after": 10_000_000, "times": 1, "match": front.blob().rpartition(":")[2]}, redirect_blobs=True
-    )
+    layer = front.blob("scratch", "cut")
+    front.break_down(blob={"cut_after": 5_000_000, "times": 1, "match": layer}, redirect_blobs=True)
     docker("pull", image)
-    assert any(line["range"] for line in front.log())
-    assert {line["authorization"] for line in front.log() if line["listener"] == "cdn"} == {"none"}
     docker("rmi", image)
+    cdn = [line for line in front.log() if line["listener"] == "cdn"]
+    assert ("bytes=5000000-", 206) in [(line["range"], line["status"]) for line in cdn], cdn
+    assert {line["authorization"] for line in cdn} == {"none"}
 
 
 # ---- images ----
