@@ -45,7 +45,9 @@ def unpacked(lab: Lab, name: str) -> Path:
 
 
 def mirror() -> str:
-    """Return the address of the Debian mirror that this machine's apt uses."""
+    """Return the address of the Debian mirror: NGCDL_LAB_DEBIAN, else the one that this machine's apt uses."""
+    if os.environ.get("NGCDL_LAB_DEBIAN"):
+        return os.environ["NGCDL_LAB_DEBIAN"]
     lines = _run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(COMPONENT)|$(LABEL)|$(REPO_URI)"]).splitlines()
     for line in lines:
         origin, component, label, address = line.split("|", 3)
@@ -53,7 +55,7 @@ def mirror() -> str:
             return address
     raise LabError(
         "apt knows no Debian mirror here, and the lab is built from Debian's packages: "
-        "type `apt-get update` and look at /etc/apt"
+        "type `apt-get update` and look at /etc/apt; on Ubuntu name a Debian mirror in NGCDL_LAB_DEBIAN"
     )
 
 

@@ -1,0 +1,64 @@
+"""The README's commands are what ngcdl understands: each is planned for real against the bench, none is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def commands() -> list[str]:
+    """Every line of a code block that starts ngcdl, without its comment."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if re.match(r"(\./scripts/)?ngcdl ", line)]
+
+
+def test_the_readme_has_the_commands_that_the_user_asked_for() -> None:
+    assert "./scripts/ngcdl run --train cifar10" in commands()
+    assert "ngcdl run tensorflow:18.01-py2 --train cifar10" in commands()
+    assert "ngcdl login" in commands()
+    assert "./scripts/test" in README
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("line", [line for line in commands() if " run " in line])
+def test_every_run_line_of_the_readme_can_be_planned(line: str, lab: dict[str, Any], tmp_path: Path) -> None:
+    words = shlex.split(line)[1:]
+    at = words.index("--") if "--" in words else len(words)
+    # No card is here, and what is started is not this test's question.
+    asked = [word if word != "all" else "auto" for word in words[:at]]
+    argv = [*asked, "--dry-run", *(["--data", "synthetic"] if "--train" in asked else []), *words[at:]]
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "DOCKER_HOST": lab["engine"]["host"],
+        "NGCDL_REGISTRY": lab["registry"]["host"],
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ngcdl", *argv], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "# the same by hand:" in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`ngcdl (\w+)", README))))
+def test_every_command_that_the_readme_names_exists(name: str) -> None:
+    from ngcdl.cli.app import app
+
+    assert name in {command.name or command.callback.__name__ for command in app.registered_commands}
+
+
+def test_every_link_of_the_markdown_files_leads_somewhere() -> None:
+    for page in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (ROOT / target).exists(), f"{page.name}: {target}"
