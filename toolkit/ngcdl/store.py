@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import tempfile
@@ -27,6 +28,7 @@ from typing import Any
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.record import Run
 
+log = logging.getLogger(__name__)
 RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
 
 
@@ -92,7 +94,7 @@ class Store:
             data = json.loads(path.read_bytes())
         except FileNotFoundError as error:
             raise NoSuchRun(run_id, self.root) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RecordBroken(path, str(error)) from error
         try:
             return Run.from_json(data)
@@ -116,8 +118,9 @@ class Store:
         ids = self.ids()
         if name == "last" or name.startswith("last-"):
             back = name.removeprefix("last").removeprefix("-") or "0"
-            if back.isdecimal() and int(back) < len(ids):
-                return ids[int(back)]
+            for number, run_id in enumerate(ids):
+                if str(number) == back:
+                    return run_id
             raise NoSuchRun(name, self.root)
         matches = [run_id for run_id in ids if run_id == name] or [
             run_id for run_id in ids if name and (run_id.startswith(name) or run_id.endswith(name))
@@ -128,13 +131,17 @@ class Store:
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Give the objects of a .jsonl file. A torn or foreign line is passed over: a crash tears at most the last one."""
+    """Give the objects of a .jsonl file. A torn or foreign line is passed over: a crash tears at most the last one.
+
+    A file that is missing or can't be read has none: what is built on it is then unknown, and says so.
+    """
     try:
         with path.open("rb") as file:
             for line in file:
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(ValueError, RecursionError):
                     data = json.loads(line)
                     if isinstance(data, dict):
                         yield data
-    except FileNotFoundError:
-        return
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            log.warning("%s can't be read: %s", path, error.strerror)

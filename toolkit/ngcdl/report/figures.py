@@ -47,23 +47,22 @@ def _while_training(steps: Sequence[Line], samples: list[Line]) -> list[Line]:
     times = _numbers(steps, "t")
     if len(times) < 2:
         return samples
-    inside = [
-        sample
-        for sample in samples
-        if isinstance(sample.get("t"), int | float) and times[0] <= sample["t"] <= times[-1]
-    ]
+    inside = [sample for sample in samples if (t := number(sample.get("t"))) is not None and times[0] <= t <= times[-1]]
     return inside or samples
 
 
 def _gpus(samples: Iterable[Line]) -> tuple[GpuSummary, ...]:
     by_card: dict[str, list[Line]] = {}
     for sample in samples:
-        for gpu in sample.get("gpus") or ():
+        gpus = sample.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            if not isinstance(gpu, Mapping):
+                continue
             by_card.setdefault(str(gpu.get("uuid") or gpu.get("index")), []).append(gpu)
     return tuple(
         GpuSummary(
-            uuid=readings[0].get("uuid"),
-            name=readings[0].get("name"),
+            uuid=_text(readings[0].get("uuid")),
+            name=_text(readings[0].get("name")),
             gpu_percent_mean=_mean(_numbers(readings, "gpu_percent")),
             memory_bytes_max=_most(_numbers(readings, "memory_used_bytes")),
             watts_mean=_mean(_numbers(readings, "watts")),
@@ -73,8 +72,18 @@ def _gpus(samples: Iterable[Line]) -> tuple[GpuSummary, ...]:
 
 
 def _numbers(lines: Iterable[Line], key: str) -> list[float]:
-    values = (line.get(key) for line in lines)
-    return [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return [value for line in lines if (value := number(line.get(key))) is not None]
+
+
+def number(value: object) -> float | None:
+    """Give `value` if it is a number that can be added up and recorded: no NaN, no infinity, nothing beyond floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -1e300 < value < 1e300 else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,0 +1,195 @@
+"""The folder of a run: whole or not at all, and one that is broken hides no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
+from ngcdl.record import Run
+from ngcdl.store import RECORD, Store, lines
+
+RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
+# A second save of the same run, in a process of its own: 0 saved, 3 refused.
+SAVE = """
+import sys
+from pathlib import Path
+from ngcdl.errors import StateNotWritable
+from ngcdl.record import Run
+from ngcdl.store import Store
+try:
+    Store(Path(sys.argv[1])).save(Run(sys.argv[2], "finished", 1.0, exit_code=0, notes=("x" * 20000,)))
+except StateNotWritable:
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def in_order(shelf: Store, *statuses: str) -> None:
+    """The record reads as one of `statuses`, and nothing else lies beside it."""
+    assert shelf.load(RUN.id).status in statuses
+
+
+def temporary_files(shelf: Store) -> list[str]:
+    return [path.name for path in shelf.folder(RUN.id).iterdir() if path.name not in (RECORD, "home")]
+
+
+def saving(shelf: Store, inject: str) -> subprocess.CompletedProcess[str]:
+    """Save once more while the kernel does what `inject` says (man strace)."""
+    strace = shutil.which("strace")
+    if strace is None:
+        message = "strace is not installed: no fault can be injected"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return subprocess.run(
+        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", sys.executable, "-c", SAVE,
+         str(shelf.root), RUN.id],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+
+
+def test_a_new_run_is_recorded_before_anything_runs(shelf: Store) -> None:
+    folder = shelf.create(RUN)
+    assert shelf.load(RUN.id) == RUN
+    assert (folder / "home").is_dir()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / RECORD)] == [0o700, 0o600]
+    assert json.loads((folder / RECORD).read_text())["format"] == 1
+
+
+def test_a_save_takes_the_place_of_the_record_before(shelf: Store) -> None:
+    shelf.create(RUN)
+    shelf.save(Run(RUN.id, "finished", 1.0, exit_code=0))
+    in_order(shelf, "finished")
+    assert temporary_files(shelf) == []
+
+
+@pytest.mark.parametrize("fault", ["write:error=ENOSPC", "write:error=EIO", "fsync:error=EIO", "/^rename:error=EACCES"])
+def test_a_save_that_fails_leaves_the_record_before_and_nothing_else(shelf: Store, fault: str) -> None:
+    shelf.create(RUN)
+    done = saving(shelf, fault)
+    assert done.returncode == 3, done.stderr
+    in_order(shelf, "running")
+    assert temporary_files(shelf) == []
+
+
+def test_a_save_beyond_the_limit_of_a_file_s_size_leaves_the_record_before(shelf: Store) -> None:
+    shelf.create(RUN)
+    code = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    code += "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n" + SAVE
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(shelf.root), RUN.id], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    in_order(shelf, "running")
+    assert temporary_files(shelf) == []
+
+
+def test_a_save_that_is_killed_at_any_point_leaves_one_whole_record(shelf: Store) -> None:
+    shelf.create(RUN)
+    points = 0
+    for call in ("write", "fsync", "/^rename"):
+        for number in range(1, 9):
+            done = saving(shelf, f"{call}:signal=KILL:when={number}")
+            in_order(shelf, "running", "finished")
+            if done.returncode == 0:
+                break
+            points += 1
+            shelf.save(RUN)
+    assert points >= 4, "one write, two fsyncs, one rename"
+
+
+def test_a_place_that_takes_no_files_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    shelf = Store(tmp_path / "file" / "runs")
+    for attempt in (shelf.ensure_writable, lambda: shelf.create(RUN), lambda: shelf.save(RUN)):
+        with pytest.raises(StateNotWritable, match="Not a directory"):
+            attempt()
+
+
+def test_a_run_is_never_created_over_another(shelf: Store) -> None:
+    shelf.create(RUN)
+    with pytest.raises(StateNotWritable, match="exists"):
+        shelf.create(RUN)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "Expecting value"),
+        (b'{"format": 1, "id"', "Expecting"),
+        (b"\xff\xfe\xff", "decode"),
+        (b"[]", "no id"),
+        (b'{"format": 2, "id": "x"}', "update ngcdl"),
+        (b'{"format": 1, "id": "x", "status": "lost", "started": NaN}', "started"),
+        (b"[" * 100_000, "recursion"),
+    ],
+)
+def test_a_broken_or_later_record_is_told_and_left_as_it_is(shelf: Store, content: bytes, why: str) -> None:
+    path = shelf.create(RUN) / RECORD
+    path.write_bytes(content)
+    with pytest.raises(RecordBroken, match=why):
+        shelf.load(RUN.id)
+    assert path.read_bytes() == content
+    assert shelf.ids() == [RUN.id]
+
+
+def test_runs_are_listed_newest_first_and_other_files_are_none(shelf: Store) -> None:
+    assert shelf.ids() == []
+    for run_id in ("20180216-1-a-0001", "20180217-1-a-0002"):
+        shelf.create(Run(run_id, "lost", 1.0))
+    (shelf.root / "empty").mkdir()
+    (shelf.root / "file").touch()
+    assert shelf.ids() == ["20180217-1-a-0002", "20180216-1-a-0001"]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("last", "20180217-b-0002"), ("last-0", "20180217-b-0002"), ("last-1", "20180216-a-0001"),
+     ("20180216", "20180216-a-0001"), ("0002", "20180217-b-0002"), ("20180217-b-0002", "20180217-b-0002")],
+)  # fmt: skip
+def test_a_run_is_found_by_last_or_by_the_beginning_or_end_of_its_id(shelf: Store, name: str, found: str) -> None:
+    for run_id in ("20180216-a-0001", "20180217-b-0002"):
+        shelf.create(Run(run_id, "lost", 1.0))
+    assert shelf.find(name) == found
+
+
+@pytest.mark.parametrize(
+    "name", ["", "2018", "last-2", "last-x", "last--1", "last-" + "9" * 5000, "..", "../runs", "x"]
+)
+def test_a_name_that_means_no_run_or_several_is_refused(shelf: Store, name: str) -> None:
+    for run_id in ("20180216-a-0001", "20180217-b-0002"):
+        shelf.create(Run(run_id, "lost", 1.0))
+    with pytest.raises(NoSuchRun):
+        shelf.find(name)
+
+
+def test_a_run_that_is_not_there_is_none(shelf: Store) -> None:
+    with pytest.raises(NoSuchRun):
+        shelf.load("x")
+
+
+def test_ids_begin_with_their_time_and_are_not_told_twice(shelf: Store) -> None:
+    ids = {shelf.new_id("cifar10") for _ in range(20)}
+    assert len(ids) == 20
+    assert all(run_id[8] == "-" and run_id[15:24] == "-cifar10-" for run_id in ids)
+
+
+def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"a": 1}\n\xff\n[1]\n\n5\n' + b"[" * 100_000 + b'\n{"b": 2}\n{"c": ')
+    assert list(lines(path)) == [{"a": 1}, {"b": 2}]
+
+
+def test_lines_that_can_t_be_read_are_none(tmp_path: Path) -> None:
+    assert list(lines(tmp_path / "missing")) == []
+    assert list(lines(tmp_path)) == [], "a folder in its place"
