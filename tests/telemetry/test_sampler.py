@@ -108,8 +108,8 @@ def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -
     assert (first.gap, first.host_cpu_percent, first.gpus[0].gpu_percent) == (None, 7.5, 50)
     assert second.gap == "host CPU: ZeroDivisionError: division by zero; GPUs: NVML gave no answer for 1.0 s"
     assert (second.host_memory_bytes, second.container_cpu_percent, second.gpus) == (2**30, 150.0, ())
-    assert (third.gap, third.host_cpu_percent, third.gpus[0].error) == (None, None, "GPU is lost")
-    assert (sampler.taken, sampler.gaps, sampler.written, sampler.problems) == (3, 1, 3, ())
+    assert (third.gap, third.host_cpu_percent, third.gpus[0].error) == ("GPU 0: GPU is lost", None, "GPU is lost")
+    assert (sampler.taken, sampler.gaps, sampler.written, sampler.problems) == (3, 2, 3, ())
 
 
 def test_a_container_that_is_gone_is_a_gap(tmp_path: Path) -> None:

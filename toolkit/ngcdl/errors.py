@@ -37,7 +37,7 @@ NgcdlError (125)
 │   ├── NvmlUnavailable       the driver's library is missing, not loaded or of another version
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
 │   ├── GpuHookFailed         it has one, and it failed
-│   └── GpuNotInside          the container runs, but sees no GPU
+│   └── GpuNotInside          it runs, but sees no GPU
 ├── StartError
 │   ├── MountMissing          a -v source that is not there
 │   ├── CannotInvoke (126)
@@ -317,8 +317,10 @@ class NoGpu(GpuError):
 
 
 class NvmlUnavailable(GpuError):
-    def __init__(self, what: str, hint: str) -> None:
+    def __init__(self, what: str, hint: str, answered: bool = False) -> None:
+        """`answered`: the driver's library is there and said no; there is a driver, and something is wrong with it."""
         super().__init__(what, hint)
+        self.answered = answered
 
 
 class NoGpuWay(GpuError):
@@ -340,7 +342,7 @@ class GpuHookFailed(GpuError):
 class GpuNotInside(GpuError):
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"A GPU was asked for, but the container sees none: {why}.",
+            f"A GPU was asked for, but the run sees none: {why}.",
             "The run was stopped. Compare what the driver says with what Docker has:\n"
             "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\nTo train on the CPU, say so: --gpus none",
         )

@@ -63,7 +63,7 @@ def unavailable(code: int) -> NvmlUnavailable:
     if code == LIBRARY_NOT_FOUND:
         return _no_library()
     what, hint = _STARTS.get(code, (f"The NVIDIA driver can't be asked: {words(code)}.", _LOOK))
-    return NvmlUnavailable(what, hint)
+    return NvmlUnavailable(what, hint, answered=True)
 
 
 def within(work: Callable[[], T], seconds: float = 20.0) -> T:

@@ -271,7 +271,7 @@ def probe() -> Probe:
     try:
         return driver.within(_probe)
     except NvmlUnavailable as error:
-        return Probe(error=error, absent=not driver.has_driver())
+        return Probe(error=error, absent=not (driver.has_driver() or error.answered))
 
 
 def _probe() -> Probe:

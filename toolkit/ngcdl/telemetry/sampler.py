@@ -135,14 +135,18 @@ class Sampler:
         usage = _piece(gaps, "container", self._sources.usage.read if self._sources.usage else None)
         if usage == Usage():
             gaps.append("container: it can't be read (any more)")
+        cpu_percent = _piece(gaps, "host CPU", self._sources.host_cpu_percent)
+        memory_bytes = _piece(gaps, "host memory", self._sources.host_memory_bytes)
+        gpus = _piece(gaps, "GPUs", self._sources.gpus.read if self._sources.gpus else None) or ()
+        gaps += [f"GPU {card.index if card.uuid is None else card.uuid}: {card.error}" for card in gpus if card.error]
         sample = Sample(
             t=round(now, 3),
             seconds=round(seconds, 3),
-            host_cpu_percent=_piece(gaps, "host CPU", self._sources.host_cpu_percent),
-            host_memory_bytes=_piece(gaps, "host memory", self._sources.host_memory_bytes),
+            host_cpu_percent=cpu_percent,
+            host_memory_bytes=memory_bytes,
             container_cpu_percent=usage.cpu_percent if usage else None,
             memory_bytes=usage.memory_bytes if usage else None,
-            gpus=_piece(gaps, "GPUs", self._sources.gpus.read if self._sources.gpus else None) or (),
+            gpus=gpus,
             gap="; ".join(gaps) or None,
         )
         self.taken += 1
