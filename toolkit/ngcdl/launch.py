@@ -26,6 +26,7 @@ from ngcdl.telemetry import container, gpu_reader, sampler
 TRAINING_GRACE_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 SAMPLE_SECONDS = 1.0
+UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
 class Show(Protocol):
@@ -57,6 +58,7 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
                 _stream(job, folder, show, terminal)
                 ended = job.wait()
             problems = taken.problems
+            _gpu_was_met(folder, ended)
         except Interrupted:
             ended = Exit(None, reason="interrupted before it had started")
         except NgcdlError as error:
@@ -65,6 +67,9 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
                 job.kill()
                 ended = replace(_quietly(job), reason=error.message)
         run = _closed(run, ended, stopper, trouble, folder).noting(*problems)
+        if _computed_without(run):
+            show.say(UNUSED_GPU)
+            run = run.noting(UNUSED_GPU)
         _save(shelf, run, show)
     if job and not isinstance(trouble, EngineLost) and not getattr(job, "detached", False):
         job.remove()
@@ -101,6 +106,13 @@ def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     if not inside and ready.order.spec.gpus.demanded:
         raise GpuNotInside("nvidia-smi lists no card")
     return replace(run, gpus=inside)
+
+
+def _gpu_was_met(folder: Path, ended: Exit) -> None:
+    """Raise GpuNotInside where the training ended because its framework saw no GPU and was to compute on one."""
+    errors = [event for event in store.lines(folder / store.EVENTS) if event.get("event") == "error"]
+    if ended.code != 0 and errors and errors[-1].get("kind") == "no_gpu":
+        raise GpuNotInside(str(errors[-1].get("message")))
 
 
 def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None) -> None:
@@ -171,6 +183,12 @@ def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: NgcdlError | None,
     return replace(
         run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason, finished=finished, owner=None
     )
+
+
+def _computed_without(run: Run) -> bool:
+    """Did a training that was free to choose compute on the CPU, although it was given a GPU?"""
+    workload = (run.spec or {}).get("workload") or {}
+    return bool(run.gpus) and run.device == "cpu" and workload.get("device") == "auto"
 
 
 def _has(events: list[dict[str, object]], kind: str) -> bool:

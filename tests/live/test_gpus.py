@@ -1,0 +1,195 @@
+"""GPUs: each way shows exactly the cards that were asked for, and a demanded card that is missing stops the run."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_front import Front
+from ngcdl_child import User, until, user_in
+
+pytestmark = pytest.mark.lab
+
+CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
+WAYS = ("runtime", "cdi", "device-request")
+SLOWLY = "nvidia-smi -L; read forever"  # with -i and no end of input it waits to be stopped
+TRAIN = ("--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval")
+
+
+@pytest.fixture
+def gpu_user(user: User) -> User:
+    user.has_gpus()
+    return user
+
+
+def _seen(text: str) -> list[str]:
+    return re.findall(r"\(UUID: (\S+)\)", text)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("asked", "cards"), [
+    ("all", CARDS), ("0,", CARDS[:1]), ("1", None), ("1,", CARDS[1:]), (CARDS[1], CARDS[1:]), ("0,1", CARDS),
+])  # fmt: skip
+def test_each_way_shows_the_cards_that_were_asked_for(
+    gpu_user: User, way: str, asked: str, cards: tuple[str, ...] | None
+) -> None:
+    done = gpu_user.run("run", "busybox:1", "--gpus", asked, "--", "nvidia-smi", "-L", NGCDL_GPU_WAY=way)
+    assert done.code == 0, done
+    seen = _seen(done.out)
+    assert len(seen) == 1 if cards is None else tuple(seen) == cards  # "1" is any free one
+    record = gpu_user.record()
+    assert record["gpus"] == seen
+    assert (record["gpu_way"], record["machine"]["driver"]) == (way, "535.104.05")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_look_inside_names_the_runs_cards(gpu_user: User, way: str) -> None:
+    child = gpu_user.start("run", "busybox:1", "--gpus", "1,", "--", "sleep", "600", NGCDL_GPU_WAY=way)
+    until(lambda: gpu_user.ids() and (gpu_user.runs / gpu_user.ids()[-1] / "samples.jsonl").exists(), "a sample")
+    child.signal(signal.SIGTERM)
+    assert child.done().code == 143
+    record = gpu_user.record()
+    assert record["gpus"] == [CARDS[1]]
+    assert not [note for note in record["notes"] if "looked" in note or "WARNING" in note]
+
+
+def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
+    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20")
+    assert done.code == 0, done
+    assert "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU." in done.err
+    record = gpu_user.shown()
+    assert record["gpus"] == list(CARDS)
+    assert record["summary"]["gpu_percent_mean"] == pytest.approx((87 + 0) / 2)
+    assert [gpu["uuid"] for gpu in record["summary"]["gpus"]] == list(CARDS)
+    assert record["summary"]["gpus"][0]["gpu_percent_mean"] == 87
+    assert record["summary"]["gpu_memory_bytes_max"] > 0
+    assert record["device"] == "cpu"
+
+
+def test_without_a_driver_all_is_refused_before_anything_is_asked_of_the_registry(user: User, front: Front) -> None:
+    for words in (("busybox:1", "--", "true"), ("tensorflow:18.01-py2", "--train", "cifar10")):
+        done = user.run("run", words[0], "--gpus", "all", *words[1:], NGCDL_REGISTRY=front.host)
+        assert done.code == 125, done
+        assert "--gpus all: this host has no NVIDIA driver." in done.err
+        assert "--gpus none" in done.err
+    assert front.requests() == []
+    assert not user.ids()
+
+
+def test_without_a_driver_auto_warns_and_computes_on_the_cpu(user: User) -> None:
+    done = user.run("run", "busybox:1", "--", "true")
+    assert done.code == 0
+    assert "WARNING: this host has no NVIDIA driver: this run computes on the CPU." in done.err
+    record = user.record()
+    assert record["gpus"] == []
+    assert [note for note in record["notes"] if note.startswith("WARNING: this host has no NVIDIA driver")]
+    assert "WARNING" not in user.run("run", "busybox:1", "--gpus", "none", "--", "true").err
+
+
+@pytest.mark.parametrize(("code", "text"), [(9, "not loaded"), (18, "driver was updated")])
+def test_a_driver_that_cannot_be_asked_stops_a_demand_and_warns_auto(gpu_user: User, code: int, text: str) -> None:
+    state = Path(gpu_user.environment["NGCDL_NVML_STATE"])
+    state.write_text(state.read_text() + f"\nfail.Init={code}\n")
+    done = gpu_user.run("run", "busybox:1", "--gpus", "all", "--", "true")
+    assert done.code == 125, done
+    assert text in done.err
+    done = gpu_user.run("run", "busybox:1", "--", "true")
+    assert done.code == 0, done
+    assert "WARNING" in done.err
+    assert text in done.err
+
+
+def test_a_card_that_is_not_there_is_named_with_those_that_are(gpu_user: User) -> None:
+    done = gpu_user.run("run", "busybox:1", "--gpus", "0,7", "--", "true")
+    assert done.code == 125
+    assert "there is no GPU 7" in done.err
+    assert CARDS[0] in done.err
+
+
+@pytest.mark.parametrize("text", ["0", "device=0,1", "-2", "x"])
+def test_a_gpu_request_that_cannot_be_meant_is_a_usage_error(gpu_user: User, text: str) -> None:
+    done = gpu_user.run("run", "busybox:1", f"--gpus={text}", "--", "true")
+    assert done.code == 2, done
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("fault", "remedy"), [
+    ("driver-not-loaded", "docker context ls"), ("version-mismatch", "restart the machine"),
+    ("library-missing", "no loaded NVIDIA driver"),
+])  # fmt: skip
+def test_a_failing_hook_is_told_in_nvidias_words_with_the_remedy(
+    gpu_user: User, way: str, fault: str, remedy: str
+) -> None:
+    words = ("--gpus", "all", "-e", f"NGCDL_LAB_GPU_FAULT={fault}", "--", "true")
+    done = gpu_user.run("run", "busybox:1", *words, NGCDL_GPU_WAY=way)
+    assert done.code == 125, done
+    assert "NVIDIA's container runtime failed:" in done.err
+    assert remedy in done.err
+    record = gpu_user.record()
+    assert (record["status"], record["exit_code"], record["container"]) == ("failed", 125, None)
+    assert "nvidia-container-cli" in record["reason"]
+
+
+def test_an_image_that_wants_a_newer_driver_is_told_so(gpu_user: User) -> None:
+    words = ("--gpus", "all", "-e", "NVIDIA_REQUIRE_CUDA=cuda>=13.0", "--", "true")
+    done = gpu_user.run("run", "busybox:1", *words, NGCDL_GPU_WAY="runtime")
+    assert done.code == 125, done
+    assert "unsatisfied condition: cuda>=13.0" in done.err
+    assert "update it, or take an older tag" in done.err
+
+
+def test_an_engine_without_a_way_warns_auto_and_refuses_all(lab: dict[str, Any], tmp_path: Path) -> None:
+    if not lab.get("bare"):
+        pytest.skip("no bare engine: scripts/lab up --without-gpu")
+    with user_in(tmp_path, lab, lab["bare"]["host"]) as user:
+        user.has_gpus()
+        done = user.run("run", "busybox:1", "--", "true")
+        assert done.code == 0, done
+        assert "WARNING: this host has a GPU, but Docker can't hand it on" in done.err
+        assert user.record()["gpu_way"] == "none"
+        for way in ({}, {"NGCDL_GPU_WAY": "runtime"}, {"NGCDL_GPU_WAY": "cdi"}):
+            done = user.run("run", "busybox:1", "--gpus", "all", "--", "true", **way)
+            assert done.code == 125, done
+            assert "Docker has no way to hand a GPU to a container" in done.err
+            assert "nvidia-ctk runtime configure" in done.err
+
+
+def test_a_demanded_gpu_that_the_framework_does_not_see_stops_the_training_with_125(gpu_user: User) -> None:
+    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "10", "--gpus", "all")
+    assert done.code == 125, done
+    assert "A GPU was asked for, but the run sees none" in done.err
+    assert "--gpus none" in done.err
+    record = gpu_user.record()
+    assert (record["status"], record["exit_code"]) == ("failed", 125)
+    assert "A GPU was asked for" in record["reason"]
+
+
+def test_a_gpu_lost_in_mid_run_is_a_labelled_gap_and_the_run_goes_on(gpu_user: User) -> None:
+    state = Path(gpu_user.environment["NGCDL_NVML_STATE"])
+    child = gpu_user.start("run", "busybox:1", "--gpus", "0,", "--", "sh", "-c", "until [ -e over ]; do sleep 1; done")
+
+    def samples() -> list[dict[str, Any]]:
+        path = gpu_user.runs / gpu_user.ids()[-1] / "samples.jsonl" if gpu_user.ids() else None
+        if not path or not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    until(lambda: samples(), "a sample")
+    draft = state.with_suffix(".draft")
+    draft.write_text(state.read_text() + "\nfail.gpu0.DeviceGetUtilizationRates=15\nfail.gpu0.DeviceGetMemoryInfo=15\n")
+    draft.replace(state)
+    until(lambda: any(card.get("error") for sample in samples() for card in sample["gpus"] or ()), "a gap", 20)
+    (gpu_user.here / "over").touch()
+    assert child.done().code == 0
+    record = gpu_user.shown()
+    assert record["status"] == "finished"
+    assert record["summary"]["gaps"] > 0
+    good = [card["gpu_percent"] for sample in samples() for card in sample["gpus"] or () if not card["error"]]
+    assert good
+    assert set(good) == {87}
+    assert record["summary"]["gpu_percent_mean"] == 87
