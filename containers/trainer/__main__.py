@@ -11,19 +11,18 @@ import sys
 import time
 import traceback
 
-from . import workloads
+from . import frameworks, workloads
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
 from .loop import Signals, train
 
-FRAMEWORKS = "tf1", "tf2", "pytorch"
 OUT_OF_MEMORY = "out of memory", "OOM when allocating", "ResourceExhausted"
 
 
 def main(argv=None):
     asked = arguments(argv)
     if asked.list:
-        print(json.dumps([described(name) for name in names()], indent=1, sort_keys=True))
+        print(json.dumps([described(name) for name in files(workloads)], indent=1, sort_keys=True))
         return 0
     signals = Signals()
     signals.install()
@@ -86,9 +85,8 @@ def run(asked, events, voice, signals):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
-    name = framework(asked.framework)
+    name, maker = framework(asked.framework)
     workload = importlib.import_module("trainer.workloads." + asked.workload)
-    maker = importlib.import_module("trainer.frameworks." + name)
     network = maker.Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction)
     try:
         network.devices = network.devices or [processor()]
@@ -104,31 +102,15 @@ def run(asked, events, voice, signals):
         network.close()
 
 
-def framework(name):
-    """Give the file of frameworks/ that was asked for, or that fits what can be imported."""
-    try:
-        if name != "pytorch":
-            version = tensorflow_version()
-            found = "tf" + version.split(".")[0]
-            if name in ("auto", found):
-                return found
-            raise Stop("bad_argument", "--framework %s, but TensorFlow here is %s" % (name, version))
-    except ImportError as error:
-        if name != "auto":
-            raise Stop("bad_argument", "--framework %s: %s" % (name, error))
-    try:
-        importlib.import_module("torch")
-        return "pytorch"
-    except ImportError as error:
-        raise Stop("bad_argument", "no framework can be imported here: neither tensorflow nor torch (%s)" % error)
-
-
-def tensorflow_version():
-    import tensorflow
-    # Python 3 takes any folder of that name on the path for an empty package, our own containers/tensorflow for one
-    if not hasattr(tensorflow, "__version__"):
-        raise ImportError("No module named tensorflow")
-    return tensorflow.__version__
+def framework(asked):
+    """Give the name and the module of the framework that was asked for, or of the first that can be imported here."""
+    refusals = []
+    for name in reversed(files(frameworks)) if asked == "auto" else [asked]:
+        try:
+            return name, importlib.import_module("trainer.frameworks." + name)
+        except (ImportError, SyntaxError) as error:  # not installed, of another version, or not for this Python
+            refusals.append("%s: %s" % (name, error))
+    raise Stop("bad_argument", "no framework can be imported here (%s)" % "; ".join(refusals))
 
 
 def processor():
@@ -136,8 +118,9 @@ def processor():
     return host.processor()
 
 
-def names():
-    return sorted(name for _, name, _ in pkgutil.iter_modules(workloads.__path__))
+def files(package):
+    """Give the names of a package's modules in order: a new file is all that a workload or framework needs."""
+    return sorted(name for _, name, _ in pkgutil.iter_modules(package.__path__))
 
 
 def described(name):
@@ -148,11 +131,11 @@ def described(name):
 
 def arguments(argv):
     parser = argparse.ArgumentParser(prog="python -m trainer", description="Train a workload; see trainer/events.py.")
-    parser.add_argument("workload", nargs="?", choices=names())
+    parser.add_argument("workload", nargs="?", choices=files(workloads))
     parser.add_argument("--list", action="store_true", help="print the workloads as JSON")
     parser.add_argument("--out", metavar="DIR", help="the run's folder")
     parser.add_argument("--runs", metavar="DIR", help="make the run's folder in this one")
-    parser.add_argument("--framework", choices=("auto",) + FRAMEWORKS, default="auto")
+    parser.add_argument("--framework", choices=["auto"] + files(frameworks), default="auto")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
     parser.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")

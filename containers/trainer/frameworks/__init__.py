@@ -11,5 +11,7 @@ Each file has `class Network`, made as Network(words, device, memory_fraction) w
     logits(images)               images [n, h, w, c] -> numpy [n, classes], computed with the averages
     close()                      harmless twice
 
-Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports tensorflow.
+A file whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
+that can be imported the last in the alphabet is taken, unless --framework names one. A new file is all that a framework
+needs. Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports tensorflow.
 """

@@ -12,6 +12,9 @@ from .. import layers, nvml
 from ..ahead import ahead
 from ..events import Stop
 
+if not getattr(tf, "__version__", "").startswith("1."):
+    raise ImportError("this is for TensorFlow 1, here is %s" % getattr(tf, "__version__", "none"))
+
 
 class Network(object):
     """The contract is in frameworks/__init__.py."""

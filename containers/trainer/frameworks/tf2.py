@@ -6,6 +6,10 @@ import tensorflow as tf
 from .. import layers
 from ..events import Stop
 
+# Python 3 takes any folder of that name on the path for an empty package: our own containers/tensorflow has no version
+if not getattr(tf, "__version__", "").startswith("2."):
+    raise ImportError(f"this is for TensorFlow 2, here is {getattr(tf, '__version__', 'none')}")
+
 
 class Network:
     """The contract is in frameworks/__init__.py."""
