@@ -41,7 +41,7 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
     """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it."""
     run, folder = ready.run, ready.order.folder
     stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS)
-    trouble: NgcdlError | None = None
+    trouble: Exception | None = None
     ended = Exit(None)
     job: Job | None = None
     problems: tuple[str, ...] = ()
@@ -61,11 +61,13 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
             _gpu_was_met(folder, ended)
         except Interrupted:
             ended = Exit(None, reason="interrupted before it had started")
-        except NgcdlError as error:
+            if job:
+                job.kill()
+        except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
             trouble = error
             if job and not isinstance(error, EngineLost):
                 job.kill()
-                ended = replace(_quietly(job), reason=error.message)
+                ended = _quietly(job)
         run = _closed(run, ended, stopper, trouble, folder).noting(*problems)
         if _computed_without(run):
             show.say(UNUSED_GPU)
@@ -95,6 +97,8 @@ def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
         return run
     try:
         inside = job.gpus_inside()
+        if inside == ():
+            raise GpuNotInside("nvidia-smi lists no card")
     except GpuNotInside as error:
         if ready.order.spec.gpus.demanded:
             raise
@@ -103,8 +107,6 @@ def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
         return replace(run, gpus=()).noting(note)
     if inside is None:
         return run.noting("It ended before the GPUs inside could be looked at.")
-    if not inside and ready.order.spec.gpus.demanded:
-        raise GpuNotInside("nvidia-smi lists no card")
     return replace(run, gpus=inside)
 
 
@@ -159,11 +161,12 @@ def _quietly(job: Job) -> Exit:
         return Exit(None)
 
 
-def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: NgcdlError | None, folder: Path) -> Run:
+def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, folder: Path) -> Run:
     """Give the run as it ended: status, code and why, from the engine, the trainer's events and our own signals."""
     events = list(store.lines(folder / store.EVENTS))
     run = with_events(run, folder)
-    reason = trouble.message if trouble else ended.reason
+    fault = f"{type(trouble).__name__}: {trouble}" if trouble else ended.reason
+    reason = trouble.message if isinstance(trouble, NgcdlError) else fault
     code = ended.code
     errors = [event for event in events if event.get("event") == "error"]
     if errors and code != 0:
@@ -174,7 +177,7 @@ def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: NgcdlError | None,
         status, code = "interrupted", signal_exit_code(stopper.signal)
         reason = f"stopped by {stopper.name}"
     elif trouble:
-        status, code = "failed", trouble.exit_code
+        status, code = "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code
     elif ended.code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not _has(events, "finish")):
         status = "failed"
     else:
@@ -201,8 +204,8 @@ def with_events(run: Run, folder: Path) -> Run:
     starts = [event for event in events if event.get("event") == "start"]
     if starts:
         last = starts[-1]
-        run = replace(run, dataset=last.get("dataset"), device=last.get("device"))
-        run = replace(run, dataset_note=run.dataset_note or last.get("dataset_note"))
+        run = replace(run, dataset=figures.text(last.get("dataset")), device=figures.text(last.get("device")))
+        run = replace(run, dataset_note=run.dataset_note or figures.text(last.get("dataset_note")))
     return replace(run, summary=figures.summary(events, store.lines(folder / store.SAMPLES)))
 
 

@@ -14,13 +14,12 @@ Line = Mapping[str, Any]
 def summary(events: Iterable[Line], samples: Iterable[Line]) -> Summary:
     """Sum up a run. Means are over the samples between the first and the last logged step, where there are any."""
     events, samples = list(events), list(samples)
-    steps = [event for event in events if event.get("event") == "step" and isinstance(event.get("step"), int)]
+    counted = [event for event in events if isinstance(number(event.get("step")), int)]
+    steps = [event for event in counted if event.get("event") == "step"]
     rates = _numbers(steps, "examples_per_second")[1:] or _numbers(steps, "examples_per_second")
     batches = _numbers(steps, "seconds_per_batch")[1:] or _numbers(steps, "seconds_per_batch")
     losses = _numbers(steps, "loss")
-    reached = [
-        event["step"] for event in events if isinstance(event.get("step"), int) and event.get("event") != "error"
-    ]
+    reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = _numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
     during = _while_training(steps, samples)
     gpus = _gpus(during)
@@ -61,8 +60,8 @@ def _gpus(samples: Iterable[Line]) -> tuple[GpuSummary, ...]:
             by_card.setdefault(str(gpu.get("uuid") or gpu.get("index")), []).append(gpu)
     return tuple(
         GpuSummary(
-            uuid=_text(readings[0].get("uuid")),
-            name=_text(readings[0].get("name")),
+            uuid=text(readings[0].get("uuid")),
+            name=text(readings[0].get("name")),
             gpu_percent_mean=_mean(_numbers(readings, "gpu_percent")),
             memory_bytes_max=_most(_numbers(readings, "memory_used_bytes")),
             watts_mean=_mean(_numbers(readings, "watts")),
@@ -82,7 +81,8 @@ def number(value: object) -> float | None:
     return value if -1e300 < value < 1e300 else None
 
 
-def _text(value: object) -> str | None:
+def text(value: object) -> str | None:
+    """Give `value` if it is text."""
     return value if isinstance(value, str) else None
 
 

@@ -1,0 +1,300 @@
+"""However a run ends, its record is closed and says how."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeJob, FakeShow, ready
+
+from ngcdl import launch, store
+from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.errors import CommandNotFound, EngineLost, EngineRefused, GpuNotInside, NgcdlError
+from ngcdl.interrupt import Interrupted
+from ngcdl.record import Run
+from ngcdl.store import Store
+
+START = {"event": "start", "t": 1.0, "dataset": "synthetic", "device": "cpu", "dataset_note": "no network"}
+STEP = {"event": "step", "t": 2.0, "step": 0, "loss": 4.68}
+FINISH = {"event": "finish", "t": 3.0, "step": 1, "seconds": 2.0}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
+    """See a run through whose trainer wrote `events`; what is given is what was recorded."""
+    prepared, folder = ready(shelf, job, **how)
+    (folder / store.EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert shelf.load(run.id) == run
+    assert run.owner is None
+    return run, show
+
+
+def until(there: Callable[[], bool]) -> None:
+    """Wait for what another thread does, at most 20 s."""
+    end, pause = time.monotonic() + 20, threading.Event()
+    while not there():
+        assert time.monotonic() < end, "it never came"
+        pause.wait(0.01)
+
+
+def recorded(shelf: Store) -> Run:
+    return shelf.load(shelf.find("last"))
+
+
+def test_a_run_that_ends_well_is_finished_and_nothing_is_left(shelf: Store) -> None:
+    job = FakeJob()
+    run, show = follow(shelf, job, START, STEP, FINISH)
+    assert (run.status, run.exit_code, run.reason, run.finished) == ("finished", 0, None, 50.0)
+    assert (run.dataset, run.device, run.dataset_note) == ("synthetic", "cpu", "no network")
+    assert (run.summary.steps, run.summary.loss_first, run.container) == (1, 4.68, "c0ffee")
+    assert job.asked == ["remove"]
+    assert show.shown == b"step 0\n"
+    folder = shelf.folder(run.id)
+    assert (folder / "log.txt").read_bytes() == b"step 0\n"
+    assert not (folder / "home").exists()
+
+
+def test_a_run_is_measured_while_it_goes_on(shelf: Store) -> None:
+    job = FakeJob(until_stopped=True)
+    prepared, folder = ready(shelf, job)
+
+    def measured() -> None:
+        until(lambda: bool(list(store.lines(folder / store.SAMPLES))))
+        job.ending.set()
+
+    job.chunks = (measured,)
+    assert (launch.follow(prepared, shelf, FakeShow()).summary.samples or 0) >= 1
+
+
+def test_a_home_that_something_was_left_in_is_kept(shelf: Store) -> None:
+    prepared, folder = ready(shelf, FakeJob())
+    (folder / "home/.bash_history").touch()
+    launch.follow(prepared, shelf, FakeShow())
+    assert (folder / "home/.bash_history").exists()
+
+
+def test_a_run_that_fails_has_the_container_s_code(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(exit=Exit(7, False)))
+    assert (run.status, run.exit_code, run.reason) == ("failed", 7, None)
+
+
+def test_the_trainer_s_own_reason_is_the_run_s(shelf: Store) -> None:
+    error = {"event": "error", "t": 3.0, "kind": "nan", "message": "loss is NaN", "step": 5}
+    run, _ = follow(shelf, FakeJob(exit=Exit(1, False)), START, STEP, error)
+    assert (run.status, run.exit_code, run.reason) == ("failed", 1, "nan: loss is NaN")
+
+
+def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(shelf: Store) -> None:
+    prepared, folder = ready(shelf, FakeJob(exit=Exit(1, False)), gpus="all", way="none")
+    error = {"event": "error", "t": 3.0, "kind": "no_gpu", "message": "tensorflow sees no GPU", "step": None}
+    (folder / store.EVENTS).write_text(json.dumps(error) + "\n")
+    with pytest.raises(GpuNotInside, match="tensorflow sees no GPU"):
+        launch.follow(prepared, shelf, FakeShow())
+    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+
+
+def test_the_engine_s_reason_comes_before_the_trainer_s(shelf: Store) -> None:
+    error = {"event": "error", "t": 3.0, "kind": "crash", "message": "x"}
+    run, _ = follow(shelf, FakeJob(exit=Exit(137, True, "out of memory: the kernel killed it")), START, error)
+    assert (run.status, run.oom_killed, run.reason) == ("failed", True, "out of memory: the kernel killed it")
+
+
+def test_a_training_out_of_memory_that_ends_with_0_has_failed(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(exit=Exit(0, True, "out of memory")), START, STEP)
+    assert (run.status, run.exit_code, run.oom_killed) == ("failed", 0, True)
+
+
+def test_a_training_that_finished_is_finished_though_a_helper_was_killed(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(exit=Exit(0, True, "out of memory")), START, STEP, FINISH)
+    assert (run.status, run.oom_killed) == ("finished", True)
+
+
+def test_a_command_of_one_s_own_that_ends_with_0_is_finished(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(exit=Exit(0, True)), train=False)
+    assert (run.status, run.oom_killed) == ("finished", True)
+
+
+def test_notes_of_the_start_are_said_and_recorded(shelf: Store) -> None:
+    run, show = follow(shelf, FakeJob(started=Started(("This host forbids memlock.",))))
+    assert run.notes == ("This host forbids memlock.",)
+    assert show.said == ["This host forbids memlock."]
+
+
+def by_signal(*numbers: int) -> Callable[[], None]:
+    def send() -> None:
+        for number in numbers:
+            os.kill(os.getpid(), number)
+
+    return send
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_job_and_the_run_is_interrupted(shelf: Store, number: signal.Signals) -> None:
+    job = FakeJob((b"step 0\n", by_signal(number)), until_stopped=True)
+    run, _ = follow(shelf, job, START, STEP)
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 128 + number, f"stopped by {number.name}")
+    assert job.asked == ["stop 60", "remove"], "a training may save its checkpoint"
+    assert run.summary.steps == 0
+
+
+def test_a_second_signal_kills(shelf: Store) -> None:
+    job = FakeJob((by_signal(signal.SIGINT, signal.SIGTERM),), until_stopped=True, ignores_stop=True)
+    run, _ = follow(shelf, job, train=False)
+    assert sorted(job.asked) == ["kill", "remove", "stop 10"]
+    assert (run.status, run.exit_code) == ("interrupted", 130), "the first signal counts"
+
+
+def test_signals_are_the_caller_s_again_afterwards(shelf: Store) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    follow(shelf, FakeJob())
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_before_the_start_is_recorded_and_passed_on(shelf: Store) -> None:
+    prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted) as caught:
+        launch.follow(prepared, shelf, FakeShow())
+    run = recorded(shelf)
+    assert caught.value.number == signal.SIGTERM
+    assert (run.status, run.exit_code, run.owner) == ("interrupted", 143, None)
+
+
+def test_a_start_that_fails_is_recorded_with_its_code(shelf: Store) -> None:
+    prepared, _ = ready(shelf, CommandNotFound("pyton"))
+    with pytest.raises(CommandNotFound):
+        launch.follow(prepared, shelf, FakeShow())
+    run = recorded(shelf)
+    assert (run.status, run.exit_code) == ("failed", 127)
+    assert "pyton" in (run.reason or "")
+
+
+def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: Store) -> None:
+    job = FakeJob(exit=EngineLost("the run"))
+    prepared, folder = ready(shelf, job)
+    (folder / store.EVENTS).write_text(json.dumps(STEP) + "\n")
+    with pytest.raises(EngineLost):
+        launch.follow(prepared, shelf, FakeShow())
+    run = recorded(shelf)
+    assert (run.status, run.exit_code, run.container) == ("lost", None, "c0ffee")
+    assert run.summary.loss_first == 4.68, "what it wrote is kept"
+    assert job.asked == []
+
+
+def test_another_error_of_the_engine_kills_the_job(shelf: Store) -> None:
+    job = FakeJob(gpus=EngineRefused("no"))
+    prepared, _ = ready(shelf, job, gpus="all")
+    with pytest.raises(EngineRefused):
+        launch.follow(prepared, shelf, FakeShow())
+    assert job.asked == ["kill", "remove"]
+    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+
+
+@pytest.mark.parametrize("inside", [GpuNotInside("nvidia-smi is missing"), ()])
+def test_a_gpu_that_was_demanded_and_is_not_inside_stops_the_run(
+    shelf: Store, inside: GpuNotInside | tuple[str, ...]
+) -> None:
+    job = FakeJob(gpus=inside, until_stopped=True)
+    prepared, _ = ready(shelf, job, gpus="all")
+    with pytest.raises(GpuNotInside):
+        launch.follow(prepared, shelf, FakeShow())
+    run = recorded(shelf)
+    assert job.asked == ["kill", "remove"]
+    assert (run.status, run.exit_code) == ("failed", 125)
+    assert "sees none" in (run.reason or "")
+
+
+@pytest.mark.parametrize("inside", [GpuNotInside("nvidia-smi is missing"), ()])
+def test_a_gpu_that_was_not_demanded_and_is_not_inside_is_told_loudly(
+    shelf: Store, inside: GpuNotInside | tuple[str, ...]
+) -> None:
+    run, show = follow(shelf, FakeJob(gpus=inside), gpus="auto")
+    assert (run.status, run.gpus) == ("finished", ())
+    assert "WARNING" in run.notes[0]
+    assert "CPU" in run.notes[0]
+    assert show.said == [run.notes[0]]
+
+
+def test_the_gpus_inside_are_the_run_s(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(gpus=("GPU-1",)), gpus="all")
+    assert run.gpus == ("GPU-1",)
+
+
+def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(gpus=None, exit=Exit(3, False)), gpus="all")
+    assert (run.status, run.exit_code, run.gpus) == ("failed", 3, None)
+    assert "before the GPUs" in run.notes[0]
+
+
+def test_a_log_that_can_t_be_written_is_said_once_and_the_run_goes_on(shelf: Store) -> None:
+    prepared, folder = ready(shelf, FakeJob((b"a\n", b"b\n")))
+    (folder / store.LOG).mkdir()
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert (run.status, show.shown) == ("finished", b"a\nb\n")
+    assert [line for line in show.said if "log.txt can't be written" in line] == show.said
+
+
+def test_a_log_that_can_t_be_written_any_more_is_said_once(shelf: Store) -> None:
+    prepared, folder = ready(shelf, FakeJob((b"a\n", b"b\n")))
+    (folder / store.LOG).symlink_to("/dev/full")
+    show = FakeShow()
+    assert launch.follow(prepared, shelf, show).status == "finished"
+    assert show.said == [
+        f"log.txt can't be written any more ({os.strerror(errno.ENOSPC)}); the run goes on without it."
+    ]
+
+
+def test_samples_that_can_t_be_written_are_a_note(shelf: Store) -> None:
+    prepared, folder = ready(shelf, FakeJob())
+    (folder / store.SAMPLES).mkdir()
+    run = launch.follow(prepared, shelf, FakeShow())
+    assert run.status == "finished"
+    assert "no samples" in run.notes[0]
+
+
+def test_a_record_that_can_t_be_written_at_the_close_is_said_and_the_run_s_end_given(shelf: Store) -> None:
+    job = FakeJob()
+    prepared, folder = ready(shelf, job)
+
+    def gone() -> None:
+        folder.rename(folder.with_name("gone"))
+
+    job.chunks = (gone,)
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert (run.status, run.exit_code) == ("finished", 0)
+    assert "its record is not up to date" in show.said[-1]
+    assert job.asked == ["remove"]
+
+
+def test_a_fault_of_ngcdl_itself_kills_the_job_closes_the_record_and_is_shown(shelf: Store) -> None:
+    class Broken(FakeShow):
+        def chunk(self, chunk: Chunk) -> None:
+            raise RuntimeError("a fault")
+
+    job = FakeJob()
+    prepared, _ = ready(shelf, job)
+    with pytest.raises(RuntimeError, match="a fault"):
+        launch.follow(prepared, shelf, Broken())
+    run = recorded(shelf)
+    assert job.asked == ["kill", "remove"]
+    assert (run.status, run.exit_code, run.reason, run.owner) == ("failed", 125, "RuntimeError: a fault", None)
+
+
+def test_a_start_event_of_another_shape_leaves_what_was_known(shelf: Store) -> None:
+    run, _ = follow(shelf, FakeJob(), {"event": "start", "dataset": 5, "device": ["gpu"], "dataset_note": {}})
+    assert (run.dataset, run.device, run.dataset_note) == (None, None, None)
