@@ -1,0 +1,488 @@
+"""compose.yaml asks Docker for what `ngcdl run` asks it for, and `docker compose up` leaves a record that ngcdl reads.
+
+The pure tests read the file as Compose does (`filled`). Those marked `lab` run it: there the framework sees no GPU, as
+the bench has a stand-in for NVML only, so NGCDL_DEVICE is cpu; the reservation still goes the way of a real one, and
+the samples show the stand-in's card.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ngcdl import plan
+from ngcdl.choice import DEFAULT_IMAGE
+from ngcdl.engines.base import Order
+from ngcdl.engines.docker import request
+from ngcdl.spec import NVCR, GpuRequest, ImageRef, RunSpec, Workload
+
+ROOT = Path(__file__).parents[2]
+USER = "12345:12345"
+SERVICES = ("tensorflow", "pytorch", "cpu")
+TAGS = {"tensorflow": "18.01-py2", "cpu": "18.01-py2", "pytorch": "26.07-py3"}
+STEPS = 20
+
+
+# -- the file, read as Compose reads it ----------------------------------------------------------------------------
+
+
+def filled(text: str, variables: Mapping[str, str]) -> str:
+    """Put variables into `text`: ${A} ${A-b} ${A:-b} ${A:+b} ${A:?b}, nested, and $$.
+
+    https://docs.docker.com/reference/compose-file/interpolation/"""
+    made, at = "", 0
+    while at < len(text):
+        if text.startswith("$$", at):
+            made, at = made + "$", at + 2
+        elif text.startswith("${", at):
+            end = _closing(text, at + 2)
+            made, at = made + _value(text[at + 2 : end], variables), end + 1
+        else:
+            made, at = made + text[at], at + 1
+    return made
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 1
+    while depth:
+        depth += text.startswith("${", at) - (text[at] == "}")
+        at += 1
+    return at - 1
+
+
+def _value(inner: str, variables: Mapping[str, str]) -> str:
+    match = re.fullmatch(r"(\w+)(?:(:?[-+?])(.*))?", inner, re.DOTALL)
+    assert match, inner
+    name, sign, word = match.groups()
+    value = variables.get(name)
+    there = value is not None and (value != "" or ":" not in (sign or ""))
+    if sign and sign[-1] == "+":
+        return filled(word, variables) if there else ""
+    if sign and sign[-1] == "?" and not there:
+        raise KeyError(filled(word, variables))
+    return value or "" if there else filled(word or "", variables)
+
+
+def service(name: str, **variables: str) -> dict[str, Any]:
+    """Give one service of compose.yaml with `variables` in it."""
+
+    def inside(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: inside(value) for key, value in node.items()}
+        if isinstance(node, list):
+            return [inside(value) for value in node]
+        return filled(node, variables) if isinstance(node, str) else node
+
+    document = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    found: dict[str, Any] = inside(document["services"][name])
+    return found
+
+
+def as_body(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the body of POST /containers/create that Compose makes of a service. A key that is not known here fails."""
+    asked = dict(asked)
+    assert asked.pop("profiles")
+    assert asked.pop("stop_grace_period") == "60s"  # as long as ngcdl waits for a training's last checkpoint
+    assert asked.pop("network_mode") == "bridge"  # where the Engine API puts a container by itself
+    logging, limits = asked.pop("logging"), asked.pop("ulimits")
+    host = {
+        "Init": asked.pop("init"),
+        "ShmSize": {"1g": 1 << 30}[asked.pop("shm_size")],
+        "Ulimits": [{"Name": name, "Soft": int(value), "Hard": int(value)} for name, value in limits.items()],
+        "LogConfig": {"Type": logging["driver"], "Config": logging["options"]},
+        "PidsLimit": asked.pop("pids_limit"),
+        "SecurityOpt": asked.pop("security_opt"),
+        "Mounts": [_mount(entry) for entry in asked.pop("volumes")],
+    }
+    deploy = asked.pop("deploy", None)
+    if deploy:
+        host["DeviceRequests"] = [_device(entry) for entry in deploy["resources"]["reservations"]["devices"]]
+    body = {
+        "Image": asked.pop("image"),
+        "Cmd": asked.pop("command").split(),
+        "Env": asked.pop("environment"),
+        "Labels": asked.pop("labels"),
+        "User": asked.pop("user"),
+        "WorkingDir": asked.pop("working_dir"),
+        "HostConfig": host,
+    }
+    assert not asked, "no entrypoint, and nothing else that ngcdl does not send"
+    return body
+
+
+def _mount(entry: Mapping[str, Any]) -> dict[str, Any]:
+    assert entry["bind"] == {"create_host_path": False}, "Docker would make the folder as root's"
+    source = str((ROOT / entry["source"]).resolve() if entry["source"].startswith(".") else entry["source"])
+    made = {"Type": entry["type"], "Source": source, "Target": entry["target"]}
+    return {**made, "ReadOnly": entry.get("read_only", False)}
+
+
+def _device(entry: Mapping[str, Any]) -> dict[str, Any]:
+    count = -1 if entry["count"] == "all" else int(entry["count"])
+    return {"Driver": entry["driver"], "Count": count, "Capabilities": [entry["capabilities"]]}
+
+
+# -- what ngcdl sends, and what may differ ---------------------------------------------------------------------------
+
+
+def ngcdl_spec(name: str, image: str, data: Path | None = None) -> RunSpec:
+    gpus = GpuRequest("none") if name == "cpu" else GpuRequest("all")
+    device = "cpu" if name == "cpu" else "gpu"
+    workload = Workload("cifar10", data=str(data) if data else "synthetic", device=device)
+    return replace(plan.training(ImageRef.parse(image), workload, gpus, data, None), user=USER)
+
+
+def ngcdl_body(name: str, image: str, runs: Path, data: Path | None = None) -> dict[str, Any]:
+    """Give what `ngcdl run IMAGE --train cifar10` sends with --gpus all (cpu: --gpus none)."""
+    way = "none" if name == "cpu" else "device-request"
+    body = request.create_body(Order(ngcdl_spec(name, image, data), "id", runs / "id", image, way))
+    body["Env"] = dict(variable.split("=", 1) for variable in body["Env"])
+    return body
+
+
+def with_allowed_differences(
+    body: dict[str, Any], runs: Path, spec: Mapping[str, Any], data: Path | None
+) -> dict[str, Any]:
+    """Give `body` with every way in which compose.yaml may differ. All else must be equal."""
+    host = body["HostConfig"]
+    # Nobody has made a folder for this run: the trainer makes it, and writes the record that ngcdl would write.
+    at = body["Cmd"].index("--out")
+    body["Cmd"][at : at + 2] = ["--record", "--runs", "/ngcdl/runs"]
+    host["Mounts"][-1] |= {"Source": str(runs), "Target": "/ngcdl/runs"}
+    # So there is no folder in it for HOME, and Compose can't add the caller's name to the container's passwd.
+    body["Env"] |= {"HOME": "/tmp", "USER": "ngcdl", "LOGNAME": "ngcdl"}
+    # What ngcdl would have written into the record.
+    body["Env"] |= {"NGCDL_ENGINE": "compose", "NGCDL_IMAGE": body["Image"], "NGCDL_SPEC": json.dumps(spec)}
+    # The run has no id yet.
+    del body["Labels"]["ngcdl.run"]
+    # Compose leaves out a mount only with its whole entry. The trainer's own default is the synthetic set.
+    if data is None:
+        empty = {"Type": "bind", "Source": "/dev/null", "Target": "/ngcdl/data", "ReadOnly": True}
+        host["Mounts"].insert(1, empty)
+        at = body["Cmd"].index("--data")
+        del body["Cmd"][at : at + 2]
+    # Compose files name the driver by custom; with none Docker takes the first that has the capability, which is it.
+    for device in host.get("DeviceRequests", []):
+        device["Driver"] = "nvidia"
+    # Empty or what the engine assumes: Compose sends them too, or the engine fills them in.
+    for key in ("Tty", "OpenStdin", "StdinOnce", "AttachStdin", "AttachStdout", "AttachStderr", "ExposedPorts"):
+        del body[key]
+    assert host.pop("PortBindings") == {}
+    return body
+
+
+def asked_spec(body: Mapping[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(body["Env"]["NGCDL_SPEC"])
+    return spec
+
+
+@pytest.mark.parametrize("data", [None, Path("/data/cifar-10")], ids=["synthetic", "data"])
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_asks_for_what_ngcdl_sends(name: str, data: Path | None) -> None:
+    runs = Path("/state/ngcdl/runs")
+    given = {"NGCDL_DATA": str(data)} if data else {}
+    made = as_body(service(name, NGCDL_USER=USER, XDG_STATE_HOME="/state", HOME="/root", **given))
+    made["Env"]["NGCDL_SPEC"] = json.dumps(asked_spec(made))  # one way to write the same JSON
+    sent = ngcdl_body(name, made["Image"], runs, data)
+    assert made == with_allowed_differences(sent, runs, asked_spec(made), data)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_record_is_told_what_ngcdl_would_tell_it_of_docker(name: str) -> None:
+    made = as_body(service(name, NGCDL_USER=USER, HOME="/root"))
+    spec = ngcdl_spec(name, made["Image"]).as_json()
+    wanted = {key: spec[key] for key in ("gpus", "user", "shm_bytes", "ulimits")}
+    assert asked_spec(made) == {**wanted, "workload": {"data": "synthetic"}}
+
+
+def test_tensorflow_is_the_image_that_ngcdl_takes_by_itself() -> None:
+    image = str(ImageRef.parse(DEFAULT_IMAGE, NVCR))
+    assert service("tensorflow", NGCDL_USER=USER)["image"] == service("cpu", NGCDL_USER=USER)["image"] == image
+    assert f"ARG BASE={image}\n" in (ROOT / "containers/tensorflow/Dockerfile").read_text()
+    pytorch = service("pytorch", NGCDL_USER=USER)["image"]
+    assert f"ARG BASE={pytorch}\n" in (ROOT / "containers/pytorch/Dockerfile").read_text()
+
+
+def test_registry_tags_and_numbers_come_from_the_environment() -> None:
+    given = {"NGCDL_REGISTRY": "127.0.0.1:5443", "NGCDL_PYTORCH_TAG": "26.07-py3", "NGCDL_STEPS": "7"}
+    more = {"NGCDL_BATCH": "64", "NGCDL_SEED": "3", "NGCDL_GPUS": "2", "NGCDL_MEMLOCK": "65536"}
+    made = as_body(service("pytorch", NGCDL_USER=USER, HOME="/h", NGCDL_RUNS="/runs", **given, **more))
+    assert made["Image"] == "127.0.0.1:5443/nvidia/pytorch:26.07-py3"
+    assert " ".join(made["Cmd"]).endswith("--device gpu --steps 7 --batch 64 --seed 3")
+    assert made["HostConfig"]["DeviceRequests"][0]["Count"] == 2
+    assert made["HostConfig"]["Ulimits"][0] == {"Name": "memlock", "Soft": 65536, "Hard": 65536}
+    assert made["HostConfig"]["Mounts"][-1]["Source"] == "/runs"
+
+
+def test_without_a_user_it_says_what_to_type_and_the_example_says_the_same() -> None:
+    with pytest.raises(KeyError) as caught:
+        service("tensorflow")
+    line = caught.value.args[0].removeprefix("type once:  ")
+    assert line.startswith("cp .env.example .env && echo NGCDL_USER=$(id -u):$(id -g) >> .env && mkdir -p ")
+    for name in ("compose.yaml", ".env.example"):
+        assert f"#   {line}\n" in (ROOT / name).read_text(), name
+
+
+def test_the_example_explains_every_variable_and_holds_the_defaults() -> None:
+    read = set(re.findall(r"\$\{(\w+)", (ROOT / "compose.yaml").read_text())) - {"HOME", "XDG_STATE_HOME"}
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    told = dict(line.removeprefix("#").split("=", 1) for line in lines if re.match(r"#?[A-Z_]+=", line))
+    assert told.pop("COMPOSE_PROFILES") == "tensorflow"
+    assert set(told) == read
+    for name in ("NGCDL_RUNS", "NGCDL_DATA", "NGCDL_USER"):
+        told.pop(name)  # they have no default, or one that is a folder of the reader's
+    for each in SERVICES:
+        assert service(each, NGCDL_USER=USER, HOME="/h", **told) == service(each, NGCDL_USER=USER, HOME="/h")
+
+
+# -- the file, run ----------------------------------------------------------------------------------------------------
+
+
+class Compose:
+    """`docker compose` of one project with a HOME, a login and an .env of its own."""
+
+    def __init__(self, lab: dict[str, Any], home: Path) -> None:
+        self.lab, self.home = lab, home
+        self.project = f"ngcdl-test-{os.getpid()}-{home.name.replace('_', '-').lower()[-24:]}"
+        self.runs = home / ".local/state/ngcdl/runs"
+        self.user = USER if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
+        self.values = {
+            "COMPOSE_PROFILES": "tensorflow",
+            "NGCDL_USER": self.user,
+            "NGCDL_REGISTRY": lab["registry"]["host"],
+            "NGCDL_TENSORFLOW_TAG": TAGS["tensorflow"],
+            "NGCDL_PYTORCH_TAG": TAGS["pytorch"],
+            "NGCDL_DEVICE": "cpu",  # the bench's card is no card to a framework
+            "NGCDL_STEPS": str(STEPS),
+            "NGCDL_FLAGS": "--no-eval",
+        }
+        if not memlock_allowed():
+            self.values["NGCDL_MEMLOCK"] = "65536"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("NGCDL_", "COMPOSE_", "XDG"))}
+        own = {"HOME": str(self.home), "DOCKER_CONFIG": str(self.home / "docker")}
+        return {**kept, **own, "DOCKER_HOST": self.lab["engine"]["host"], **more}
+
+    def __call__(self, *words: str, code: int = 0, **more: str) -> str:
+        return self._run(self.command(*words), code, **more)
+
+    def command(self, *words: str) -> list[str]:
+        (self.home / "env").write_text("".join(f"{name}={value}\n" for name, value in self.values.items()))
+        files = ["--env-file", str(self.home / "env"), "-p", self.project, "-f", str(ROOT / "compose.yaml")]
+        return [self.lab["docker_cli"], "compose", *files, *words]
+
+    def docker(self, *words: str, stdin: str | None = None) -> str:
+        return self._run([self.lab["docker_cli"], *words], 0, stdin)
+
+    def ngcdl(self, *words: str) -> Any:
+        return json.loads(self._run([sys.executable, "-m", "ngcdl", *words, "--json"], 0))
+
+    def _run(self, command: list[str], code: int, stdin: str | None = None, **more: str) -> str:
+        done = subprocess.run(
+            command, env=self.environment(**more), cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=280
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if command[0] == sys.executable else done.stdout + done.stderr
+
+    def give(self, folder: Path) -> None:
+        """Make `folder` the one user's that the training runs as."""
+        if os.getuid() == 0:
+            self._run(["chown", "-R", USER, str(folder)], 0)
+
+    def inspected(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.docker("inspect", f"{self.project}-{name}-1"))[0]
+        return found
+
+
+def memlock_allowed() -> bool:
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] == resource.RLIM_INFINITY
+
+
+@pytest.fixture
+def compose(lab: dict[str, Any], tmp_path: Path) -> Iterator[Compose]:
+    made = Compose(lab, tmp_path)
+    made.runs.mkdir(parents=True)
+    made.give(tmp_path)
+    registry = lab["registry"]
+    made.docker("login", registry["host"], "-u", registry["user"], "--password-stdin", stdin=registry["key"])
+    yield made
+    made("--profile", "*", "down", "--timeout", "0")
+
+
+@pytest.fixture
+def cifar10(tmp_path: Path) -> Path:
+    """A CIFAR-10 as ngcdl keeps it, of black aeroplanes: six names of one file with holes."""
+    folder = tmp_path / "cache/ngcdl/cifar-10/cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    first = folder / "test_batch.bin"
+    with first.open("wb") as file:
+        file.truncate(10_000 * 3073)
+    for number in range(1, 6):
+        (folder / f"data_batch_{number}.bin").hardlink_to(first)
+    return folder.parent
+
+
+@pytest.mark.lab
+def test_compose_itself_makes_of_the_file_what_is_compared_above(compose: Compose, cifar10: Path) -> None:
+    compose.values = {"NGCDL_USER": USER, "NGCDL_DATA": str(cifar10), "NGCDL_TENSORFLOW_TAG": TAGS["tensorflow"]}
+    compose.values["NGCDL_REGISTRY"] = compose.lab["registry"]["host"]
+    for name in ("tensorflow", "cpu"):
+        compose("--profile", name, "create", "--no-build")
+        found = compose.inspected(name)
+        sent = ngcdl_body(name, found["Config"]["Image"], compose.runs, cifar10)
+        given = dict(variable.split("=", 1) for variable in found["Config"]["Env"])
+        wanted = with_allowed_differences(sent, compose.runs, json.loads(given["NGCDL_SPEC"]), cifar10)
+        wanted["Env"]["NGCDL_SPEC"] = given["NGCDL_SPEC"]
+        assert {key: given[key] for key in wanted["Env"]} == wanted.pop("Env")
+        assert wanted.pop("Labels").items() <= found["Config"]["Labels"].items()
+        host, made = wanted.pop("HostConfig"), found["HostConfig"]
+        for mount in made["Mounts"]:
+            mount["ReadOnly"] = mount.pop("ReadOnly", False)  # the engine leaves out what is false
+            mount.pop("BindOptions", None)
+        for device in made["DeviceRequests"] or []:
+            assert not device.pop("DeviceIDs")
+            assert not device.pop("Options")
+        for key in ("Ulimits", "Mounts"):
+            made[key].sort(key=str)
+            host[key].sort(key=lambda entry: str({name: entry[name] for name in made[key][0]}))
+        host.setdefault("DeviceRequests", None)
+        assert {key: made[key] for key in host} == host
+        assert {key: found["Config"][key] for key in wanted} == wanted
+        assert found["Path"] == "/usr/local/bin/nvidia_entrypoint.sh"  # the image's own
+
+
+@pytest.mark.lab
+def test_up_trains_in_tensorflow_through_the_gpu_reservation_and_records(compose: Compose, cifar10: Path) -> None:
+    registry = compose.lab["registry"]
+    compose.values["NGCDL_DATA"] = str(cifar10)
+    shown = compose("up", "--pull", "always")
+    assert "== TensorFlow ==" in shown  # the image's own entrypoint
+    assert "step 10, loss = " in shown
+    assert "Training on 50000 images of /ngcdl/data" in shown
+    run = compose.ngcdl("show", "last")
+    assert (run["status"], run["exit_code"], run["engine"]) == ("finished", 0, "compose")
+    assert run["image"]["reference"] == f"{registry['host']}/nvidia/tensorflow:{TAGS['tensorflow']}"
+    assert (run["dataset"], run["device"]) == ("cifar10", "cpu")
+    assert run["spec"]["workload"]["steps"] == run["summary"]["steps"] == STEPS
+    assert run["spec"]["workload"]["data"] == str(cifar10)
+    assert RunSpec.from_json(run["spec"]).gpus == GpuRequest("all")
+    assert run["machine"]["driver"] == "535.104.05"
+    assert run["machine"]["memory_bytes"] > 0
+    for figure in ("examples_per_second", "seconds_per_batch", "loss_first", "loss_last", "cpu_percent_mean"):
+        assert run["summary"][figure] > 0, figure
+    assert "GTX 1050 Ti" in run["summary"]["gpus"][0]["name"]
+    assert run["summary"]["gpu_memory_bytes_max"] > 0
+    (listed,) = compose.ngcdl("runs")
+    assert listed["summary"] == run["summary"]
+    owner, group = map(int, compose.user.split(":"))
+    made = [*compose.runs.rglob("*"), compose.runs]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(owner, group)}
+
+
+@pytest.mark.lab
+def test_the_profile_pytorch_runs_pytorch_instead_and_synthetic_images_are_said(compose: Compose) -> None:
+    shown = compose("--profile", "pytorch", "up")
+    assert "on 20000 SYNTHETIC images, not on CIFAR-10" in shown
+    assert compose("ps", "--all", "--services").split() == ["pytorch"]
+    run = compose.ngcdl("show", "last")
+    assert (run["status"], run["dataset"], run["summary"]["steps"]) == ("finished", "synthetic", STEPS)
+    assert run["image"]["reference"].endswith("/nvidia/pytorch:26.07-py3")
+    assert "GTX 1050 Ti" in run["summary"]["gpus"][0]["name"]
+
+
+@pytest.mark.lab
+def test_the_profile_cpu_asks_for_no_gpu_and_a_failure_is_recorded(compose: Compose) -> None:
+    (compose.home / "empty").mkdir()
+    compose.values["NGCDL_DATA"] = str(compose.home / "empty")
+    shown = compose("--profile", "cpu", "run", "--rm", "cpu", code=1)
+    assert "data: Failed to find file: /ngcdl/data/cifar-10-batches-bin/data_batch_1.bin" in shown
+    (run,) = compose.ngcdl("runs")
+    assert (run["status"], run["exit_code"]) == ("failed", 1)
+    assert run["reason"].startswith("Failed to find file")
+    assert run["machine"]["gpus"] == []  # none was handed in
+    assert run["spec"]["gpus"] == "none"
+
+
+@pytest.mark.lab
+def test_ctrl_c_saves_a_checkpoint_and_the_record_says_interrupted(compose: Compose) -> None:
+    compose.values["NGCDL_STEPS"] = "1000000"
+    with subprocess.Popen(
+        compose.command("--profile", "cpu", "up"),
+        env=compose.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout
+        assert any("step 0, loss" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert process.returncode == 130
+    run = compose.ngcdl("show", "last")
+    assert (run["status"], run["exit_code"]) == ("interrupted", 143)
+    assert run["summary"]["steps"] >= 1
+    assert list((compose.runs / run["id"] / "checkpoints").glob("step-*.npz"))
+
+
+@pytest.mark.lab
+def test_a_folder_that_is_somebody_elses_is_named(compose: Compose) -> None:
+    compose.values["NGCDL_USER"] = "54321:54321"
+    compose.runs.chmod(0o755)
+    shown = compose("--profile", "cpu", "run", "--rm", "cpu", code=1)
+    assert re.search(r"crash: /ngcdl/runs/\S+: Permission denied", shown)
+
+
+@pytest.mark.lab
+def test_where_docker_knows_no_gpu_it_says_so_and_nothing_runs(compose: Compose) -> None:
+    if not compose.lab.get("bare"):
+        pytest.skip("no bare engine: scripts/lab up --without-gpu")
+    image = f"{compose.lab['registry']['host']}/nvidia/busybox:1"  # the one image that this engine has
+    (compose.home / "bare.yaml").write_text(
+        f"services: {{tensorflow: {{image: '{image}', network_mode: none, command: 'true'}}}}\n"
+    )
+    engine = {"DOCKER_HOST": compose.lab["bare"]["host"]}
+    shown = compose("-f", str(compose.home / "bare.yaml"), "up", code=1, **engine)
+    assert 'could not select device driver "nvidia" with capabilities: [[gpu]]' in shown
+    assert 'could not select device driver "nvidia" with capabilities: [[gpu]]' in (ROOT / ".env.example").read_text()
+    compose("-f", str(compose.home / "bare.yaml"), "down", **engine)
+    assert list(compose.runs.iterdir()) == []
+
+
+@pytest.mark.lab
+def test_a_missing_folder_for_the_records_is_an_error_and_is_not_made(compose: Compose) -> None:
+    compose.runs.rmdir()
+    shown = compose("up", code=1)
+    assert f"bind source path does not exist: {compose.runs}" in shown
+    assert not compose.runs.exists()
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(memlock_allowed(), reason="this host allows memlock=-1")
+def test_a_host_that_forbids_memlock_says_what_the_example_quotes(compose: Compose) -> None:
+    del compose.values["NGCDL_MEMLOCK"]
+    shown = compose("up", code=1)
+    text = "error setting rlimits for ready process: error setting rlimit type 8: operation not permitted"
+    assert text in shown
+    assert text in (ROOT / ".env.example").read_text()
+
+
+@pytest.mark.lab
+def test_without_an_env_file_compose_says_in_one_line_what_to_type(compose: Compose) -> None:
+    compose.values = {}
+    shown = compose("up", code=15)
+    assert shown.strip().count("\n") == 0
+    assert "type once:  cp .env.example .env && echo NGCDL_USER=$(id -u):$(id -g) >> .env && mkdir -p" in shown
+    compose.values = {"NGCDL_USER": USER}  # for the clean-up
