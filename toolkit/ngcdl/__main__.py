@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -9,25 +10,29 @@ import sys
 
 def main() -> None:
     """Run what argv says, and exit: 0, the container's code, 125 for ngcdl or its engine, 2 for usage, 128+signal."""
-    if sys.argv[1:] == ["--version"]:
+    _keep_standard_streams()
+    if sys.argv[1:] == ["--version"] and sys.stdout:
         # Answered before anything is imported: shells and scripts ask this often.
         from ngcdl import __version__
 
-        print(f"ngcdl {__version__}")  # noqa: T201
-        raise SystemExit(0)
+        with contextlib.suppress(OSError):
+            print(f"ngcdl {__version__}", flush=True)  # noqa: T201
+            raise SystemExit(0)
     sys.exit(_guarded(sys.argv[1:]))
 
 
 def _guarded(argv: list[str]) -> int:
     from ngcdl import console
     from ngcdl.errors import NgcdlError
-    from ngcdl.interrupt import Interrupted
+    from ngcdl.interrupt import Interrupted, raise_on_signals
 
+    raise_on_signals()
     try:
         from ngcdl import cli
 
         code = cli.main(argv)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         return code
     except NgcdlError as error:
         console.show_error(error)
@@ -38,14 +43,28 @@ def _guarded(argv: list[str]) -> int:
         return 128 + number
     except BrokenPipeError:
         # Whoever read us has gone (`| head`). Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return 128 + signal.SIGPIPE
     except OSError as error:
         if error.filename is None and not _writable(sys.stdout):
             console.say(f"the result can't be written: {error.strerror}")
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_stdout()
             return 125
         raise
+
+
+def _keep_standard_streams() -> None:
+    """Put /dev/null where a standard stream was closed: no file of ours may get its number, and no child inherit it."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _drop_stdout() -> None:
+    if sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _writable(stream: object) -> bool:

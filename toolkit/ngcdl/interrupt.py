@@ -22,6 +22,23 @@ class Interrupted(BaseException):
         self.number = number
 
 
+def _heard() -> list[signal.Signals]:
+    """Which signals are for us: nohup and shells without job control have some ignored, and mean it."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def raise_on_signals() -> None:
+    """Let SIGTERM and SIGHUP raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise Interrupted(number)
+
+    for number in _heard():
+        if number != signal.SIGINT:
+            signal.signal(number, interrupted)
+
+
 class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first that came, None if none did."""
 
@@ -49,10 +66,9 @@ class Stopper:
                 self.job.stop(self._grace_seconds)
 
     @contextlib.contextmanager
-    def listening(self, raw_terminal: bool) -> Iterator[None]:
-        """Take the signals over. With a raw terminal Ctrl-C is a byte for the container, not a signal."""
-        numbers = [number for number in SIGNALS if not (raw_terminal and number == signal.SIGINT)]
-        before = {number: signal.signal(number, self.on_signal) for number in numbers}
+    def listening(self) -> Iterator[None]:
+        """Take the signals over. On a raw terminal Ctrl-C is a byte for the container and comes not as a signal."""
+        before = {number: signal.signal(number, self.on_signal) for number in _heard()}
         try:
             yield
         finally:

@@ -45,7 +45,7 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
     ended = Exit(None)
     job: Job | None = None
     problems: tuple[str, ...] = ()
-    with stopper.listening(terminal is not None and terminal.raw):
+    with stopper.listening():
         try:
             job = ready.engine.start(ready.order)
             stopper.job = job
@@ -63,6 +63,8 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
             ended = Exit(None, reason="interrupted before it had started")
             if job:
                 job.kill()
+            else:
+                _remove_unstarted(ready)
         except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
             trouble = error
             if job and not isinstance(error, EngineLost):
@@ -81,6 +83,14 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
     if stopper.signal and job is None:
         raise Interrupted(stopper.signal)
     return run
+
+
+def _remove_unstarted(ready: Ready) -> None:
+    """Take away what the engine may have made before the interruption."""
+    with contextlib.suppress(NgcdlError):
+        left = ready.engine.find(ready.run.id)
+        if left:
+            left.remove()
 
 
 class Terminal(Protocol):

@@ -22,6 +22,7 @@ from ngcdl.owner import is_alive
 from ngcdl.record import Run
 from ngcdl.store import Store
 
+STOPPED = "ngcdl stop was typed."
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
 # A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
 QUIET_SECONDS = 30.0
@@ -73,9 +74,12 @@ def _by_docker(shelf: Store, run: Run) -> Run:
 
 
 def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
-    status = "finished" if ended.code == 0 else "failed"
+    stopped, reason = STOPPED in run.notes, ended.reason
+    status = "finished" if ended.code == 0 else "interrupted" if ended.code is None or stopped else "failed"
+    if stopped and status == "interrupted":
+        reason = "stopped by ngcdl stop"
     closed = replace(
-        run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=ended.reason,
+        run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=reason,
         finished=ended.finished or time.time(), owner=None,
     )  # fmt: skip
     return with_events(closed, shelf.folder(run.id))

@@ -6,13 +6,12 @@ import os
 import signal
 import sys
 import time
-from typing import Any
 
 from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, number, size
 from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
-from ngcdl.reconcile import reconcile
+from ngcdl.reconcile import STOPPED, reconcile
 from ngcdl.record import Run
 from ngcdl.store import LOG, Store
 
@@ -152,7 +151,7 @@ def logs(name: str, follow: bool) -> None:
     shelf = _shelf()
     run_id = shelf.find(name)
     path = shelf.folder(run_id) / LOG
-    stream: Any = sys.stdout.buffer
+    stream = console.result_stream()
     try:
         with path.open("rb") as file:
             while True:
@@ -160,7 +159,7 @@ def logs(name: str, follow: bool) -> None:
                     stream.write(
                         console.plain(data.decode("utf-8", "replace")).encode() if sys.stdout.isatty() else data
                     )
-                sys.stdout.flush()
+                stream.flush()
                 if not follow or reconcile(shelf, shelf.load(run_id)).status != "running":
                     return
                 time.sleep(FOLLOW_SECONDS)
@@ -183,6 +182,7 @@ def stop(name: str) -> None:
     elif run.engine == "docker":
         job = engines.connect("docker").find(run.id)
         if job:
+            shelf.save(run.noting(STOPPED))
             job.stop(60)
     while (run := reconcile(shelf, shelf.load(run.id))).status == "running" and (
         run.owner is None or is_alive(run.owner)

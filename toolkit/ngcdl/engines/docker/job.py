@@ -158,6 +158,8 @@ class DockerJob:
         reason: str | None = None
         if state.get("Removed"):
             reason = "the container was removed outside ngcdl"
+        elif state.get("Status") == "created":  # Docker gives these an exit code 0
+            return Exit(None, reason="the container was made but never started")
         elif oom and code == 0:
             reason = "out of memory: the kernel killed a process inside, though the command itself ended with 0"
         elif oom:

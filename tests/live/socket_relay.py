@@ -1,0 +1,80 @@
+"""A Unix socket before the engine's, which holds back the requests that a test wants to be in the middle of."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class Relay:
+    """Listens at `path`. `hold(pattern)` keeps what matches from the engine; `hold_answer` lets it through first."""
+
+    def __init__(self, path: Path, engine: str) -> None:
+        self.path, self._engine = path, engine.removeprefix("unix://")
+        self._pattern: re.Pattern[bytes] | None = None
+        self._answer_too = False
+        self.held = threading.Event()
+        self._closed = threading.Event()
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(path))
+        self._server.listen(32)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.path}"
+
+    def hold(self, pattern: bytes) -> None:
+        self._pattern, self._answer_too = re.compile(pattern), False
+
+    def hold_answer(self, pattern: bytes) -> None:
+        self._pattern, self._answer_too = re.compile(pattern), True
+
+    def close(self) -> None:
+        self._closed.set()
+        self._server.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while not self._closed.is_set():
+                client, _ = self._server.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        engine = socket.socket(socket.AF_UNIX)
+        muted = False
+        with client, engine, contextlib.suppress(OSError):
+            engine.connect(self._engine)
+            open_ends = {client: engine, engine: client}
+            while open_ends and not self._closed.is_set():
+                for source in select.select(list(open_ends), [], [], 0.2)[0]:
+                    data = source.recv(65536)
+                    target = open_ends[source]
+                    if source is client and self._pattern and self._pattern.search(data):
+                        muted = True
+                        if self._answer_too:
+                            engine.sendall(data)
+                            select.select([engine], [], [], 20)  # the engine has done it
+                        self.held.set()
+                    elif not data:
+                        del open_ends[source]
+                        with contextlib.suppress(OSError):
+                            target.shutdown(socket.SHUT_WR)
+                        if source is client and muted:
+                            return
+                    elif not muted:
+                        target.sendall(data)
+
+
+@contextlib.contextmanager
+def relay_to(engine: str, folder: Path) -> Iterator[Relay]:
+    relay = Relay(folder / "docker.sock", engine)
+    try:
+        yield relay
+    finally:
+        relay.close()

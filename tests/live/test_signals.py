@@ -1,0 +1,117 @@
+"""Ctrl-C and its sisters in each phase: the code is 128 + n, the record is closed, nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from faulty_front import Front
+from ngcdl_child import User, until
+from socket_relay import relay_to
+
+pytestmark = pytest.mark.lab
+
+TRAIN = ("run", "pytorch:26.07-py3", "--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval")
+STUBBORN = "trap '' TERM INT HUP; echo up; while :; do sleep 1; done"
+
+
+def test_ctrl_c_at_the_hidden_prompt_ends_with_130_and_keeps_nothing(user: User) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(user.words[0], [*user.words, "login"], user.environment)
+    text = b""
+
+    def prompted() -> bool:
+        nonlocal text
+        text += os.read(terminal, 4096)
+        return b"it stays hidden" in text
+
+    until(prompted, "the prompt")
+    os.write(terminal, b"nvapi-half\x03")
+    _, status = os.waitpid(pid, 0)
+    while True:
+        try:
+            text += os.read(terminal, 4096)
+        except OSError:
+            break
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130, text
+    assert b"nvapi-half" not in text
+    assert b"Traceback" not in text
+    assert not (user.home / ".docker/config.json").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_a_pull_ends_it_and_records_nothing(
+    user: User, front: Front, number: signal.Signals, code: int
+) -> None:
+    front.break_down(manifest={"hang": True})
+    child = user.start("run", "busybox:1", "--", "true", NGCDL_REGISTRY=front.host)
+    child.until_err("Pulling")
+    until(lambda: front.requests(), "a request at the registry")
+    child.signal(number)
+    done = child.done(10)
+    assert done.code == code, done
+    assert "Traceback" not in done.err
+    assert not user.ids()
+
+
+@pytest.mark.parametrize("request_line", [rb"^POST /[^ ]*/containers/create", rb"^POST /[^ ]*/start"])
+def test_ctrl_c_before_the_start_leaves_no_container(user: User, tmp_path: Path, request_line: bytes) -> None:
+    with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
+        relay.hold_answer(request_line) if b"create" in request_line else relay.hold(request_line)
+        child = user.start("run", "busybox:1", "--", "sleep", "600", DOCKER_HOST=relay.address)
+        assert relay.held.wait(30)
+        child.signal(signal.SIGINT)
+        done = child.done(20)
+    assert done.code == 130, done
+    assert "Traceback" not in done.err
+    record = user.record()
+    assert (record["status"], record["exit_code"], record["owner"]) == ("interrupted", 130, None)
+    assert user.containers() == []
+
+
+def test_ctrl_c_once_saves_a_checkpoint_and_closes_the_record(user: User) -> None:
+    child = user.start(*TRAIN, "--steps", "100000")
+    child.until_out("step 10,")
+    child.signal(signal.SIGINT)
+    done = child.done()
+    assert done.code == 130, done
+    assert "Traceback" not in done.err
+    record = user.record()
+    assert (record["status"], record["exit_code"], record["reason"]) == ("interrupted", 130, "stopped by SIGINT")
+    assert record["summary"]["steps"] > 10
+    assert record["finished"] >= record["started"]
+    assert list((user.runs / record["id"] / "checkpoints").glob("step-*.npz"))
+    again = user.run(*TRAIN, "--steps", str(record["summary"]["steps"] + 10), "--resume", "last")
+    assert again.code == 0, again
+
+
+def test_ctrl_c_twice_kills_at_once(user: User) -> None:
+    child = user.start("run", "busybox:1", "--", "sh", "-c", STUBBORN)
+    child.until_out("up")
+    began = time.monotonic()
+    child.signal(signal.SIGINT)
+    until(lambda: (time.monotonic() - began) > 0.3, "a person's second Ctrl-C")
+    child.signal(signal.SIGINT)
+    done = child.done(9)
+    assert done.code == 130, done
+    assert time.monotonic() - began < 8
+    assert user.record()["status"] == "interrupted"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_stops_the_run_and_the_record_says_which(user: User, number: signal.Signals, code: int) -> None:
+    child = user.start("run", "busybox:1", "--", "sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; sleep 600 & wait")
+    child.until_out("up")
+    child.signal(number)
+    done = child.done(15)
+    assert done.code == code, done
+    assert "bye" in done.out
+    record = user.record()
+    assert (record["status"], record["exit_code"]) == ("interrupted", code)
+    assert record["reason"] == f"stopped by {number.name}"
