@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ngcdl.errors import NgcdlError
 
@@ -45,9 +45,16 @@ def say(text: str) -> None:
     _write(sys.stderr, f"ngcdl: {plain(text)}\n")
 
 
+def result_stream() -> IO[bytes]:
+    """Give stdout for bytes. Raises OSError where it was closed (`>&-`)."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "stdout is closed")
+    return sys.stdout.buffer
+
+
 def result(text: str) -> None:
     """Write a result to stdout. Raises OSError where stdout takes nothing."""
-    if sys.stdout is None:  # `>&-`
+    if sys.stdout is None:
         raise OSError(errno.EBADF, "stdout is closed")
     encoding = sys.stdout.encoding or "ascii"
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Self
 
@@ -319,6 +319,10 @@ class RunSpec:
     tty: bool = False
     stdin: bool = False
     workload: Workload | None = None
+
+    def without_secrets(self) -> Self:
+        """Give the spec as people may see it: variables that look like a secret are REDACTED."""
+        return replace(self, environment=tuple((name, redacted(name, value)) for name, value in self.environment))
 
     def as_json(self, secrets: bool = False) -> dict[str, Any]:
         """Give the spec as a record keeps it: without `secrets`, variables that look like one are REDACTED."""

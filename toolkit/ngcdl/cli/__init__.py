@@ -12,13 +12,18 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["_watch"]:
         from ngcdl.cli.watch import watch
 
-        return watch(argv[1])
+        return watch(argv[1:])
     at = argv.index("--") if "--" in argv else len(argv)
     from ngcdl.cli.app import app
 
     try:
         code = app(args=argv[:at], prog_name="ngcdl", standalone_mode=False, obj=tuple(argv[at + 1 :]))
         return code if isinstance(code, int) else 0
+    except SystemExit as error:
+        # click makes a plain 1 of a reader that has gone.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
+        raise
     except Exception as error:
         return _usage(error, argv, at < len(argv))
 

@@ -173,7 +173,7 @@ def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, scre
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
     target = str(picked.image) if picked.image else "python"
-    order = Order(spec, run_id, shelf.folder(run_id), target, picked.way.name)
+    order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name)
     request = picked.engine.request(order)
     if as_json:
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})

@@ -134,7 +134,9 @@ class Screen:
         return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
 
     @staticmethod
-    def _write(stream: TextIO, data: bytes) -> None:
+    def _write(stream: TextIO | None, data: bytes) -> None:
+        if stream is None:  # closed by the caller: `>&-`
+            return
         data = _UNWANTED.sub(b"", data) if stream.isatty() else data
         try:
             stream.buffer.write(data)

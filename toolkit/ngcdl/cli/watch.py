@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ngcdl import engines, launch
 from ngcdl.engines.base import Chunk, Order, PullEvent
-from ngcdl.errors import EngineRefused, NgcdlError
+from ngcdl.errors import BadOption, EngineRefused, NgcdlError
 from ngcdl.owner import this_process
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
@@ -67,9 +67,12 @@ def _once_started(shelf: Store, run_id: str, watcher: subprocess.Popen[bytes]) -
     return shelf.load(run_id)
 
 
-def watch(run_id: str) -> int:
-    """Be the watcher of `run_id`: read the order from stdin, and follow the run to its end."""
-    letter = json.load(sys.stdin)
+def watch(argv: list[str]) -> int:
+    """Be the watcher of the run in `argv`: read the order from stdin, and follow the run to its end."""
+    try:
+        (run_id,), letter = argv, json.load(sys.stdin)
+    except (ValueError, AttributeError) as error:
+        raise BadOption("_watch RUN is what ngcdl run --detach starts; it is not for typing.") from error
     shelf = Store(Path(letter["root"]))
     run = replace(shelf.load(run_id), owner=this_process())
     shelf.save(run)

@@ -80,7 +80,8 @@ class LocalEngine:
 
     def python(self, has_gpu: bool) -> Path | None:
         """Give the Python that has TensorFlow, None where `prepare` has to make one."""
-        if importlib.util.find_spec("tensorflow"):
+        found = importlib.util.find_spec("tensorflow")
+        if found and found.origin:  # a mere folder of that name, as containers/tensorflow, has none
             return Path(sys.executable)
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None

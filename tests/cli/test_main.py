@@ -1,0 +1,160 @@
+"""What ngcdl does with argv, its streams and its errors, before any run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house import TRAIN, House
+
+from ngcdl import __version__
+
+HEAVY = {"docker", "requests", "typer", "rich", "pynvml", "psutil"}
+
+
+def imported(house: House, *argv: str) -> set[str]:
+    """The top names of all modules that a call imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "ngcdl", *argv], capture_output=True, text=True,
+        env=house.environment(), check=True,
+    )  # fmt: skip
+    return {name.split(".")[0] for name in re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE)}
+
+
+def test_the_version_is_told_at_once(house: House) -> None:
+    assert house.run("--version").stdout == f"ngcdl {__version__}\n"
+    assert not imported(house, "--version") & HEAVY
+
+
+def test_help_loads_nothing_heavy(house: House) -> None:
+    assert not imported(house, "--help") & (HEAVY - {"typer", "psutil"})
+
+
+def test_help_names_every_command_and_the_exit_codes(house: House) -> None:
+    text = house.run("--help").stdout
+    assert [command for command in ("login", "logout", "pull", "run", "gpu", "runs", "show", "logs", "stop")
+            if command not in text] == []  # fmt: skip
+    assert "125" in text
+
+
+def test_nothing_typed_shows_the_help(house: House) -> None:
+    done = house.run()
+    assert "Usage" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("nonsense",), "No such command"),
+        (("run", "--nonsense"), "No such option"),
+        (("run",), "What shall run"),
+        (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
+        (("run", "--train", "nonsense"), "there is cifar10"),
+        (("run", "--train", "cifar10", "--steps", "0"), "from 1 on"),
+        (("run", "--train", "cifar10", "--gpus", "0"), "--gpus 0,"),
+        (("run", "--train", "cifar10", "--gpus", "device=0,1"), "    --gpus 0,1"),
+        (("run", "--train", "cifar10", "--gpus", "x"), "not understood"),
+        (("run", "--train", "cifar10", "--engine", "x"), "auto, docker, local"),
+        (("run", "--train", "cifar10", "--device", "tpu"), "auto, cpu or gpu"),
+        (("run", "--train", "cifar10", "--", "ls"), "no command can stand after --"),
+        (("run", "--train", "cifar10", "--shm-size", "0"), "no size"),
+        (("run", "--train", "cifar10", "--ulimit", "x"), "NAME=NUMBER"),
+        (("run", "--train", "cifar10", "-v", "x"), "HOST:CONTAINER"),
+        (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
+        (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),
+        (("run", "--train", "cifar10", "--pull", "x"), "missing or always"),
+        (("run", "tensorflow:1", "--device", "cpu"), "for --train"),
+        (("run", "tensorflow:1", "--engine", "local"), "not an image"),
+        (("run", "tensorflow"), "which release"),
+        (("run", "TensorFlow:1"), "lower case"),
+        (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
+        (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py"),
+        (("run", "tensorflow:1", "-v", ".:/work"), "Mount it elsewhere"),
+        (("pull", ""), "empty"),
+        (("gpu", "--watch", "x"), "'--watch'"),
+        (("_watch",), "RUN"),
+    ],
+)
+def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
+    house: House, argv: tuple[str, ...], said: str
+) -> None:
+    done = house.run(*argv)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert house.shelf.ids() == [], "nothing was recorded"
+
+
+def test_a_resume_of_a_run_that_is_not_there_is_told(house: House) -> None:
+    done = house.run(*TRAIN, "--resume", "last")
+    assert (done.returncode, "no run" in done.stderr) == (125, True)
+
+
+def test_a_key_in_a_variable_never_shows_in_a_dry_run(house: House) -> None:
+    options = ("-e", "TOKEN=hush-1", "-e", "EPOCHS=3", "-e", "X=nvapi-hush-2", "--dry-run")
+    for more in ((), ("--json",)):
+        done = house.run(*TRAIN, *options, *more)
+        assert done.returncode == 0, done.stderr
+        assert "hush" not in done.stdout + done.stderr
+        assert "EPOCHS" in done.stdout
+    assert not house.shelf.root.exists(), "a dry run records nothing"
+
+
+def test_a_dry_run_as_json_is_one_document(house: House) -> None:
+    document = json.loads(house.run(*TRAIN, "--dry-run", "--json").stdout)
+    assert document["engine"] == "local"
+    assert document["request"]["argv"][:4] == ["python", "-m", "trainer", "cifar10"]
+
+
+@pytest.mark.parametrize(
+    "argv", [("--version",), ("--help",), ("run", "--help"), ("show", "--json"), ("runs", "--json")]
+)
+def test_a_full_disk_behind_stdout_is_an_error(trained: House, argv: tuple[str, ...]) -> None:
+    if argv[0] in ("show", "runs"):
+        assert trained.run(*TRAIN).returncode == 0
+    with Path("/dev/full").open("w") as full:
+        done = trained.run(*argv, stdout=full)
+    assert done.returncode == 125
+    assert "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("argv", ["--version", "--help", "runs --json", "show", "logs"])
+def test_a_reader_that_goes_early_gets_no_complaint(trained: House, argv: str) -> None:
+    assert trained.run(*TRAIN).returncode == 0
+    assert trained.shell(f"ngcdl {argv} | head -1").stderr == ""
+    done = trained.shell(f"ngcdl {argv} | true; exit ${{PIPESTATUS[0]}}")
+    assert done.stderr == ""
+    assert done.returncode in (0, 141)
+
+
+@pytest.mark.parametrize(
+    "argv", ["--version", "--help", "runs --json", "show", "logs", "run --dry-run --train cifar10"]
+)
+def test_closed_streams_are_no_fault_of_ngcdl(trained: House, argv: str) -> None:
+    assert trained.run(*TRAIN).returncode == 0
+    done = trained.shell(f"ngcdl {argv} >&-")
+    if argv not in ("--version", "--help"):
+        assert done.returncode == 125
+        assert "stdout is closed" in done.stderr
+    assert trained.shell(f"ngcdl {argv} 2>&-").returncode == 0
+    assert trained.shell(f"ngcdl {argv} <&-").returncode == 0
+
+
+@pytest.mark.parametrize("settings", [{"LANG": "C"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+                                      {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}])  # fmt: skip
+def test_a_terminal_without_unicode_can_show_every_record(tmp_path: Path, settings: dict[str, str]) -> None:
+    house = House(tmp_path / "Müller \udcff")
+    house.home.mkdir()
+    house.bring_trainer()
+    for argv in (TRAIN, ("runs",), ("show",), ("show", "--json"), ("logs",), (*TRAIN, "--dry-run")):
+        done = house.run(*argv, env=settings)
+        assert done.returncode == 0, done.stderr
+
+
+def test_bytes_that_are_no_text_are_a_usage_error(house: House) -> None:
+    done = house.run("run", os.fsdecode(b"tensorflow:\xff"))
+    assert done.returncode == 2

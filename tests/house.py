@@ -1,0 +1,106 @@
+"""A home in a folder of its own, the command ngcdl in it, and a stand-in for the trainer of the local engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ngcdl.engines import local
+from ngcdl.store import Store
+
+ROOT = Path(__file__).resolve().parents[1]
+STAND_IN = Path(__file__).with_name("stand_in_trainer.py")
+TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
+
+
+@dataclass(frozen=True)
+class House:
+    """Everything that ngcdl reads or writes lies below `home`."""
+
+    home: Path
+
+    @property
+    def shelf(self) -> Store:
+        return Store(self.home / "state/ngcdl/runs")
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "XDG_CACHE_HOME": str(self.home / "cache"),
+            "XDG_DATA_HOME": str(self.home / "share"),
+            "DOCKER_HOST": f"unix://{self.home}/no-docker.sock",
+            "PYTHONPATH": str(ROOT / "toolkit"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONWARNINGS": "error",
+            "LANG": "C.UTF-8",
+            **more,
+        }
+
+    def popen(self, *argv: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
+        how = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "cwd": self.home,
+        } | how
+        return subprocess.Popen(
+            [sys.executable, "-m", "ngcdl", *argv], errors="surrogateescape", env=self.environment(**(env or {})), **how
+        )
+
+    def run(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:
+        """Run ngcdl to its end. A traceback is a failure, whatever was asked."""
+        with self.popen(*argv, **how) as process:
+            out, err = process.communicate(timeout=120)
+        done = subprocess.CompletedProcess(argv, process.returncode, out or "", err or "")
+        assert "Traceback" not in done.stderr, done.stderr
+        assert "Exception ignored" not in done.stderr, done.stderr
+        return done
+
+    def shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of bash in which `ngcdl` is the command; 124 if it took too long."""
+        function = f'ngcdl() {{ {shlex.quote(sys.executable)} -m ngcdl "$@"; }}\n'
+        done = subprocess.run(
+            ["bash", "-c", function + line], capture_output=True, errors="surrogateescape", timeout=120, check=False,
+            env=self.environment(), cwd=self.home, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert "Exception ignored" not in done.stderr, done.stderr
+        return done
+
+    def bring_trainer(self) -> None:
+        """Put the stand-in where the local engine keeps the Python that has TensorFlow."""
+        engine = local.LocalEngine(self.home / "share/ngcdl")
+        for lock in ("local.txt", "local-cpu.txt"):
+            folder = engine._environment(lock)
+            (folder / "bin").mkdir(parents=True)
+            python = folder / "bin/python"
+            python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(STAND_IN))} "$@"\n')
+            python.chmod(0o755)
+            (folder / local.READY).touch()
+
+    def record(self, name: str = "last") -> dict[str, Any]:
+        done = self.run("show", name, "--json")
+        assert done.returncode == 0, done.stderr
+        record: dict[str, Any] = json.loads(done.stdout)
+        return record
+
+
+def until(there: Callable[[], Any], what: str = "it") -> Any:
+    """Wait for what another process does, at most 30 s, and give it."""
+    end, pause = time.monotonic() + 30, threading.Event()
+    while not (found := there()):
+        assert time.monotonic() < end, f"{what} never came"
+        pause.wait(0.02)
+    return found

@@ -1,0 +1,52 @@
+"""Behaves to the outside like `python -m trainer` (containers/trainer/events.py), and trains nothing.
+
+STAND_IN says what it does: finish (default), fail, nan, wait (until a signal: 143 with the event "interrupted"),
+deaf (until killed), go (until the file STAND_IN_GO is there, then finish).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+folder = Path(sys.argv[sys.argv.index("--out") + 1])
+does = os.environ.get("STAND_IN", "finish")
+stop = threading.Event()
+
+
+def event(kind: str, **fields: Any) -> None:
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"event": kind, "t": time.time(), **fields}) + "\n")
+
+
+def finish() -> None:
+    event("step", step=1, loss=4.0, examples_per_second=512.0, seconds_per_batch=0.25, learning_rate=0.1)
+    event("finish", step=2, seconds=1.0)
+
+
+if "STAND_IN_SAYS" in os.environ:  # what it was given, for a test to see
+    Path(os.environ["STAND_IN_SAYS"]).write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
+signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else lambda *_: stop.set())
+event("start", format=1, workload="cifar10", device="cpu", dataset="synthetic", dataset_note=None, pid=os.getpid())
+event("step", step=0, loss=4.68, examples_per_second=None, seconds_per_batch=None, learning_rate=0.1)
+print("2018-02-16 03:25:08.344427: step 0, loss = 4.68 (595.8 examples/sec; 0.215 sec/batch)", flush=True)
+if does == "nan":
+    event("error", kind="nan", message="the loss is NaN", step=1)
+    sys.exit("the loss is NaN")
+if does == "fail":
+    sys.exit(7)
+if does in ("wait", "deaf"):
+    while not stop.wait(0.05):
+        pass
+    event("error", kind="interrupted", message="SIGTERM", step=1)
+    sys.exit(143)
+if does == "go":
+    while not Path(os.environ["STAND_IN_GO"]).exists() and not stop.wait(0.05):
+        pass
+finish()
