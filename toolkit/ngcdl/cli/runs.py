@@ -11,7 +11,7 @@ from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, number, size
 from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
-from ngcdl.reconcile import reconcile
+from ngcdl.reconcile import STOPPED, reconcile
 from ngcdl.record import Run
 from ngcdl.store import LOG, Store
 
@@ -115,7 +115,8 @@ def _what(run: Run) -> list[tuple[str, str]]:
         rows.append(("computed on", run.device.upper()))
     if run.dataset:
         synthetic = run.dataset != "cifar10"
-        rows.append(("data", "SYNTHETIC images, not CIFAR-10" if synthetic else "CIFAR-10"))
+        kind = "SYNTHETIC images, not CIFAR-10" if synthetic else "CIFAR-10"
+        rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))
     return rows
 
 
@@ -182,6 +183,7 @@ def stop(name: str) -> None:
     elif run.engine == "docker":
         job = engines.connect("docker").find(run.id)
         if job:
+            shelf.save(run.noting(STOPPED))
             job.stop(60)
     while (run := reconcile(shelf, shelf.load(run.id))).status == "running" and (
         run.owner is None or is_alive(run.owner)
