@@ -24,8 +24,9 @@ def main() -> None:
 def _guarded(argv: list[str]) -> int:
     from ngcdl import console
     from ngcdl.errors import NgcdlError
-    from ngcdl.interrupt import Interrupted
+    from ngcdl.interrupt import Interrupted, raise_on_signals
 
+    raise_on_signals()
     try:
         from ngcdl import cli
 
