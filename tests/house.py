@@ -43,7 +43,7 @@ class House:
             "DOCKER_HOST": f"unix://{self.home}/no-docker.sock",
             "PYTHONPATH": str(ROOT / "toolkit"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONWARNINGS": "error",
+            "PYTHONWARNINGS": "error,ignore::ResourceWarning",  # docker's SDK leaves its socket to the collector
             "LANG": "C.UTF-8",
             **more,
         }

@@ -20,9 +20,9 @@ does = os.environ.get("STAND_IN", "finish")
 stop = threading.Event()
 
 
-def event(kind: str, **fields: Any) -> None:
+def event(name: str, **fields: Any) -> None:
     with (folder / "events.jsonl").open("a") as file:
-        file.write(json.dumps({"event": kind, "t": time.time(), **fields}) + "\n")
+        file.write(json.dumps({"event": name, "t": time.time(), **fields}) + "\n")
 
 
 def finish() -> None:

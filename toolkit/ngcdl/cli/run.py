@@ -115,7 +115,7 @@ def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
     if not typed.train and image:
         terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
         own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
-        own = plan.at_hand(own, Path.cwd())
+        own = plan.at_hand(own, _here())
     return prepare.Asked(
         engine=typed.engine,
         image=image,
@@ -127,6 +127,13 @@ def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         root=typed.root,
         extra=_extra(typed, own),
     )
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise BadOption("The folder that this was typed in is gone.", "    cd") from error
 
 
 def _workload(typed: Typed, shelf: Store) -> Workload:
@@ -141,7 +148,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
 
 def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
     """What was typed beside the plan. An own command keeps what its plan mounts already."""
-    here, home = str(Path.cwd()), os.environ.get("HOME", "/")
+    here, home = str(_here()), os.environ.get("HOME", "/")
     limits = {"memlock": -1, "stack": 67108864}
     for text in typed.ulimits:
         match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)", text)

@@ -1,0 +1,211 @@
+"""`ngcdl run` on the local engine, as a process: finished, failed, interrupted, detached, and what its record says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import TRAIN, House, until
+
+from ngcdl import owner
+
+
+def events(house: House) -> list[dict[str, Any]]:
+    """What the newest run's trainer has written so far."""
+    for run_id in house.shelf.ids()[:1]:
+        path = house.shelf.folder(run_id) / "events.jsonl"
+        if path.exists():
+            return [json.loads(line) for line in path.read_text().splitlines()]
+    return []
+
+
+def started(house: House, *more: str, **env: str) -> subprocess.Popen[str]:
+    """Start a run whose trainer has begun."""
+    process = house.popen(*TRAIN, *more, env=env)
+    until(lambda: len(events(house)) >= 2, "the first step")
+    return process
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err, err
+    return process.returncode, out, err
+
+
+def test_a_run_trains_shows_its_table_and_is_recorded(trained: House) -> None:
+    done = trained.run(*TRAIN)
+    assert done.returncode == 0, done.stderr
+    assert "step 0, loss = 4.68" in done.stdout
+    assert "SYNTHETIC" in done.stdout
+    assert "engine local: it was asked for" in done.stderr
+    record = trained.record()
+    assert (record["status"], record["exit_code"], record["engine"]) == ("finished", 0, "local")
+    assert (record["dataset"], record["device"], record["gpus"]) == ("synthetic", "cpu", [])
+    assert record["machine"]["cores"] == os.cpu_count()
+    assert (record["summary"]["steps"], record["summary"]["loss_first"]) == (2, 4.68)
+    assert record["summary"]["gpu_percent_mean"] is None, "unknown, not 0"
+    assert (trained.shelf.folder(record["id"]) / "log.txt").read_text() in done.stdout
+
+
+def test_json_is_the_record_and_the_output_goes_to_stderr(trained: House) -> None:
+    done = trained.run(*TRAIN, "--json")
+    record = json.loads(done.stdout)
+    assert record == trained.record()
+    assert "step 0" in done.stderr
+
+
+def test_the_trainer_is_given_what_was_typed(trained: House) -> None:
+    says = trained.home / "says.json"
+    trained.run(
+        *TRAIN, "--steps", "7", "--batch", "8", "--seed", "9", "--no-eval", "-e", "A=b=c",
+        env={"STAND_IN_SAYS": str(says), "NGC_API_KEY": "nvapi-hush"},
+    )  # fmt: skip
+    said = json.loads(says.read_text())
+    assert said["argv"][:1] == ["-m"] or "cifar10" in said["argv"]
+    line = " ".join(said["argv"])
+    assert "--device cpu --steps 7 --batch 8 --seed 9 --data synthetic --no-eval" in line
+    assert said["environ"]["A"] == "b=c"
+    assert "NGC_API_KEY" not in said["environ"]
+
+
+def test_a_failed_training_gives_its_code(trained: House) -> None:
+    assert trained.run(*TRAIN, env={"STAND_IN": "fail"}).returncode == 7
+    assert (trained.record()["status"], trained.record()["exit_code"]) == ("failed", 7)
+
+
+def test_a_training_that_meets_nan_says_so(trained: House) -> None:
+    done = trained.run(*TRAIN, env={"STAND_IN": "nan"})
+    assert done.returncode == 1
+    assert trained.record()["reason"] == "nan: the loss is NaN"
+    assert "the loss is NaN" in done.stdout
+
+
+def test_a_secret_variable_reaches_the_run_and_no_file(trained: House) -> None:
+    says = trained.home / "says.json"
+    trained.run(*TRAIN, "-e", "HF_TOKEN=hush-hush", env={"STAND_IN_SAYS": str(says)})
+    assert json.loads(says.read_text())["environ"]["HF_TOKEN"] == "hush-hush"
+    says.unlink()
+    kept = [path for path in trained.home.rglob("*") if path.is_file() and b"hush-hush" in path.read_bytes()]
+    assert kept == []
+    assert trained.record()["spec"]["environment"]["HF_TOKEN"] == "***"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_training_and_closes_the_record(trained: House, number: signal.Signals) -> None:
+    process = started(trained, STAND_IN="wait")
+    process.send_signal(number)
+    assert ended(process)[0] == 128 + number
+    record = trained.record()
+    assert (record["status"], record["exit_code"]) == ("interrupted", 128 + number)
+    assert record["reason"] == f"stopped by {number.name}"
+    assert events(trained)[-1]["kind"] == "interrupted", "it was asked, not killed"
+
+
+def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
+    process = started(trained, STAND_IN="deaf")
+    child = int(trained.record()["container"].removeprefix("pid:"))
+    process.send_signal(signal.SIGINT)
+    until(lambda: _is_stopping(process.pid), "the first signal's thread")
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
+    assert trained.record()["status"] == "interrupted"
+    assert owner._ticks(child) is None
+
+
+def _is_stopping(pid: int) -> bool:
+    """Has a thread of its own begun to wait for the stop? (sampler, main, and that one)"""
+    return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 3
+
+
+def test_a_gpu_that_is_demanded_where_there_is_none_ends_before_anything_runs(trained: House) -> None:
+    done = trained.run("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "all")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "--gpus none" in done.stderr
+    assert trained.shelf.ids() == []
+
+
+def test_auto_without_a_gpu_says_loudly_that_it_computes_on_the_cpu(trained: House) -> None:
+    done = trained.run("run", "--train", "cifar10", "--data", "synthetic")
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" in done.stderr
+    assert "CPU" in done.stderr
+    assert any("WARNING" in note for note in trained.record()["notes"])
+
+
+def test_an_image_without_docker_names_the_remedy(house: House) -> None:
+    done = house.run("run", "tensorflow:18.01-py2", "--train", "cifar10", "--gpus", "none")
+    assert done.returncode == 125
+    assert "No Docker engine" in done.stderr
+    assert "--engine local" in done.stderr
+
+
+def test_a_state_folder_that_can_t_be_written_is_told(trained: House) -> None:
+    (trained.home / "state").touch()
+    done = trained.run(*TRAIN)
+    assert done.returncode == 125
+    assert "XDG_STATE_HOME" in done.stderr
+
+
+def test_a_folder_that_is_gone_is_told(trained: House) -> None:
+    done = trained.shell(f"mkdir gone; cd gone; rmdir ../gone; ngcdl {' '.join(TRAIN)}; echo $?")
+    assert (done.stdout, "is gone" in done.stderr) == ("2\n", True)
+
+
+def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) -> None:
+    folder = trained.home / "a:b,c d"
+    folder.mkdir()
+    done = trained.run(*TRAIN, "--detach", env={"STAND_IN": "wait"}, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    run_id = done.stdout.strip()
+    assert trained.shelf.ids() == [run_id]
+    until(lambda: len(events(trained)) >= 2, "the first step")
+    assert trained.record()["status"] == "running"
+    stopped = trained.run("stop", run_id)
+    assert "interrupted" in stopped.stderr
+    assert trained.record(run_id)["exit_code"] == 143
+
+
+def test_a_detached_run_that_ends_well_is_finished(trained: House) -> None:
+    run_id = trained.run(*TRAIN, "--detach", "-e", "HF_TOKEN=hush").stdout.strip()
+    until(lambda: trained.shelf.load(run_id).status == "finished", "its end")
+    assert trained.record(run_id)["spec"]["environment"]["HF_TOKEN"] == "***"
+
+
+def test_logs_are_what_the_run_wrote_and_follow_ends_with_it(trained: House) -> None:
+    go = trained.home / "go"
+    process = started(trained, STAND_IN="go", STAND_IN_GO=str(go))
+    follower = trained.popen("logs", "--follow")
+    assert follower.stdout is not None
+    assert "step 0" in follower.stdout.readline()
+    go.touch()
+    assert ended(process)[0] == 0
+    assert ended(follower)[0] == 0
+    assert trained.run("logs").stdout == (trained.shelf.folder(trained.shelf.find("last")) / "log.txt").read_text()
+
+
+@pytest.mark.tensorflow
+def test_a_real_training_runs_from_the_command_to_the_record(house: House) -> None:
+    """The local engine brings TensorFlow itself; NGCDL_TEST_SHARE keeps it between sessions."""
+    home_s = os.environ.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
+    share = os.environ.get("NGCDL_TEST_SHARE") or home_s
+    trusted = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_CERT"))}
+    with house.popen(
+        *TRAIN, "--steps", "20", "--batch", "32", "--no-eval", "--json", env={**trusted, "XDG_DATA_HOME": share}
+    ) as process:
+        out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    record = json.loads(out)
+    assert (record["status"], record["exit_code"], record["dataset"], record["device"]) == (
+        "finished", 0, "synthetic", "cpu",
+    )  # fmt: skip
+    summary = record["summary"]
+    assert summary["steps"] == 20
+    assert 4.6 <= summary["loss_first"] <= 4.75
+    assert summary["examples_per_second"] > 0
+    assert summary["cpu_percent_mean"] is not None
+    assert summary["gpu_percent_mean"] is None
