@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ngcdl import console
-from ngcdl.errors import NvmlUnavailable
+from ngcdl.errors import NgcdlError, NvmlUnavailable
 from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
 from ngcdl.telemetry.driver import within
 from ngcdl.telemetry.gpu import Nvml, connect
@@ -142,12 +142,8 @@ def _container_names(ids: Collection[str]) -> dict[str, str]:
 
 
 def _ask_docker(found: dict[str, str]) -> None:
-    import docker
-    import requests
+    from ngcdl.engines.docker import connect
 
-    # A name is only worth having if it is there: whatever is wrong with the engine, `ngcdl doctor` tells.
-    with suppress(docker.errors.DockerException, requests.RequestException, OSError):
-        client = docker.from_env(timeout=_ENGINE_SECONDS)
-        for one in client.api.containers():
-            found[one["Id"]] = one["Names"][0].lstrip("/") if one["Names"] else one["Id"][:12]
-        client.close()
+    # A name is only worth having if it is there: what is wrong with the engine is not this command's to tell.
+    with suppress(NgcdlError):
+        found.update(connect().names())

@@ -185,6 +185,11 @@ class DockerEngine:
         with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "the clean-up"):
             self._client.remove_container(identity, force=True, v=True)
 
+    def names(self) -> dict[str, str]:
+        """Give the names of the running containers by their ids."""
+        with messages.docker_errors(self.address, "a look at the containers"):
+            return {one["Id"]: (one["Names"] or [one["Id"][:12]])[0].lstrip("/") for one in self._client.containers()}
+
     def find(self, run_id: str) -> Job | None:
         with messages.docker_errors(self.address, "a look for the run"):
             found = self._client.containers(all=True, filters={"label": f"{request.LABEL}={run_id}"})
