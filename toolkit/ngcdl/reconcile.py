@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.launch import with_events
 from ngcdl.owner import is_alive
 from ngcdl.record import Run
+from ngcdl.report import figures
 from ngcdl.store import Store
 
 STOPPED = "ngcdl stop was typed."
@@ -47,12 +49,12 @@ def reconcile(shelf: Store, run: Run) -> Run:
 
 
 def _found_out(shelf: Store, run: Run) -> Run:
-    if run.owner is None:
+    if run.owner is None or run.machine.hostname not in (None, socket.gethostname()):
+        # Nobody watches it, or somebody on another machine that shares this home: only its files can tell.
         return _by_events(shelf, run) if _is_quiet(shelf, run) else run
     if run.engine == "docker":
         return _by_docker(shelf, run)
-    pid = (run.container or "").removeprefix("pid:")
-    if pid.isdecimal() and _is_trainer(int(pid), shelf, run):
+    if training(shelf, run):
         return run.noting(UNWATCHED)
     return _by_events(shelf, run).noting(UNWATCHED)
 
@@ -90,13 +92,15 @@ def _by_events(shelf: Store, run: Run) -> Run:
     folder = shelf.folder(run.id)
     events = list(store.lines(folder / store.EVENTS))
     last = events[-1] if events else {}
-    when = last.get("t") if isinstance(last.get("t"), int | float) else None
+    when = figures.number(last.get("t"))
     kind = last.get("event")
     what = "ngcdl was killed" if run.owner else "it was killed"
     if kind == "finish":
         status, reason = "finished", f"{what}; the trainer reports that it finished"
     elif kind == "error":
-        status, reason = "failed", f"{last.get('kind')}: {last.get('message')}"
+        # A training that was stopped says so itself.
+        status = "interrupted" if last.get("kind") == "interrupted" else "failed"
+        reason = f"{last.get('kind')}: {last.get('message')}"
     else:
         status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
     return with_events(replace(run, status=status, reason=reason, finished=when, owner=None), folder)
@@ -110,8 +114,10 @@ def _is_quiet(shelf: Store, run: Run) -> bool:
     return time.time() - newest > QUIET_SECONDS
 
 
-def _is_trainer(pid: int, shelf: Store, run: Run) -> bool:
-    """Is `pid` still the training of this run? Its argv names the run's folder."""
+def training(shelf: Store, run: Run) -> int | None:
+    """Give the process of a local run that still trains: its argv names the run's folder."""
+    pid = (run.container or "").removeprefix("pid:")
     with contextlib.suppress(OSError):
-        return os.fsencode(shelf.folder(run.id)) in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+        if pid.isdecimal() and os.fsencode(shelf.folder(run.id)) in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return int(pid)
+    return None

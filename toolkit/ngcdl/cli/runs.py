@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -11,11 +12,12 @@ from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, number, size
 from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
-from ngcdl.reconcile import STOPPED, reconcile
+from ngcdl.reconcile import STOPPED, reconcile, training
 from ngcdl.record import Run
 from ngcdl.store import LOG, Store
 
 FOLLOW_SECONDS = 0.3
+STOP_SECONDS = 60  # a training saves a checkpoint first
 
 
 def _shelf() -> Store:
@@ -168,6 +170,18 @@ def logs(name: str, follow: bool) -> None:
         raise NoSuchRun(f"{name} (with a log: it wrote nothing)", shelf.root) from error
 
 
+def _stop_process(shelf: Store, run: Run) -> None:
+    """End a training of the local engine that nobody watches: SIGTERM, and SIGKILL if it does not listen."""
+    end = time.monotonic() + STOP_SECONDS
+    number: int | None = signal.SIGTERM
+    while pid := training(shelf, run):
+        if number:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+        number = signal.SIGKILL if time.monotonic() > end else None
+        time.sleep(FOLLOW_SECONDS)
+
+
 def stop(name: str) -> None:
     """Ask a run to stop: its watcher, or where that has gone its container."""
     shelf = _shelf()
@@ -184,7 +198,9 @@ def stop(name: str) -> None:
         job = engines.connect("docker").find(run.id)
         if job:
             shelf.save(run.noting(STOPPED))
-            job.stop(60)
+            job.stop(STOP_SECONDS)
+    else:
+        _stop_process(shelf, run)
     while (run := reconcile(shelf, shelf.load(run.id))).status == "running" and (
         run.owner is None or is_alive(run.owner)
     ):

@@ -1,0 +1,209 @@
+"""What a killed ngcdl left open is closed by the next command, truthfully."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import TRAIN, House, until
+
+from ngcdl import store
+from ngcdl.owner import this_process
+from ngcdl.reconcile import UNWATCHED, reconcile
+from ngcdl.record import Machine, Owner, Run
+from ngcdl.store import Store
+
+DEAD = Owner(2**22 + 1, 5, "another boot")
+RUN = Run("20180216-182126-cifar10-beef", "running", 1.0, engine="local", container="pid:4194305", owner=DEAD)
+STEP = {"event": "step", "t": 5.0, "step": 3, "loss": 4.0}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    house.bring_trainer()
+    return house
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def left(shelf: Store, run: Run, *events: dict[str, Any]) -> Run:
+    """Leave a run open whose trainer wrote `events`, and reconcile it."""
+    folder = shelf.create(run)
+    (folder / store.EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    found = reconcile(shelf, run)
+    assert shelf.load(run.id) == found
+    assert reconcile(shelf, found) == found, "once is enough"
+    return found
+
+
+def killed(house: House, **env: str) -> tuple[str, int]:
+    """Kill -9 an ngcdl whose training goes on; its run's id and the training's process."""
+    process = house.popen(*TRAIN, env=env)
+    run_id = str(until(house.shelf.ids, "the record")[0])
+    run = until(lambda: (run := house.shelf.load(run_id)).container and run, "the start")
+    until(lambda: list(store.lines(house.shelf.folder(run_id) / store.EVENTS)), "the first event")
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    return run_id, int(run.container.removeprefix("pid:"))
+
+
+def gone(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def test_a_training_that_outlived_ngcdl_still_runs_and_says_that_it_is_unwatched(house: House) -> None:
+    go = house.home / "go"
+    run_id, pid = killed(house, STAND_IN="go", STAND_IN_GO=str(go))
+    record = house.record()
+    assert (record["id"], record["status"], record["notes"]) == (run_id, "running", [UNWATCHED])
+    assert house.record() == record
+    go.touch()
+    until(lambda: gone(pid), "the training's end")
+    record = house.record()
+    assert (record["status"], record["exit_code"]) == ("finished", None), "nobody saw its code"
+    assert record["summary"]["steps"] == 2
+    assert record["finished"] is not None
+
+
+def test_a_training_that_died_with_ngcdl_is_lost(house: House) -> None:
+    run_id, pid = killed(house, STAND_IN="deaf")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(pid), "its end")
+    assert house.run("runs").returncode == 0
+    run = house.shelf.load(run_id)
+    assert (run.status, run.exit_code, run.owner) == ("lost", None, None)
+    assert (run.summary.loss_first, run.notes) == (4.68, (UNWATCHED,))
+
+
+def test_an_unwatched_training_can_be_stopped(house: House) -> None:
+    run_id, pid = killed(house, STAND_IN="wait")
+    done = house.run("stop", run_id)
+    assert done.returncode == 0, done.stderr
+    assert gone(pid)
+    assert house.shelf.load(run_id).status == "interrupted"
+
+
+def test_two_commands_at_once_agree_and_close_it_once(house: House) -> None:
+    run_id, pid = killed(house, STAND_IN="deaf")
+    os.kill(pid, signal.SIGKILL)
+    both = [house.popen("show", run_id, "--json") for _ in range(3)]
+    records = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0]
+    assert records[0] == records[1] == records[2] == json.loads(json.dumps(house.shelf.load(run_id).as_json()))
+    assert records[0]["status"] == "lost"
+
+
+def test_the_next_run_closes_what_was_left_open(house: House) -> None:
+    run_id, pid = killed(house, STAND_IN="deaf")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(pid), "its end")
+    assert house.run(*TRAIN).returncode == 0
+    assert house.shelf.load(run_id).status == "lost"
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "reason"),
+    [
+        ({"event": "finish", "t": 9.0, "step": 4}, "finished", "reports that it finished"),
+        ({"event": "error", "t": 9.0, "kind": "nan", "message": "loss", "step": 4}, "failed", "nan: loss"),
+        ({"event": "checkpoint", "t": 9.0, "step": 4}, "lost", "nothing is left"),
+        ({"event": "finish", "t": float("nan")}, "finished", "reports that it finished"),
+    ],
+)
+def test_what_can_t_be_asked_any_more_is_told_by_the_trainer_s_events(
+    shelf: Store, last: dict[str, Any], status: str, reason: str
+) -> None:
+    run = left(shelf, RUN, STEP, last)
+    assert (run.status, run.exit_code, run.owner) == (status, None, None)
+    assert run.finished == (9.0 if last["t"] == 9.0 else None)
+    assert reason in (run.reason or "")
+
+
+def test_a_run_that_has_ended_or_is_watched_is_left_alone(shelf: Store) -> None:
+    for run in (replace(RUN, id="a", status="failed"), replace(RUN, id="b", owner=this_process())):
+        assert left(shelf, run) == run
+
+
+def test_a_process_that_only_has_the_number_of_the_training_is_not_it(shelf: Store) -> None:
+    run = left(shelf, replace(RUN, container=f"pid:{os.getpid()}"))
+    assert run.status == "lost"
+
+
+def test_a_run_on_docker_stays_open_while_docker_is_away(house: House) -> None:
+    run = replace(RUN, engine="docker", container="c0ffee")
+    house.shelf.create(run)
+    assert house.record()["status"] == "running"
+    assert house.shelf.load(run.id) == run
+
+
+def test_a_run_of_another_machine_is_alive_as_long_as_its_files_are_written(shelf: Store) -> None:
+    run = replace(RUN, started=time.time(), machine=Machine(hostname="node-7"))
+    assert left(shelf, run, STEP) == run, "a home that several machines share"
+    for path in shelf.folder(run.id).iterdir():
+        os.utime(path, (1, 1))
+    shelf.save(replace(run, started=1.0))
+    os.utime(shelf.folder(run.id) / store.RECORD, (1, 1))
+    assert reconcile(shelf, run).status == "lost"
+
+
+def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(shelf: Store) -> None:
+    run = replace(RUN, owner=None, engine="compose", started=time.time())
+    assert left(shelf, run, STEP) == run
+    shelf.save(replace(run, started=1.0))
+    for path in shelf.folder(run.id).iterdir():
+        os.utime(path, (1, 1))
+    assert reconcile(shelf, run).status == "lost"
+
+
+def test_a_folder_that_can_t_be_written_leaves_the_run_as_it_was(shelf: Store) -> None:
+    folder = shelf.create(RUN)
+    (folder / ".reconcile.lock").mkdir()
+    assert reconcile(shelf, RUN) == RUN
+
+
+def test_a_record_of_a_later_format_is_named_and_hides_no_other(house: House) -> None:
+    assert house.run(*TRAIN).returncode == 0
+    good = house.shelf.find("last")
+    later = house.shelf.folder("20991231-000000-later-beef")
+    later.mkdir()
+    (later / store.RECORD).write_text('{"format": 2, "id": "20991231-000000-later-beef"}')
+    done = house.run("runs")
+    assert done.returncode == 0
+    assert good in done.stdout
+    assert "update ngcdl" in done.stderr
+    assert house.run("show").returncode == 125, "it is the last"
+    assert house.run("show", "last-1").returncode == 0
+    assert house.run(*TRAIN).returncode == 0, "and stops no run"
+
+
+def test_a_torn_last_line_of_events_costs_only_itself(house: House) -> None:
+    assert house.run(*TRAIN).returncode == 0
+    with (house.shelf.folder(house.shelf.find("last")) / store.EVENTS).open("a") as file:
+        file.write('{"event": "step", "st')
+    assert house.record()["summary"]["steps"] == 2
+
+
+def test_the_reconciler_imports_no_docker_for_a_local_run(house: House) -> None:
+    assert house.run(*TRAIN).returncode == 0
+    code = (
+        "import sys, json; from ngcdl.cli import main; main(['runs']); print('docker' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=house.environment(), check=True
+    )
+    assert done.stderr == "False\n"
