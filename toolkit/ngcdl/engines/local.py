@@ -144,15 +144,18 @@ class LocalEngine:
         environment = {**os.environ, **asked["environment"]}
         for secret in ("NGC_API_KEY", "NGC_CLI_API_KEY"):
             environment.pop(secret, None)
-        process = subprocess.Popen(
-            asked["argv"],
-            cwd=asked["cwd"] or order.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for ngcdl, which asks the training to stop
-        )
+        try:
+            process = subprocess.Popen(
+                asked["argv"],
+                cwd=asked["cwd"] or order.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for ngcdl, which asks the training to stop
+            )
+        except OSError as error:
+            raise LocalUnavailable(f"{order.target} can't be started: {error}") from error
         return LocalJob(process)
 
     def find(self, run_id: str) -> Job | None:

@@ -1,0 +1,221 @@
+"""The local engine: a process of this host, as a job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from house import until
+
+from ngcdl.engines import local
+from ngcdl.engines.base import Order, PullEvent
+from ngcdl.errors import LocalUnavailable, StartError
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec
+
+Start = Callable[..., local.LocalJob]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> local.LocalEngine:
+    return local.LocalEngine(tmp_path / "share")
+
+
+def order(folder: Path, *command: str, **spec: object) -> Order:
+    made = replace(RunSpec(None, ("python", *command)), **spec)  # type: ignore[arg-type]  # fields of a RunSpec
+    return Order(made, "run-1", folder, sys.executable, "none")
+
+
+@pytest.fixture
+def start(engine: local.LocalEngine, tmp_path: Path) -> Start:
+    def started(code: str, *argv: str, **spec: object) -> local.LocalJob:
+        job = engine.start(order(tmp_path, "-c", code, *argv, **spec))
+        assert isinstance(job, local.LocalJob)
+        return job
+
+    return started
+
+
+def read(job: local.LocalJob) -> dict[str, bytes]:
+    found = {"stdout": b"", "stderr": b""}
+    for chunk in job.output():
+        found[chunk.stream] += chunk.data
+    return found
+
+
+def test_output_comes_by_stream_and_the_end_with_its_code(start: Start) -> None:
+    job = start("import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
+    assert read(job) == {"stdout": b"out\n", "stderr": b"err\n"}
+    ended = job.wait()
+    assert (ended.code, ended.oom_killed, ended.reason) == (7, False, None)
+    assert job.ended() is not None
+    assert job.wait().code == 7, "harmless twice"
+    job.remove()
+    job.remove()
+
+
+def test_the_run_s_folder_stands_where_the_container_would_have_it(engine: local.LocalEngine, tmp_path: Path) -> None:
+    asked = engine.request(order(tmp_path, "-m", "trainer", "--out", "/ngcdl/run", "--data", "/ngcdl/run/x"))
+    assert asked["argv"] == [sys.executable, "-m", "trainer", "--out", str(tmp_path), "--data", "/ngcdl/run/x"]
+
+
+def test_the_cards_that_were_asked_for_are_the_visible_ones(engine: local.LocalEngine, tmp_path: Path) -> None:
+    asked = engine.request(order(tmp_path, gpus=GpuRequest("devices", devices=("GPU-1", "GPU-2"))))
+    assert asked["environment"]["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    assert "CUDA_VISIBLE_DEVICES" not in engine.request(order(tmp_path))["environment"]
+
+
+def test_the_command_line_can_be_typed_and_hides_secrets(engine: local.LocalEngine, tmp_path: Path) -> None:
+    line = engine.command_line(
+        order(tmp_path, "-c", "a b", environment=(("TOKEN", "hush"), ("A", "b c")), workdir="/w")
+    )
+    assert line.startswith("cd /w && ")
+    assert "'A=b c'" in line
+    assert "'a b'" in line
+    assert "hush" not in line
+
+
+def test_no_key_of_ngc_reaches_the_process(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "nvapi-hush")
+    monkeypatch.setenv("NGC_CLI_API_KEY", "nvapi-hush")
+    job = start("import os; print(sorted(os.environ), os.environ['A'])", environment=(("A", "1"),))
+    said = read(job)["stdout"]
+    job.wait()
+    job.remove()
+    assert b"NGC_" not in said
+    assert said.endswith(b" 1\n")
+
+
+def test_a_stop_asks_and_a_training_that_listens_ends_as_it_likes(start: Start) -> None:
+    job = start("import signal, sys; signal.signal(15, lambda *_: sys.exit(143)); print(1, flush=True); signal.pause()")
+    output = job.output()
+    next(output)
+    job.stop(20)
+    assert list(output) == []
+    assert (job.wait().code, job.wait().reason) == (143, None)
+    job.remove()
+
+
+def test_a_stop_kills_what_does_not_listen_when_its_grace_is_over(start: Start) -> None:
+    job = start("import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\nwhile 1: signal.pause()")
+    next(job.output())
+    job.stop(0.05)
+    ended = job.wait()
+    assert (ended.code, ended.reason) == (137, None), "by us, so there is nothing to explain"
+    job.kill()
+    job.stop(0)
+    job.remove()
+
+
+def test_a_kill_from_outside_is_named(start: Start) -> None:
+    job = start("import signal; print(1, flush=True); signal.pause()")
+    next(job.output())
+    os.kill(int(job.identity.removeprefix("pid:")), signal.SIGKILL)
+    ended = job.wait()
+    assert (ended.code, ended.oom_killed, ended.reason) == (137, None, "ended by SIGKILL")
+    job.remove()
+
+
+def test_a_kill_takes_the_helpers_along(start: Start, tmp_path: Path) -> None:
+    code = "import os, signal, sys\npid = os.fork()\nif pid: print(pid, flush=True)\nsignal.pause()"
+    job = start(code)
+    helper = int(next(job.output()).data)
+    job.kill()
+    job.wait()
+    until(lambda: not Path(f"/proc/{helper}").exists() or "\tZ" in Path(f"/proc/{helper}/status").read_text())
+    job.remove()
+
+
+def test_a_helper_that_holds_the_pipe_open_does_not_hold_the_run(start: Start) -> None:
+    job = start("import os, signal\nif not os.fork(): signal.pause()")
+    assert read(job) == {"stdout": b"", "stderr": b""}
+    assert job.wait().code == 0
+    job.kill()
+    job.remove()
+
+
+def test_ctrl_c_is_not_for_the_training(start: Start) -> None:
+    job = start("import os; print(os.getpgrp() == os.getpid())")
+    assert read(job)["stdout"] == b"True\n"
+    job.wait()
+    job.remove()
+
+
+def test_what_can_t_be_started_is_an_error_with_its_reason(engine: local.LocalEngine, tmp_path: Path) -> None:
+    missing = replace(order(tmp_path), target=str(tmp_path / "no-python"))
+    for bad in (missing, order(tmp_path, workdir=str(tmp_path / "no-folder"))):
+        with pytest.raises(StartError, match="no-"):
+            engine.start(bad)
+
+
+def test_an_image_is_not_for_this_engine(engine: local.LocalEngine) -> None:
+    image = ImageRef.parse("tensorflow:1")
+    assert engine.has(image) is None
+    with pytest.raises(LocalUnavailable):
+        engine.pull(image, lambda event: None)
+
+
+def test_there_is_a_lock_for_each_kind_of_host() -> None:
+    assert local.lock_name(has_gpu=True) == "local.txt"
+    for name in {local.lock_name(has_gpu=False), "local.txt"}:
+        text = local.lock_path(name).read_text()
+        assert "--hash=sha256:" in text
+        assert "tensorflow" in text
+    with pytest.raises(LocalUnavailable):
+        local.lock_path("none.txt")
+
+
+@pytest.fixture
+def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with a uv that fails, so that nothing is downloaded."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    uv = tools / "uv"
+    uv.write_text("#!/bin/sh\necho Downloading tensorflow 274 MB\necho no route to host >&2\nexit 2\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return uv
+
+
+def test_an_installation_that_fails_says_so_and_is_tried_anew(engine: local.LocalEngine, no_tools: Path) -> None:
+    shown: list[PullEvent] = []
+    for _ in range(2):
+        with pytest.raises(LocalUnavailable, match="no route to host"):
+            engine.prepare(False, shown.append)
+    assert engine.python(False) is None
+    assert sum("once" in event.status for event in shown) == 2
+
+
+def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEngine, no_tools: Path) -> None:
+    count = no_tools.with_name("count")
+    no_tools.write_text(f'#!/bin/sh\necho "$1" >> {count}\n[ "$1" = venv ] && mkdir -p "$5/bin"\nexit 0\n')
+    shown: list[PullEvent] = []
+    threads = [threading.Thread(target=engine.prepare, args=(False, shown.append)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count.read_text().split() == ["venv", "pip"]
+    assert engine.prepare(False, shown.append) == engine.python(False)
+
+
+def test_a_place_that_can_t_be_written_is_told(tmp_path: Path, no_tools: Path) -> None:
+    (tmp_path / "share").touch()
+    with pytest.raises(LocalUnavailable, match="can't be made"):
+        local.LocalEngine(tmp_path / "share").prepare(False, lambda event: None)
+
+
+def test_a_folder_named_tensorflow_is_not_the_library(
+    engine: local.LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorflow").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = engine.python(False)
+    assert found is None or Path(sys.executable) == found, "what is installed counts, not the folder"
+    if found:
+        pytest.skip("this Python has TensorFlow")
