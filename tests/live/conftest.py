@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from faulty_front import Front, front_in
 from ngcdl_child import User, user_in
+from own_engine import OwnEngine, engine_of_ones_own
 
 IMAGES = ("tensorflow:18.01-py2", "pytorch:26.07-py3", "busybox:1", "busybox:entry")
 
@@ -36,3 +37,19 @@ def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
     """A registry of this test's own: its faults meet nobody else."""
     with front_in(tmp_path / "front", lab) as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def own_engine(lab: dict[str, Any]) -> Iterator[OwnEngine]:
+    """An engine that has no image yet; to pull onto, not to kill."""
+    with engine_of_ones_own(lab) as engine:
+        yield engine
+
+
+@pytest.fixture
+def puller(lab: dict[str, Any], own_engine: OwnEngine, front: Front, tmp_path: Path) -> Iterator[User]:
+    """Somebody at an engine without images, with the registry `front`."""
+    with user_in(tmp_path, lab, own_engine.host) as somebody:
+        somebody.environment["NGCDL_REGISTRY"] = front.host
+        yield somebody
+        somebody.docker("image", "prune", "-af")

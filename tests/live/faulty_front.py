@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,19 @@ class Front:
         """What was asked so far, or only what has `kind` in its path."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
         return [line for line in lines if kind in line["path"]]
+
+    def biggest_layer(self, tag: str) -> str:
+        """The digest of the biggest layer of the public busybox:TAG."""
+        token = json.loads(self._get("/proxy_auth?scope=repository:nvidia/busybox:pull"))["token"]
+        kind = "application/vnd.docker.distribution.manifest.v2+json"
+        text = self._get(f"/v2/nvidia/busybox/manifests/{tag}", Authorization=f"Bearer {token}", Accept=kind)
+        return str(max(json.loads(text)["layers"], key=lambda layer: int(layer["size"]))["digest"])
+
+    def _get(self, path: str, **headers: str) -> bytes:
+        connection = http.client.HTTPConnection(self.host, timeout=20)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers=headers)
+            return connection.getresponse().read()
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ngcdl.engines.base import Engine, Show
-from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError, RegistryError
+from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, RegistryError
 from ngcdl.registry import credentials
 from ngcdl.spec import ImageRef
 
@@ -17,8 +17,9 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
         say(f"{trouble.message} Trying without a key.")
     who = f"with the key of {credential.source}" if credential else "without a key"
     say(f"Pulling {ref} {who}")
+    auth = credential.docker_auth() if credential else None
     try:
-        return engine.pull(ref, show, credential.docker_auth() if credential else None)
+        return engine.pull(ref, show, auth)
     except (DigestMismatch, DiskFull):
         raise
     except (EngineRefused, RegistryError) as error:
@@ -28,6 +29,8 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
         better = client.explain(ref, credential)
         if trouble and better:
             raise trouble from error
-        raise better or error from error
-    except NgcdlError:
-        raise
+        if better or "unauthorized" not in error.message:
+            raise better or error from error
+    # The registry sees nothing wrong: the engine's token expired in mid pull. What is whole was kept.
+    say("The token expired in mid pull. Trying again with a new one.")
+    return engine.pull(ref, show, auth)

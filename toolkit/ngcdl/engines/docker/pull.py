@@ -22,7 +22,11 @@ _DIGEST = re.compile(r"Digest: (sha256:[0-9a-f]{64})")
 
 
 class PullFailed(Exception):
-    """What the stream said; not for users."""
+    """What the stream said; not for users. `tried`: the engine has tried again by itself, as often as it does."""
+
+    def __init__(self, text: str, tried: bool = False) -> None:
+        super().__init__(text)
+        self.tried = tried
 
 
 def pull(
@@ -41,7 +45,7 @@ def pull(
             digest = _once(client, image, auth, show)
             break
         except PullFailed as error:
-            if attempt == TRIES or not is_transient(str(error)):
+            if attempt == TRIES or error.tried or not is_transient(str(error)):
                 raise _explained(image, str(error)) from error
             wait = 2.0**attempt
             show(PullEvent(None, f"{error}. Trying again in {wait:g} s ({attempt + 1} of {TRIES})"))
@@ -53,7 +57,7 @@ def pull(
 def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: Show) -> str:
     import docker.errors
 
-    digest = image.digest
+    digest, tried = image.digest, False
     try:
         # An empty auth keeps the SDK from reading config.json and its helpers by itself.
         stream: Iterable[Mapping[str, Any]] = client.pull(
@@ -61,8 +65,9 @@ def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: Sh
         )
         for line in stream:
             if "error" in line or "errorDetail" in line:
-                raise PullFailed(str(line.get("error") or line["errorDetail"].get("message", "")))
+                raise PullFailed(str(line.get("error") or line["errorDetail"].get("message", "")), tried)
             status = str(line.get("status", ""))
+            tried = tried or status.startswith("Retrying in")
             found = _DIGEST.search(status)
             digest = found[1] if found else digest
             detail = line.get("progressDetail") or {}

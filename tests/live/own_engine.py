@@ -1,0 +1,108 @@
+"""A Docker Engine for tests alone: to pull onto from nothing, to fill up, to kill."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ngcdl_child import until
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from lab_parts import engines, processes
+from lab_parts.where import Lab
+
+
+class OwnEngine:
+    """dockerd of the bench's packages with a folder of its own, without network and GPU chain."""
+
+    def __init__(self, folder: Path, lab: Mapping[str, Any], **settings: Any) -> None:
+        self.folder = folder
+        self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), "bare")
+        self._config = folder / "daemon.json"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._config.write_text(json.dumps({
+            "hosts": [self.host], "data-root": f"{folder}/data", "exec-root": f"{folder}/exec",
+            "pidfile": f"{folder}/docker.pid", "bridge": "none", "iptables": False, "ip6tables": False,
+            "shutdown-timeout": 3, "max-download-attempts": 2,
+            "userland-proxy": False, "init-path": shutil.which("tini-static", path=self._path), **settings,
+        }))  # fmt: skip
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.folder}/docker.sock"
+
+    def start(self) -> None:
+        """Start it, once more after kill9; wait until it answers."""
+        (self.folder / "docker.pid").unlink(missing_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(shutil.which("dockerd", path=self._path)), "--config-file", str(self._config)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PATH": self._path},
+                start_new_session=True,
+            )  # fmt: skip
+        process = self._process
+        until(lambda: self._answers() or process.poll() is not None, "dockerd", 60)
+        assert process.poll() is None, (self.folder / "log").read_text()[-2000:]
+
+    def kill9(self) -> None:
+        """Kill dockerd; its containers and their shims stay, its containerd goes (a new dockerd starts its own)."""
+        assert self._process
+        self._process.kill()
+        self._process.wait(10)
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = entry.read_bytes().split(b"\0")
+                if words[0].endswith(b"containerd") and f"{self.folder}/".encode() in b" ".join(words):
+                    os.kill(int(entry.parent.name), 9)
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(10)
+        processes.stop_descendants(self.folder)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException), socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(5)
+            probe.connect(f"{self.folder}/docker.sock")
+            probe.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return probe.recv(65536).startswith(b"HTTP/1.0 200")
+        return False
+
+
+@contextlib.contextmanager
+def engine_of_ones_own(lab: Mapping[str, Any], tmpfs_bytes: int | None = None, **settings: Any) -> Iterator[OwnEngine]:
+    """Start an engine, and leave nothing of it. `tmpfs_bytes`: its data lie on a file system of that size."""
+    if os.geteuid() != 0 or not lab["engine"].get("pid"):
+        pytest.skip("an engine of one's own needs root and the bench's packages (scripts/lab up)")
+    folder = Path(tempfile.mkdtemp(prefix="ngcdl-engine-", dir="/tmp"))  # a socket's path must be short
+    engine = OwnEngine(folder, lab, **settings)
+    try:
+        (folder / "data").mkdir()
+        if tmpfs_bytes:
+            words = ["mount", "-t", "tmpfs", "-o", f"size={tmpfs_bytes}", "tmpfs", f"{folder}/data"]
+            subprocess.run(words, check=True)
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+        mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        for place in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), key=len, reverse=True):
+            subprocess.run(["umount", "-l", place], check=False)
+        shutil.rmtree(folder, ignore_errors=True)

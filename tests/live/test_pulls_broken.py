@@ -1,0 +1,109 @@
+"""Pulls over a bad line, onto an engine that has nothing: resumed, tried again or given up; never the wrong bytes."""
+
+from __future__ import annotations
+
+import pytest
+from faulty_front import Front
+from ngcdl_child import User
+
+pytestmark = pytest.mark.lab
+
+HTML = {"content_type": "text/html", "body": "<html><body>Sign in to the hotel's network</body></html>"}
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 500}, {"status": 502, **HTML}, {"status": 429}], ids=["500", "502", "429"]
+)
+def test_a_registry_that_stumbles_once_is_asked_again(puller: User, front: Front, fault: dict[str, object]) -> None:
+    front.break_down(manifest={**fault, "times": 1})
+    done = puller.run("pull", "busybox:1")
+    assert done.code == 0, done
+    assert f"/nvidia/busybox@{puller.lab['images']['busybox:1']}" in done.out
+    assert next(line["status"] for line in front.requests("/manifests/")) == fault["status"]
+
+
+def test_a_registry_that_limits_for_ever_is_given_up(puller: User, front: Front) -> None:
+    front.break_down(manifest={"status": 429, "headers": {"Retry-After": "1"}})
+    done = puller.run("run", "busybox:1", "--", "true")
+    assert done.code == 125, done
+    assert "limits the number of requests" in done.err
+    assert done.err.count("Trying again in") == 3
+    assert not puller.ids()
+
+
+def test_a_page_instead_of_a_token_is_no_registry(puller: User, front: Front) -> None:
+    front.break_down(token={"status": 200, **HTML})
+    done = puller.run("pull", "busybox:1")
+    assert done.code == 125, done
+    assert f"{front.host} did not answer as a registry does" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_slow_token_is_waited_for(puller: User, front: Front) -> None:
+    front.break_down(token={"delay": 3})
+    done = puller.run("pull", "busybox:1")
+    assert done.code == 0, done
+
+
+def test_a_cut_layer_is_resumed_from_where_it_broke(puller: User, front: Front) -> None:
+    front.break_down(blob={"cut_after": 15_000_000, "times": 1, "match": front.biggest_layer("big")})
+    done = puller.run("run", "busybox:big", "--", "sh", "-c", "wc -c < /big.bin")
+    assert (done.code, done.out) == (0, "30000000\n"), done
+    assert [line["range"] for line in front.requests("/blobs/") if line["range"]] == ["bytes=15000000-"]
+    assert puller.record()["image"]["digest"] == puller.lab["images"]["busybox:big"]
+
+
+def test_a_token_that_expires_in_mid_pull_is_fetched_anew(puller: User, front: Front) -> None:
+    slow = {"bytes_per_second": 10_000_000, "cut_after": 15_000_000, "times": 1, "match": front.biggest_layer("big")}
+    front.break_down(token_lifetime=1, blob=slow)
+    done = puller.run("pull", "busybox:big")
+    assert done.code == 0, done
+    assert [line["status"] for line in front.requests("/blobs/") if line["range"]] == [401], "no token expired"
+    assert "Trying again" in done.err
+
+
+def test_a_layer_that_is_cut_every_time_is_given_up(puller: User, front: Front) -> None:
+    front.break_down(blob={"cut_after": 1000})
+    done = puller.run("run", "busybox:big", "--", "true", seconds=60)
+    assert done.code == 125, done
+    assert "EOF" in done.err
+    assert "Trying again" not in done.err  # the engine has tried often enough
+    assert not puller.ids()
+
+
+def _has_an_old_image(puller: User, front: Front) -> None:
+    """An image of another content under the tag that is pulled next."""
+    name = f"{front.host}/nvidia/busybox"
+    puller.docker("pull", "-q", f"{name}:entry")
+    puller.docker("tag", f"{name}:entry", f"{name}:big")
+    puller.docker("rmi", f"{name}:entry")
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ({"blob": {"corrupt": True, "skip": 1}}, "What arrived is not what its digest promises"),
+        ({"blob": {"status": 404}}, "blob"),
+        ({"manifest": {"corrupt": True}}, ""),
+    ],
+    ids=["corrupt", "404", "manifest"],
+)
+def test_the_old_image_of_a_tag_is_never_run_for_a_broken_new_one(
+    puller: User, front: Front, fault: dict[str, dict[str, object]], text: str
+) -> None:
+    _has_an_old_image(puller, front)
+    front.break_down(**fault)
+    done = puller.run("run", "busybox:big", "--pull", "always", "--", "echo", "ran", seconds=60)
+    assert done.code == 125, done
+    assert text in done.err, done
+    assert "ran" not in done.out
+    assert "Traceback" not in done.err
+    assert not puller.ids()
+
+
+def test_a_manifest_that_is_not_its_digest_is_refused(puller: User, front: Front) -> None:
+    front.break_down(manifest={"corrupt": True})
+    done = puller.run("run", f"busybox@{puller.lab['images']['busybox:1']}", "--", "echo", "ran")
+    assert done.code == 125, done
+    assert f"{front.host} did not answer as a registry does" in done.err, done.err
+    assert done.out == ""
