@@ -53,7 +53,7 @@ def _read(client: Any, container: str, path: str) -> str | None:
         for member in archive:
             file = archive.extractfile(member) if member.isreg() else None
             if file:
-                return file.read().decode("utf-8", "replace")
+                return file.read().decode("utf-8", "surrogateescape")
     return None
 
 
@@ -61,7 +61,7 @@ def _archive(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, text in files.items():
-            data = text.encode()
+            data = text.encode("utf-8", "surrogateescape")
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), 0o644
             archive.addfile(member, io.BytesIO(data))

@@ -112,17 +112,23 @@ def command_line(order: Order) -> str:
     words += [f"--log-opt {name}={value}" for name, value in _LOG["Config"].items()]  # type: ignore[attr-defined]
     words += [f"--security-opt={option}" for option in host["SecurityOpt"]]
     words += [f"--user={spec.user}"] if spec.user else []
-    words += [f"--workdir={spec.workdir}"] if spec.workdir else []
+    words += [shlex.quote(f"--workdir={spec.workdir}")] if spec.workdir else []
     words += [f"--label {name}={shlex.quote(value)}" for name, value in body["Labels"].items()]
     for variable in body["Env"]:
         name, _, value = variable.partition("=")
         words.append(f"-e {shlex.quote(f'{name}={redacted(name, value)}')}")
     for mount in host["Mounts"]:
-        text = f"type={mount['Type']},source={mount['Source']},target={mount['Target']}"
-        words.append("--mount " + shlex.quote(text + (",readonly" if mount["ReadOnly"] else "")))
-    words += [f"-p {port}" for port in spec.ports]
+        fields = [f"type={mount['Type']}", f"source={mount['Source']}", f"target={mount['Target']}"]
+        fields += ["readonly"] if mount["ReadOnly"] else []
+        words.append("--mount " + shlex.quote(",".join(_csv(one) for one in fields)))
+    words += [f"-p {shlex.quote(str(port))}" for port in spec.ports]
     words.append(" ".join([order.target, *(shlex.quote(word) for word in spec.command)]))
     return " \\\n    ".join(words)
+
+
+def _csv(text: str) -> str:
+    """Quote one field of --mount, which docker reads as CSV."""
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def _device_flag(request: dict[str, Any]) -> str:

@@ -1,0 +1,116 @@
+"""What Docker's words mean: collected from daemons, runc and NVIDIA's runtime."""
+
+from __future__ import annotations
+
+import docker.errors
+import pytest
+import requests.exceptions
+
+from ngcdl.engines.docker.messages import docker_errors, is_transient, meaning, pull_meaning
+from ngcdl.errors import (
+    CannotInvoke,
+    CommandNotFound,
+    DigestMismatch,
+    DiskFull,
+    EngineAbsent,
+    EngineForbidden,
+    EngineHangs,
+    EngineLost,
+    EngineRefused,
+    EngineTooOld,
+    GpuHookFailed,
+    MountMissing,
+    NgcdlError,
+    NoGpuWay,
+    RateLimited,
+    RegistryAnswer,
+    RegistryUnreachable,
+)
+
+RUNC = (
+    "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: "
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('could not select device driver "" with capabilities: [[gpu]]', NoGpuWay),
+        ("unknown or invalid runtime name: nvidia", NoGpuWay),
+        ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", GpuHookFailed),
+        ("nvidia-container-cli: initialization error: nvml error: driver/library version mismatch", GpuHookFailed),
+        ("nvidia-container-cli: initialization error: nvml error: driver not loaded", GpuHookFailed),
+        ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4", GpuHookFailed),
+        ('invalid mount config for type "bind": bind source path does not exist: /data', MountMissing),
+        (RUNC + 'exec: "pyton": executable file not found in $PATH: unknown', CommandNotFound),
+        (RUNC + 'exec: "./x": stat ./x: no such file or directory: unknown', CommandNotFound),
+        (RUNC + 'exec: "/etc/passwd": permission denied: unknown', CannotInvoke),
+        (RUNC + 'exec: "/tmp": is a directory: unknown', CannotInvoke),
+        ("write /var/lib/docker/tmp/x: no space left on device", DiskFull),
+        ("filesystem layer verification failed for digest sha256:0", DigestMismatch),
+        ("toomanyrequests: You have reached your pull rate limit", RateLimited),
+        ("client version 1.99 is too new. Maximum supported API version is 1.47", EngineTooOld),
+        ("driver failed programming external connectivity: port is already allocated", EngineRefused),
+        ("something new", EngineRefused),
+    ],
+)
+def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlError]) -> None:
+    error = meaning(text)
+    assert type(error) is kind
+    assert error.message
+
+
+def test_unknown_words_are_kept() -> None:
+    assert "something\nnew".split()[0] in meaning("something\nnew").message
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("dial tcp: lookup nvcr.io: no such host", RegistryUnreachable),
+        ("dial tcp 127.0.0.1:5443: connect: connection refused", RegistryUnreachable),
+        ("x509: certificate signed by unknown authority", RegistryUnreachable),
+        ("http: server gave HTTP response to HTTPS client", RegistryUnreachable),
+        ("net/http: request canceled while waiting for connection", RegistryUnreachable),
+        ("received unexpected HTTP status: 502 Bad Gateway", RegistryAnswer),
+        ("error parsing HTTP 403 response body: invalid character '<'", RegistryAnswer),
+        ("unexpected EOF", RegistryAnswer),
+        ("no space left on device", DiskFull),
+    ],
+)
+def test_a_text_of_a_pull_is_the_error_it_means(text: str, kind: type[NgcdlError]) -> None:
+    assert type(pull_meaning(text, "nvcr.io")) is kind
+
+
+@pytest.mark.parametrize("text", ["connection reset by peer", "unexpected EOF", "502 Bad Gateway", "toomanyrequests"])
+def test_trouble_on_the_way_is_worth_another_try(text: str) -> None:
+    assert is_transient(text)
+
+
+@pytest.mark.parametrize("text", ["unauthorized", "denied: 502", "verification failed: EOF", "no space left: EOF", "x"])
+def test_a_no_is_not(text: str) -> None:
+    assert not is_transient(text)
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (docker.errors.APIError("x", explanation="no space left on device"), DiskFull),
+        (docker.errors.DockerException("FileNotFoundError(2, 'No such file or directory')"), EngineAbsent),
+        (docker.errors.DockerException("ConnectionRefusedError(111, 'Connection refused')"), EngineAbsent),
+        (docker.errors.DockerException("PermissionError(13, 'Permission denied')"), EngineForbidden),
+        (docker.errors.DockerException("Read timed out"), EngineHangs),
+        (docker.errors.DockerException("Version 1.12 is too old"), EngineTooOld),
+        (requests.exceptions.ReadTimeout("Read timed out."), EngineHangs),
+        (requests.exceptions.ConnectionError("Connection refused"), EngineAbsent),
+        (requests.exceptions.ConnectionError("Permission denied"), EngineForbidden),
+        (requests.exceptions.ConnectionError("Remote end closed connection without response"), EngineLost),
+        (requests.exceptions.ChunkedEncodingError("Connection broken"), EngineLost),
+        (ConnectionResetError(104, "Connection reset by peer"), EngineLost),
+    ],
+)
+def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exception, kind: type[NgcdlError]) -> None:
+    with pytest.raises(NgcdlError) as caught, docker_errors("unix:///x.sock", "a test"):
+        raise raised
+    assert type(caught.value) is kind
+    assert caught.value.__cause__ is raised

@@ -1,0 +1,118 @@
+"""The request that a spec becomes, and the docker line for people: held to golden text.
+
+To accept a change that is meant: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_request.py, and read the diff.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ngcdl.engines.base import Order
+from ngcdl.engines.docker.request import command_line, create_body
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+IMAGE = ImageRef.parse("tensorflow:18.01-py2")
+TARGET = IMAGE.pinned("sha256:" + "0123456789abcdef" * 4)
+TRAINING = RunSpec(
+    image=IMAGE,
+    command=("python", "-m", "trainer", "cifar10", "--out", "/ngcdl/run", "--data", "/ngcdl/data"),
+    gpus=GpuRequest("devices", devices=("GPU-1", "GPU-2")),
+    mounts=(Mount("/srv/ngcdl/trainer", "/ngcdl/trainer"), Mount("/home/me/.cache/ngcdl/cifar10", "/ngcdl/data")),
+    environment=(("PYTHONUNBUFFERED", "1"),),
+    user="1000:1000",
+    workdir="/ngcdl",
+    workload=Workload("cifar10"),
+)
+SHELL = RunSpec(
+    image=IMAGE,
+    gpus=GpuRequest("none"),
+    mounts=(Mount("/home/me/a b, c", "/work dir", True), Mount("models", "/models")),
+    environment=(("HF_TOKEN", "hush"), ("GREETING", "it's me")),
+    ports=(Port(8888, 8888), Port(None, 6006, "::1"), Port(53, 53, protocol="udp")),
+    shm_bytes=64 << 20,
+    ulimits=(("stack", 1),),
+    workdir="/work dir",
+    tty=True,
+    stdin=True,
+)
+ORDERS = {
+    "training-runtime": (TRAINING, "runtime"),
+    "training-device-request": (TRAINING, "device-request"),
+    "training-cdi": (TRAINING, "cdi"),
+    "shell-no-gpu": (SHELL, "none"),
+}
+
+
+def order(spec: RunSpec, way: str) -> Order:
+    return Order(spec, "20180216-182126-cifar10-beef", Path("/home/me/runs/x"), TARGET, way)
+
+
+def held(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("NGCDL_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text(), f"tests/golden/{name}"
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_request_is_the_golden_one(name: str) -> None:
+    held(f"request-{name}.json", json.dumps(create_body(order(*ORDERS[name])), indent=1) + "\n")
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_docker_line_is_the_golden_one_without_secrets(name: str) -> None:
+    text = command_line(order(*ORDERS[name]))
+    assert "hush" not in text
+    held(f"docker-run-{name}.txt", text + "\n")
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_docker_line_is_one_that_a_shell_takes_apart_as_meant(name: str) -> None:
+    spec, way = ORDERS[name]
+    words = shlex.split(command_line(order(spec, way)).replace("\\\n", ""))
+    at = words.index(TARGET)
+    assert words[:3] == ["docker", "run", "--rm"]
+    assert words[at + 1 :] == list(spec.command)
+    if spec is SHELL:
+        assert "--workdir=/work dir" in words
+        assert 'type=bind,"source=/home/me/a b, c",target=/work dir' in words
+        assert "[::1]::6006" in words
+
+
+@pytest.mark.parametrize(
+    ("gpus", "way", "flag"),
+    [
+        (GpuRequest("all"), "device-request", "--gpus all"),
+        (GpuRequest("count", 2), "device-request", "--gpus 2"),
+        (GpuRequest("devices", devices=("0",)), "device-request", """--gpus '"device=0"'"""),
+        (GpuRequest(), "device-request", "--gpus all"),
+        (GpuRequest("all"), "cdi", "--device nvidia.com/gpu=all"),
+        (GpuRequest("all"), "runtime", "--runtime=nvidia"),
+    ],
+)
+def test_each_way_has_its_flag(gpus: GpuRequest, way: str, flag: str) -> None:
+    assert f" {flag} " in command_line(order(replace(TRAINING, gpus=gpus), way))
+
+
+@pytest.mark.parametrize(("gpus", "way"), [(GpuRequest("none"), "runtime"), (GpuRequest("all"), "none")])
+def test_without_a_gpu_the_image_s_own_wish_for_all_is_undone(gpus: GpuRequest, way: str) -> None:
+    body = create_body(order(replace(TRAINING, gpus=gpus), way))
+    assert "NVIDIA_VISIBLE_DEVICES=void" in body["Env"]
+    assert "Runtime" not in body["HostConfig"]
+    assert "DeviceRequests" not in body["HostConfig"]
+
+
+def test_what_was_typed_wins_over_what_ngcdl_sets() -> None:
+    body = create_body(order(replace(TRAINING, environment=(("HOME", "/mine"),)), "runtime"))
+    assert [variable for variable in body["Env"] if variable.startswith("HOME=")] == ["HOME=/mine"]
+
+
+def test_the_image_s_entrypoint_is_never_overridden() -> None:
+    assert all("Entrypoint" not in create_body(order(*one)) for one in ORDERS.values())
