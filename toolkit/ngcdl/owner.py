@@ -9,12 +9,13 @@ from ngcdl.record import Owner
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: field 22 of /proc/PID/stat, man 5 proc."""
+    """When a process started, in clock ticks since boot: field 22 of /proc/PID/stat, man 5 proc. None: it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(text.rpartition(")")[2].split()[19])
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])  # a zombie only waits for its parent
 
 
 def _boot() -> str | None:

@@ -1,0 +1,76 @@
+"""Once to stop and record, twice to kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from fakes import FakeJob
+from house import until
+
+from ngcdl.interrupt import SIGNALS, Interrupted, Stopper
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_before_there_is_a_job_interrupts(number: signal.Signals) -> None:
+    stopper = Stopper(1)
+    with pytest.raises(Interrupted) as caught, stopper.listening():
+        os.kill(os.getpid(), number)
+    assert (caught.value.number, stopper.signal, stopper.name) == (number, number, number.name)
+
+
+def test_the_first_signal_stops_and_the_second_kills() -> None:
+    stopper, job = Stopper(7), FakeJob(ignores_stop=True)
+    stopper.job = job
+    stopper.on_signal(signal.SIGINT)
+    until(lambda: job.asked == ["stop 7"])
+    stopper.on_signal(signal.SIGTERM)
+    until(lambda: job.asked == ["stop 7", "kill"])
+    assert stopper.signal == signal.SIGINT
+
+
+def test_a_stop_that_fails_is_no_noise() -> None:
+    from ngcdl.errors import EngineHangs
+
+    class Hanging(FakeJob):
+        def stop(self, grace_seconds: float) -> None:
+            super().stop(grace_seconds)
+            raise EngineHangs("unix socket", 60)
+
+    stopper, job = Stopper(7), Hanging()
+    stopper.job = job
+    stopper.on_signal(signal.SIGINT)
+    until(lambda: job.asked)
+    assert stopper.name == "SIGINT"
+
+
+def test_no_exception_handler_of_a_library_swallows_an_interruption() -> None:
+    assert not issubclass(Interrupted, Exception)
+    assert Stopper(1).name == "no signal"
+
+
+def test_handlers_are_put_back_also_after_an_error() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with contextlib.suppress(RuntimeError), Stopper(1).listening():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+        raise RuntimeError
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
+    """nohup means it."""
+    code = """
+import os, signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from ngcdl.interrupt import Stopper, raise_on_signals
+raise_on_signals()
+with Stopper(1).listening():
+    os.kill(os.getpid(), signal.SIGHUP)
+print("still here")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("still here\n", "")

@@ -1,0 +1,53 @@
+"""A process is told from a later one with the same number."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+from ngcdl.owner import is_alive, this_process
+from ngcdl.record import Owner
+
+
+def test_this_process_is_alive_and_nobody_is_not() -> None:
+    assert is_alive(this_process())
+    assert not is_alive(None)
+
+
+def test_the_same_number_with_another_start_or_boot_is_another_process() -> None:
+    me = this_process()
+    assert me.ticks is not None
+    assert not is_alive(replace(me, ticks=me.ticks + 1))
+    assert not is_alive(replace(me, boot="another"))
+    assert not is_alive(Owner(me.pid))
+
+
+def test_a_process_that_has_ended_is_not_alive() -> None:
+    code = "from ngcdl.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot)"
+    pid, ticks, boot = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not is_alive(Owner(int(pid), int(ticks), boot))
+
+
+def test_a_name_with_blanks_and_brackets_does_not_confuse_it() -> None:
+    code = """
+from pathlib import Path
+Path("/proc/self/comm").write_text(") R 1 (")
+from ngcdl.owner import this_process, is_alive
+print(is_alive(this_process()), this_process().ticks > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
+
+
+def test_a_process_that_has_ended_and_waits_for_its_parent_is_not_alive() -> None:
+    code = "from ngcdl.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot, flush=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid, ticks, boot = process.stdout.read().split()  # to its end: the process has let go of stdout
+        from house import until
+
+        owner = Owner(int(pid), int(ticks), boot)
+        until(lambda: not is_alive(owner), "its end")

@@ -1,0 +1,82 @@
+"""What was typed becomes a RunSpec."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import IMAGE
+
+from ngcdl import plan
+from ngcdl.errors import BadOption
+from ngcdl.spec import GpuRequest, Mount, RunSpec, Workload
+
+CIFAR10 = Workload("cifar10", 7, 8, 9)
+ALL = GpuRequest("all")
+
+
+def test_a_training_in_an_image_mounts_the_trainer_and_the_data_read_only() -> None:
+    spec = plan.training(IMAGE, CIFAR10, ALL, Path("/cache/cifar10"), None)
+    assert " ".join(spec.command) == (
+        "python -m trainer cifar10 --out /ngcdl/run --device auto --steps 7 --batch 8 --seed 9 --data /ngcdl/data"
+    )
+    trainer = str(plan.containers_folder() / "trainer")
+    assert spec.mounts == (Mount(trainer, "/ngcdl/trainer"), Mount("/cache/cifar10", "/ngcdl/data"))
+    assert (spec.workdir, spec.gpus, spec.workload) == ("/ngcdl", ALL, CIFAR10)
+
+
+def test_a_training_on_this_host_names_this_host_s_folders() -> None:
+    spec = plan.training(None, CIFAR10, ALL, Path("/cache/cifar10"), Path("/runs/older"))
+    line = " ".join(spec.command)
+    assert "--data /cache/cifar10 --resume /runs/older" in line
+    assert "--out /ngcdl/run" in line, "the engine puts the run's folder here"
+    assert (spec.mounts, spec.workdir) == ((), str(plan.containers_folder()))
+
+
+def test_a_resumed_training_sees_the_older_run_read_only() -> None:
+    spec = plan.training(IMAGE, CIFAR10, ALL, None, Path("/runs/older"))
+    assert Mount("/runs/older", "/ngcdl/resume") in spec.mounts
+    assert "--data synthetic --resume /ngcdl/resume" in " ".join(spec.command)
+
+
+def test_no_evaluation_and_the_device_are_passed_on() -> None:
+    spec = plan.training(IMAGE, replace(CIFAR10, evaluate=False, device="gpu"), ALL, None, None)
+    assert "--device gpu" in " ".join(spec.command)
+    assert spec.command[-1] == "--no-eval"
+
+
+def test_a_training_keeps_nvidia_s_documented_flags() -> None:
+    spec, documented = plan.training(IMAGE, CIFAR10, ALL, None, None), RunSpec(None)
+    assert (spec.shm_bytes, spec.ulimits) == (documented.shm_bytes, documented.ulimits)
+
+
+def test_the_trainings_are_the_files_of_the_trainer() -> None:
+    assert "cifar10" in plan.workloads()
+    assert not [name for name in plan.workloads() if name.startswith("_")]
+
+
+@pytest.mark.parametrize(
+    "bad", [Workload("mnist9"), Workload("__init__"), Workload("cifar10", steps=0), Workload("cifar10", batch=-1),
+            Workload("cifar10", device="tpu"), Workload("../cifar10")]
+)  # fmt: skip
+def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
+    with pytest.raises(BadOption):
+        plan.check_workload(bad)
+    plan.check_workload(CIFAR10)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "piped", "tty", "stdin"), [(1, 0, 1, 1), (0, 1, 0, 1), (0, 0, 0, 0), (1, 1, 1, 1)]
+)
+def test_a_command_has_a_terminal_only_on_a_terminal(terminal: int, piped: int, tty: int, stdin: int) -> None:
+    spec = plan.command(IMAGE, ("ls", "-l"), ALL, bool(terminal), bool(piped))
+    assert (spec.tty, spec.stdin, spec.command) == (bool(tty), bool(stdin), ("ls", "-l"))
+
+
+def test_the_working_directory_is_at_hand_unless_something_else_is_there() -> None:
+    spec = plan.at_hand(plan.command(IMAGE, (), ALL, True, False), Path("/home/me/x"))
+    assert (spec.mounts, spec.workdir) == ((Mount("/home/me/x", "/work", True),), "/work")
+    assert plan.at_hand(spec, Path("/other")) == spec
+    own = replace(spec, mounts=(), workdir="/mine")
+    assert plan.at_hand(own, Path("/x")).workdir == "/mine"
