@@ -194,8 +194,9 @@ def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, 
         status = "finished"
     finished = ended.finished or time.time()
     return replace(
-        run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason, finished=finished, owner=None
-    )
+        run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason, finished=finished,
+        owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
+    )  # fmt: skip
 
 
 def _computed_without(run: Run) -> bool:

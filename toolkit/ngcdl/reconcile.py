@@ -32,13 +32,13 @@ QUIET_SECONDS = 30.0
 
 def reconcile(shelf: Store, run: Run) -> Run:
     """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is."""
-    if run.status != "running" or is_alive(run.owner):
+    if not _is_open(run):
         return run
     folder = shelf.folder(run.id)
     try:
         with filelock.FileLock(folder / ".reconcile.lock", timeout=5):
             run = shelf.load(run.id)  # another command may have been quicker
-            if run.status != "running" or is_alive(run.owner):
+            if not _is_open(run):
                 return run
             found = _found_out(shelf, run)
             if found != run:
@@ -46,6 +46,11 @@ def reconcile(shelf: Store, run: Run) -> Run:
             return found
     except (NgcdlError, OSError, filelock.Timeout):
         return run
+
+
+def _is_open(run: Run) -> bool:
+    """Can there be more to find out? A lost run that still has its owner lost only its engine, which may come back."""
+    return (run.status == "running" or (run.status == "lost" and run.owner is not None)) and not is_alive(run.owner)
 
 
 def _found_out(shelf: Store, run: Run) -> Run:
@@ -64,11 +69,13 @@ def _by_docker(shelf: Store, run: Run) -> Run:
         job: Job | None = engines.connect("docker").find(run.id)
     except NgcdlError:
         return run  # the engine is away: nobody can say yet
+    if job is None and run.status == "lost":
+        return replace(run, owner=None)
     if job is None:
         return _by_events(shelf, run).noting(UNWATCHED)
     ended = job.ended()
     if ended is None:
-        return run.noting(UNWATCHED)
+        return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
     closed = _with_exit(shelf, run, ended).noting(UNWATCHED)
     shelf.save(closed)
     job.remove()

@@ -4,7 +4,7 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     format, id, status (running | finished | failed | interrupted | lost), started, finished (s since the epoch),
     exit_code, oom_killed, reason, engine, engine_version, gpu_way, container, image {reference, digest}, dataset,
     dataset_note, device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
-    owner {pid, ticks, boot} (who watches a running run), notes [], summary {}
+    owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {}
 Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
 
 History of the format: 1 = ngcdl 0.1. The trainer writes the same file by itself where no ngcdl watches it

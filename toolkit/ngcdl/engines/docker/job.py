@@ -36,6 +36,7 @@ class DockerJob:
         self._tty = tty
         self._attachment = attachment
         self._killed_by_us = False
+        self._given_up = False
         self.identity = identity
         self.started = started
 
@@ -125,19 +126,21 @@ class DockerJob:
     def _settled_state(self) -> dict[str, Any] | None:
         """Wait until the engine says something final, or that it still runs after it had been away."""
         was_away = False
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + (0 if self._given_up else PATIENCE_SECONDS)
         pause = 0.01
         running_since = time.monotonic()
-        while time.monotonic() < end:
+        while True:
             state = self._inspect_or_none()
             if state is None:
                 was_away = True
                 pause = 0.5
             elif not state["Running"] or was_away or time.monotonic() - running_since > 2:
                 return state
+            if time.monotonic() >= end:
+                self._given_up = True
+                return None
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
-        return None
 
     def wait(self) -> Exit:
         while True:

@@ -1,0 +1,241 @@
+"""Engines that are away, forbidden, silent, old, full or killed: 125 and a remedy, or the run's true end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_front import Front
+from ngcdl_child import User, until, user_in
+from own_engine import engine_of_ones_own
+
+pytestmark = pytest.mark.lab
+
+UNTIL_OVER = "echo up; until [ -e over ]; do sleep 0.2; done; echo over; exit 5"
+
+
+# -- no answer -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("host", "text"), [
+    ("unix:///nosuch/docker.sock", "there is no socket"), ("tcp://127.0.0.1:1", "the connection was refused"),
+])  # fmt: skip
+def test_an_engine_that_is_not_there_is_named_with_the_remedy(user: User, host: str, text: str) -> None:
+    for words in (("run", "busybox:1", "--", "true"), ("pull", "busybox:1")):
+        done = user.run(*words, DOCKER_HOST=host)
+        assert done.code == 125, done
+        assert f"No Docker engine answers at {host}: {text}" in done.err
+        assert "sudo systemctl start docker" in done.err
+        assert "Traceback" not in done.err
+    assert not user.ids()
+
+
+def test_a_stale_socket_is_an_engine_that_is_not_there(user: User) -> None:
+    path = user.folder / "stale.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+    done = user.run("run", "busybox:1", "--", "true", DOCKER_HOST=f"unix://{path}")
+    assert done.code == 125
+    assert "the connection was refused" in done.err
+
+
+def test_a_socket_that_never_answers_is_given_up_after_ten_seconds(user: User) -> None:
+    path = user.folder / "silent.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(8)
+        began = time.monotonic()
+        done = user.run("run", "busybox:1", "--", "true", DOCKER_HOST=f"unix://{path}", seconds=30)
+    assert done.code == 125, done
+    assert "accepts calls but gave no answer within 10 s" in done.err
+    assert 9 < time.monotonic() - began < 16
+
+
+def test_an_engine_of_another_time_names_both_versions(user: User) -> None:
+    path = user.folder / "new.sock"
+    body = b'{"message":"client version 1.41 is too old. Minimum supported API version is 9.99"}'
+    answer = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    def serve(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = server.accept()
+                with line:
+                    line.recv(65536)
+                    line.sendall(answer + body)
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(8)
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        done = user.run("run", "busybox:1", "--", "true", DOCKER_HOST=f"unix://{path}")
+        server.shutdown(socket.SHUT_RDWR)
+    assert done.code == 125, done
+    assert "do not share an API version" in done.err
+    assert "9.99" in done.err
+
+
+def test_the_oldest_supported_engine_runs_a_command(lab: dict[str, Any], tmp_path: Path) -> None:
+    if not lab.get("floor"):
+        pytest.skip("no old engine: scripts/lab up --floor")
+    with user_in(tmp_path, lab, lab["floor"]["host"]) as user:
+        done = user.run("run", "busybox:1", "-i", "--", "sh", "-c", "cat; exit 3", stdin="through\n")
+        assert (done.code, done.out) == (3, "through\n"), done
+        assert user.record()["engine_version"].startswith("20.10")
+        user.has_gpus()
+        done = user.run("run", "busybox:1", "--gpus", "1,", "--", "nvidia-smi", "-L")
+        assert "A100" in done.out, done
+
+
+# -- in mid run ------------------------------------------------------------------------------------------------------
+
+
+def test_a_container_that_somebody_removed_is_said_so(user: User) -> None:
+    child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+    child.until_out("up")
+    user.docker("rm", "-f", *user.containers())
+    done = child.done(20)
+    assert done.code == 125 or done.code == 137, done
+    record = user.record()
+    assert record["status"] == "failed"
+    assert "removed outside ngcdl" in record["reason"] or "not by ngcdl" in record["reason"]
+
+
+def test_a_container_that_somebody_stopped_is_not_called_interrupted_by_the_user(user: User) -> None:
+    child = user.start("run", "busybox:1", "--", "sh", "-c", "echo up; sleep 600")
+    child.until_out("up")
+    user.docker("stop", *user.containers())
+    done = child.done(20)
+    assert done.code == 143, done
+    record = user.record()
+    assert (record["status"], record["exit_code"]) == ("failed", 143)
+    assert "stopped (SIGTERM) from outside" in record["reason"]
+
+
+@pytest.mark.parametrize(("script", "code"), [("exec tail /dev/zero", 137), ("tail /dev/zero; exit 0", 0)])
+def test_out_of_memory_is_recorded_whatever_the_code(user: User, script: str, code: int) -> None:
+    child = user.start(
+        "run", "busybox:1", "--", "sh", "-c", f"echo up; until [ -e over ]; do sleep 0.1; done; {script}"
+    )
+    child.until_out("up")
+    user.docker("update", "--memory", "24m", "--memory-swap", "24m", *user.containers())
+    (user.here / "over").touch()
+    done = child.done(40)
+    assert done.code == code, done
+    record = user.record()
+    assert (record["exit_code"], record["oom_killed"]) == (code, True)
+    assert "out of memory" in record["reason"]
+    assert "out of memory" in done.err
+
+
+def test_a_killed_engine_with_live_restore_is_waited_for_or_its_run_found_again(
+    lab: dict[str, Any], tmp_path: Path
+) -> None:
+    with engine_of_ones_own(lab, **{"live-restore": True}) as engine, user_in(tmp_path, lab, engine.host) as user:
+        child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+        child.until_out("up")
+        engine.kill9()
+        engine.start()
+        assert child.process.poll() is None
+        (user.here / "over").touch()
+        done = child.done(40)
+        assert (done.code, done.out) == (5, "up\nover\n"), done
+        record = user.record()
+        assert (record["status"], record["exit_code"]) == ("failed", 5)
+
+        (user.here / "over").unlink()
+        child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+        child.until_out("up")
+        engine.kill9()
+        done = child.done(60)
+        assert done.code == 125, done
+        assert "The Docker engine went away" in done.err
+        record = user.record()
+        assert (record["status"], record["exit_code"]) == ("lost", None)
+        engine.start()
+        assert user.shown()["status"] == "running"
+        (user.here / "over").touch()
+        until(lambda: user.shown()["status"] != "running", "the end")
+        record = user.record()
+        assert (record["status"], record["exit_code"], record["owner"]) == ("failed", 5, None)
+
+
+def test_a_killed_engine_without_live_restore_ends_the_run_and_says_so(lab: dict[str, Any], tmp_path: Path) -> None:
+    with engine_of_ones_own(lab) as engine, user_in(tmp_path, lab, engine.host) as user:
+        child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+        child.until_out("up")
+        engine.kill9()
+        engine.start()
+        done = child.done(40)
+        record = user.record()
+        assert done.code == record["exit_code"], done
+        assert done.code in (137, 143, 255), done
+        assert record["status"] == "failed"
+        assert "engine" in record["reason"] or "not by ngcdl" in record["reason"]
+
+
+# -- disk -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_at_pull_is_named_and_nothing_stale_runs(lab: dict[str, Any], front: Front, tmp_path: Path) -> None:
+    with engine_of_ones_own(lab, tmpfs_bytes=50_000_000) as engine, user_in(tmp_path, lab, engine.host) as user:
+        name = f"{front.host}/nvidia/busybox"
+        user.docker("pull", "-q", f"{name}:entry")
+        user.docker("tag", f"{name}:entry", f"{name}:big")
+        done = user.run("run", "busybox:big", "--pull", "always", "--", "echo", "ran", NGCDL_REGISTRY=front.host)
+        assert done.code == 125, done
+        assert "No space left in" in done.err
+        assert "docker system df" in done.err
+        assert "ran" not in done.out
+        assert not user.ids()
+
+
+def test_a_full_disk_under_the_record_does_not_stop_the_run(user: User, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting wants root")
+    state = tmp_path / "state"
+    state.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(state)], check=True)
+    try:
+        script = "echo up; until [ -e over ]; do sleep 0.1; done; echo end; exit 4"
+        child = user.start("run", "busybox:1", "--", "sh", "-c", script, XDG_STATE_HOME=str(state))
+        child.until_out("up")
+        with contextlib.suppress(OSError), (state / "filler").open("wb") as filler:
+            while True:
+                filler.write(b"x" * 4096)
+                filler.flush()
+        (user.here / "over").touch()
+        done = child.done(30)
+        assert done.code == 4, done
+        assert "end" in done.out
+        assert "can't be written" in done.err
+        assert "Traceback" not in done.err
+    finally:
+        subprocess.run(["umount", "-l", str(state)], check=True)
+
+
+def test_a_state_folder_that_cannot_be_written_stops_before_anything_runs(user: User) -> None:
+    blocked = user.folder / "file"
+    blocked.write_text("")
+    done = user.run("run", "busybox:1", "--", "true", XDG_STATE_HOME=str(blocked))
+    assert done.code == 125
+    assert "can't be written" in done.err
+
+
+def test_kill_of_the_first_process_is_told_from_want_of_memory(user: User) -> None:
+    child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+    child.until_out("up")
+    os.kill(json.loads(user.docker("inspect", *user.containers()))[0]["State"]["Pid"], signal.SIGKILL)
+    assert child.done(20).code == 137
+    record = user.record()
+    assert (record["status"], record["oom_killed"]) == ("failed", False)
+    assert "killed (SIGKILL), not by ngcdl and not for want of memory" in record["reason"]
