@@ -88,7 +88,7 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
     shelf.ensure_writable()
     picked, spec, data = decide(asked, settings, shelf, show)
     for mount in spec.mounts:
-        if not mount.is_volume and not Path(mount.host).exists():
+        if not mount.is_volume and _is_missing(mount.host):
             raise MountMissing(mount.host)
     digest, target = _target(picked, asked, show)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
@@ -110,6 +110,16 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
     )
     folder = shelf.create(run)
     return Ready(picked.engine, Order(spec, run.id, folder, target, picked.way.name), run, picked.uuids)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        Path(path).stat()
+    except PermissionError:
+        return False  # the daemon may see more than the caller
+    except OSError:
+        return True
+    return False
 
 
 def _gpu_words(picked: choice.Choice) -> str:

@@ -1,0 +1,75 @@
+"""A Docker daemon as far as a preparation asks one: ping, version, info, images. It starts nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socketserver
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+
+@dataclass
+class Daemon:
+    """`images` maps names (also by digest) to what inspect gives; `asked` is every path that was asked for."""
+
+    path: Path
+    info: dict[str, Any] = field(default_factory=lambda: {"Name": os.uname().nodename, "ServerVersion": "29.1.0"})
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.path}"
+
+    def answer(self, path: str) -> tuple[int, Any]:
+        self.asked.append(path)
+        if path.endswith("/_ping"):
+            return 200, "OK"
+        if path.endswith("/version"):
+            return 200, {"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "29.1.0"}
+        if path.endswith("/info"):
+            return 200, self.info
+        name = unquote(path.partition("/images/")[2].removesuffix("/json"))
+        if name in self.images:
+            return 200, self.images[name]
+        return 404, {"message": f"No such image: {name}"}
+
+
+@contextlib.contextmanager
+def serving(daemon: Daemon) -> Iterator[Daemon]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:  # http.server's name
+            code, content = daemon.answer(self.path)
+            data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def address_string(self) -> str:
+            return "unix"
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+        daemon_threads = True
+
+    with Server(str(daemon.path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield daemon
+        finally:
+            server.shutdown()
+            thread.join()

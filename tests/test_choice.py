@@ -1,0 +1,150 @@
+"""Where and on what a run computes, on hosts with and without cards and Docker: each choice with its reason."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker_socket import Daemon, serving
+from telemetry.conftest import library as library  # a fixture, made known here
+from telemetry.stand_in import Host
+
+CODE = """
+import json, os, sys
+engine, image, gpus, host = sys.argv[1:]
+os.environ["DOCKER_HOST"] = host
+from ngcdl.choice import choose
+from ngcdl.errors import NgcdlError
+from ngcdl.spec import GpuRequest, ImageRef
+try:
+    it = choose(engine, ImageRef.parse(image) if image else None, GpuRequest.parse(gpus), "nvcr.io")
+    print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
+                      "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud)}))
+except NgcdlError as error:
+    print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
+"""
+FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-"
+NVIDIA = {"Runtimes": {"runc": {}, "nvidia": {}}}
+
+
+@pytest.fixture
+def cards(library: Path, tmp_path: Path) -> Host:
+    host = Host(library, tmp_path / "nvml.state")
+    host.set()
+    return host
+
+
+@pytest.fixture
+def bare(library: Path, tmp_path: Path) -> Host:
+    """A host without a driver."""
+    return Host(tmp_path, tmp_path / "none")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with serving(Daemon(tmp_path / "d.sock")) as one:
+        yield one
+
+
+def choose(host: Host, engine: str = "auto", image: str = "", gpus: str = "auto", docker: str = "") -> dict[str, Any]:
+    found = host.python(
+        f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{CODE}", engine, image, gpus,
+        docker or f"unix://{host.state.parent}/none.sock",
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    answer: dict[str, Any] = json.loads(found.stdout)
+    return answer
+
+
+def test_without_an_image_a_card_and_docker_it_is_this_host_s_python(bare: Host) -> None:
+    it = choose(bare)
+    assert (it["engine"], it["device"], it["uuids"], it["gpus"]) == ("local", "cpu", [], "none")
+    assert "no NVIDIA GPU" in it["why"]
+    assert "CPU" in it["loud"][0]
+
+
+def test_a_card_without_docker_is_used_from_this_host(cards: Host) -> None:
+    it = choose(cards)
+    assert (it["engine"], it["device"], it["loud"]) == ("local", "auto", [])
+    assert "Docker is not at hand" in it["why"]
+    assert len(it["uuids"]) == 2
+
+
+def test_a_card_that_docker_can_hand_on_is_used_in_the_default_image(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= NVIDIA
+    it = choose(cards, docker=daemon.host)
+    assert (it["engine"], it["way"], it["gpus"], it["device"]) == ("docker", "runtime", "auto", "auto")
+    assert "tensorflow" in it["image"]
+
+
+def test_docker_without_a_way_for_the_card_leaves_a_training_to_this_host(cards: Host, daemon: Daemon) -> None:
+    it = choose(cards, docker=daemon.host)
+    assert it["engine"] == "local"
+    assert "no way" in it["why"]
+
+
+def test_a_named_image_on_docker_without_a_way_is_loud(cards: Host, daemon: Daemon) -> None:
+    it = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (it["engine"], it["gpus"], it["device"]) == ("docker", "none", "cpu")
+    assert "can't hand it on" in it["loud"][0]
+
+
+def test_no_gpu_wanted_is_silent(cards: Host) -> None:
+    it = choose(cards, gpus="none")
+    assert (it["engine"], it["device"], it["loud"], it["uuids"]) == ("local", "cpu", [], [])
+
+
+@pytest.mark.parametrize("gpus", ["all", "1", "0,", FIRST])
+def test_a_demanded_card_that_is_not_there_is_an_error(bare: Host, gpus: str) -> None:
+    it = choose(bare, gpus=gpus)
+    assert (it["error"], it["code"]) == ("NoGpu", 125)
+
+
+@pytest.mark.parametrize("gpus", ["7,", "GPU-nobody", "3"])
+def test_a_card_that_this_host_has_not_is_named(cards: Host, gpus: str) -> None:
+    it = choose(cards, gpus=gpus)
+    assert it["error"] == "NoGpu"
+    assert gpus.rstrip(",") in it["message"]
+
+
+def test_indices_become_uuids(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= NVIDIA
+    it = choose(cards, image="tensorflow:1", gpus="0,", docker=daemon.host)
+    assert (it["gpus"], it["uuids"], it["device"]) == (FIRST, [FIRST], "gpu")
+
+
+def test_cdi_takes_indices(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=all"}]}
+    it = choose(cards, image="tensorflow:1", gpus=FIRST, docker=daemon.host)
+    assert (it["way"], it["gpus"], it["uuids"]) == ("cdi", "0,", [FIRST])
+
+
+def test_a_demand_that_nothing_speaks_for_is_left_to_docker_s_own_answer(cards: Host, daemon: Daemon) -> None:
+    it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
+    assert it["way"] == "device-request"
+
+
+def test_a_driver_that_can_t_be_asked_is_not_the_same_as_none(cards: Host) -> None:
+    cards.set(fail__Init=18)
+    it = choose(cards, gpus="all")
+    assert it["error"] == "NoGpu"
+    assert "can't be asked" in it["message"]
+
+
+def test_the_engine_of_another_machine_decides_by_what_it_has(bare: Host, daemon: Daemon) -> None:
+    daemon.info |= {"Name": os.uname().nodename + "-vm"} | NVIDIA
+    it = choose(bare, image="tensorflow:1", gpus="all", docker=daemon.host)
+    assert (it["way"], it["uuids"], it["device"]) == ("runtime", None, "gpu")
+    daemon.info["Runtimes"] = {}
+    assert choose(bare, image="tensorflow:1", gpus="all", docker=daemon.host)["error"] == "NoGpu"
+    assert "another machine" in choose(bare, image="tensorflow:1", docker=daemon.host)["loud"][0]
+
+
+def test_an_engine_that_is_unknown_or_can_t_run_an_image_is_a_usage_error(bare: Host) -> None:
+    assert choose(bare, engine="podman")["code"] == 2
+    assert choose(bare, engine="local", image="tensorflow:1")["code"] == 2
+    assert choose(bare, image="tensorflow:1")["error"] == "EngineAbsent"

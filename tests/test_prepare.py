@@ -1,0 +1,146 @@
+"""What comes before a start: decided, fetched, and recorded before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from docker_socket import Daemon, serving
+from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
+
+from ngcdl import fetch, plan, prepare, settings
+from ngcdl.errors import BadOption, DigestMismatch, EngineLost, MountMissing, NgcdlError, NoGpu, StateNotWritable
+from ngcdl.prepare import Asked
+from ngcdl.spec import GpuRequest, Mount, RunSpec, Workload
+from ngcdl.store import Store
+
+DIGEST = "sha256:" + "5" * 64
+NONE = GpuRequest("none")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # docker's SDK's socket
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> settings.Settings:
+    return settings.load({"HOME": str(tmp_path)})
+
+
+@pytest.fixture
+def shelf(config: settings.Settings) -> Store:
+    return Store(config.runs)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """A Docker that has the image."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    one = Daemon(tmp_path / "d.sock")
+    one.images[str(IMAGE)] = {"Id": "sha256:" + "1" * 64, "RepoDigests": [f"{IMAGE.name}@{DIGEST}"]}
+    one.images[IMAGE.pinned(DIGEST)] = one.images[str(IMAGE)]
+    with serving(one):
+        monkeypatch.setenv("DOCKER_HOST", one.host)
+        yield one
+
+
+def training(**more: object) -> Asked:
+    asked = Asked("docker", IMAGE, NONE, Workload("cifar10", data="synthetic"))
+    return replace(asked, **more)  # type: ignore[arg-type]  # fields of Asked
+
+
+def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
+    daemon: Daemon, config: settings.Settings, shelf: Store
+) -> None:
+    ready = prepare.prepare(training(), config, shelf, FakeShow())
+    run = shelf.load(ready.run.id)
+    assert run == ready.run
+    assert (run.status, run.image.digest, run.dataset, run.gpus) == ("running", DIGEST, "synthetic", ())
+    assert (run.engine, run.engine_version) == ("docker", "29.1.0")
+    assert ready.order.target == IMAGE.pinned(DIGEST)
+    assert run.owner is not None
+    assert run.machine.cores
+    assert not [path for path in daemon.asked if "/containers" in path]
+
+
+def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+    own = plan.command(IMAGE, ("ls",), NONE, False, False)
+    extra = RunSpec(None, environment=(("A", "2"),), shm_bytes=5, workdir="/w")
+    asked = Asked("docker", IMAGE, NONE, None, own, root=True, extra=extra)
+    spec = prepare.prepare(asked, config, shelf, FakeShow()).order.spec
+    assert (spec.command, spec.environment, spec.shm_bytes, spec.workdir) == (("ls",), (("A", "2"),), 5, "/w")
+    assert spec.user is None, "--root"
+
+
+def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(
+    daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
+) -> None:
+    extra = RunSpec(None, mounts=(Mount(str(tmp_path / "none"), "/x"),))
+    with pytest.raises(MountMissing, match="none"):
+        prepare.prepare(training(extra=extra), config, shelf, FakeShow())
+    assert shelf.ids() == []
+
+
+def test_a_mount_whose_name_can_t_be_one_is_told_too(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+    extra = RunSpec(None, mounts=(Mount("/" + "a" * 300, "/x"),))
+    with pytest.raises(MountMissing):
+        prepare.prepare(training(extra=extra), config, shelf, FakeShow())
+
+
+def test_a_volume_of_docker_needs_no_folder(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+    extra = RunSpec(None, mounts=(Mount("models", "/x"),))
+    assert prepare.prepare(training(extra=extra), config, shelf, FakeShow()).run.status == "running"
+
+
+def test_a_place_for_records_that_can_t_be_written_comes_first(
+    daemon: Daemon, config: settings.Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StateNotWritable):
+        prepare.prepare(training(), config, Store(tmp_path / "file/runs"), FakeShow())
+    assert daemon.asked == []
+
+
+def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Settings, shelf: Store) -> None:
+    for asked in (Asked("auto", None, NONE, None), training(workload=Workload("mnist9"))):
+        with pytest.raises(BadOption):
+            prepare.decide(asked, config, shelf, FakeShow())
+
+
+def test_a_dry_decision_downloads_nothing(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+    show = FakeShow()
+    _, spec, data = prepare.decide(training(workload=Workload("cifar10")), config, shelf, show, dry=True)
+    assert data is not None
+    assert not config.cache.exists()
+    assert "/ngcdl/data" in " ".join(spec.command)
+    assert "GPUs: none" in show.said[0]
+
+
+def test_a_pull_says_whose_key_it_uses_and_gives_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NGC_API_KEY", "nvapi-hush-hush-hush")
+    show, engine = FakeShow(), FakeEngine(FakeJob())
+    assert fetch.image(engine, IMAGE, show.pull, show.say) == engine.pulled
+    assert "nvapi" not in " ".join(show.said)
+    auth = engine.auths[0]
+    assert auth is not None
+    assert (auth["username"], auth["password"]) == ("$oauthtoken", "nvapi-hush-hush-hush")
+
+
+def test_a_pull_without_a_key_is_anonymous_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    for name in ("NGC_API_KEY", "NGC_CLI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    show, engine = FakeShow(), FakeEngine(FakeJob())
+    fetch.image(engine, IMAGE, show.pull, show.say)
+    assert engine.auths == [None]
+    assert "without a key" in show.said[0]
+
+
+@pytest.mark.parametrize("error", [DigestMismatch("x"), EngineLost("the pull"), NoGpu("all", "none")])
+def test_what_is_no_matter_of_the_registry_is_not_asked_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: NgcdlError
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    show = FakeShow()
+    with pytest.raises(type(error)):
+        fetch.image(FakeEngine(FakeJob(), pulled=error), IMAGE, show.pull, show.say)
