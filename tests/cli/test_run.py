@@ -13,6 +13,8 @@ import pytest
 from house import TRAIN, House, until
 
 from ngcdl import owner
+from ngcdl.cli.run import exit_code
+from ngcdl.record import Run
 
 
 def events(house: House) -> list[dict[str, Any]]:
@@ -120,6 +122,14 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
 def _is_stopping(pid: int) -> bool:
     """Has a thread of its own begun to wait for the stop? (sampler, main, and that one)"""
     return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 3
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exits"),
+    [("finished", 0, 0), ("failed", 7, 7), ("interrupted", 143, 143), ("failed", 0, 125), ("lost", None, 125)],
+)
+def test_the_exit_code_is_the_run_s_and_never_0_for_one_that_failed(status: str, code: int | None, exits: int) -> None:
+    assert exit_code(Run("x", status, 1.0, exit_code=code)) == exits
 
 
 def test_a_gpu_that_is_demanded_where_there_is_none_ends_before_anything_runs(trained: House) -> None:

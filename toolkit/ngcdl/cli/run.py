@@ -78,7 +78,14 @@ def run(typed: Typed) -> int:
         pages.show_summary(shelf, done)
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")
-    return done.exit_code if done.exit_code is not None else 125
+    return exit_code(done)
+
+
+def exit_code(done: Run) -> int:
+    """Give the run's own code; 125 where it has none, or where 0 would hide that it failed (out of memory inside)."""
+    if done.exit_code is None or (done.status == "failed" and done.exit_code == 0):
+        return NgcdlError.exit_code
+    return done.exit_code
 
 
 def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: launch.Terminal | None) -> Run:

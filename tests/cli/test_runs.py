@@ -1,0 +1,128 @@
+"""`ngcdl runs`, `show`, `logs` and `stop`: what records say, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from house import House
+
+from ngcdl.record import GpuSummary, Image, Run, Summary
+
+GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
+
+
+@pytest.fixture
+def kept(house: House) -> House:
+    """A home with the sample run of format 1."""
+    shutil.copytree(GOLDEN, house.shelf.root / GOLDEN.name)
+    return house
+
+
+def test_no_runs_yet_is_said_and_json_is_an_empty_list(house: House) -> None:
+    done = house.run("runs")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "ngcdl run --train cifar10" in done.stderr
+    assert json.loads(house.run("runs", "--json").stdout) == []
+
+
+def test_runs_are_a_table_and_a_list(kept: House) -> None:
+    head, row = kept.run("runs").stdout.splitlines()
+    assert head.split() == ["RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE"]
+    assert row.split()[:8] == ["run-format-1", "finished", "cpu", "synthetic", "30", "600.0", "44%", "85%"]
+    assert json.loads(kept.run("runs", "--json").stdout) == [json.loads((GOLDEN / "run.json").read_text())]
+
+
+def test_a_run_is_shown_with_what_it_reached_on_what_and_where_its_record_lies(kept: House) -> None:
+    text = kept.run("show").stdout
+    for part in ("finished, 8 s", "600.0 examples/s", "4.68 first, 4.30 last", "SYNTHETIC images", "0.100",
+                 "GPUs by runtime", "i5-7300HQ", "85 %", "NVIDIA GeForce GTX 1050 Ti", "1 of 8 samples",
+                 "forbids --ulimit memlock", str(kept.shelf.root)):  # fmt: skip
+        assert part in text
+    assert json.loads(kept.run("show", "run-format-1", "--json").stdout)["summary"]["steps"] == 30
+
+
+def test_json_of_a_run_has_every_documented_key(kept: House) -> None:
+    record = json.loads(kept.run("show", "last", "--json").stdout)
+    for key in ("id", "status", "exit_code", "oom_killed", "image", "engine", "gpus", "dataset", "machine", "spec"):
+        assert key in record
+    assert set(record["image"]) >= {"reference", "digest"}
+    assert set(record["machine"]) >= {"cpu", "cores", "memory_bytes", "gpus", "driver"}
+    assert set(record["summary"]) >= {
+        "steps", "examples_per_second", "seconds_per_batch", "loss_first", "loss_last", "cpu_percent_mean",
+        "gpu_percent_mean", "gpu_memory_bytes_max",
+    }  # fmt: skip
+
+
+def test_what_was_not_measured_is_n_a_and_never_0(house: House) -> None:
+    house.shelf.create(Run("x-1", "failed", 1.0, finished=2.0, exit_code=7, gpus=("GPU-1",), engine="docker"))
+    text = house.run("show").stdout
+    assert "failed, exit code 7" in text
+    assert "CPU      n/a" in text
+    assert "none was read" in text
+    assert "failed 7" in house.run("runs").stdout
+
+
+def test_a_cpu_of_0_is_0(house: House) -> None:
+    figures = Summary(steps=1, cpu_percent_mean=0.0, gpus=(GpuSummary("GPU-1", None, 0.0, None, None),))
+    house.shelf.create(Run("x-1", "finished", 1.0, summary=figures))
+    text = house.run("show").stdout
+    assert "0 % of all cores" in text
+    assert "0 %, n/a at most, n/a, n/a" in text
+
+
+def test_control_bytes_in_a_record_do_not_reach_the_terminal(house: House) -> None:
+    house.shelf.create(Run("x-1", "failed", 1.0, reason="\x1b]0;title\x07bad", image=Image("\x1b[31mred")))
+    for argv in (("show",), ("runs",)):
+        assert "\x1b" not in house.run(*argv).stdout
+
+
+def test_a_run_that_is_not_there_is_told(kept: House) -> None:
+    for argv in (("show", "none"), ("show", "last-7"), ("logs", "none"), ("stop", "none"), ("show", "../x")):
+        done = kept.run(*argv)
+        assert (done.returncode, done.stdout) == (125, "")
+        assert "There is no run" in done.stderr
+
+
+def test_logs_are_printed_as_they_were_written(kept: House) -> None:
+    assert kept.run("logs", "last").stdout == (GOLDEN / "log.txt").read_text()
+    assert kept.run("logs", "--follow").stdout == (GOLDEN / "log.txt").read_text()
+
+
+def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:
+    (kept.shelf.root / GOLDEN.name / "log.txt").write_bytes(b"\xff\x00\n")
+    assert kept.run("logs").stdout.encode(errors="surrogateescape") == b"\xff\x00\n"
+
+
+def test_a_run_without_a_log_says_so(kept: House) -> None:
+    (kept.shelf.root / GOLDEN.name / "log.txt").unlink()
+    done = kept.run("logs")
+    assert done.returncode == 125
+    assert "wrote nothing" in done.stderr
+
+
+def test_a_run_that_has_ended_can_t_be_stopped_and_that_is_no_error(kept: House) -> None:
+    done = kept.run("stop", "last")
+    assert done.returncode == 0
+    assert "ended already: finished" in done.stderr
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"format": 9}', "[" * 100000, '{"format": 1, "id": 5}'])
+def test_one_broken_record_hides_no_other(kept: House, content: str) -> None:
+    broken = kept.shelf.root / "broken-1"
+    broken.mkdir()
+    (broken / "run.json").write_text(content)
+    done = kept.run("runs")
+    assert done.returncode == 0
+    assert "run-format-1" in done.stdout
+    assert "broken-1" in done.stderr
+
+
+def test_a_place_that_can_t_be_listed_is_told(house: House) -> None:
+    house.shelf.root.parent.mkdir(parents=True)
+    house.shelf.root.touch()
+    done = house.run("runs")
+    assert done.returncode == 125
+    assert "XDG_STATE_HOME" in done.stderr

@@ -1,0 +1,94 @@
+"""What a person watches: plain lines into a pipe, bars on a terminal, the run's own bytes untouched but for tricks."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from house import House
+
+from ngcdl.cli.screen import Screen
+from ngcdl.engines.base import Chunk, PullEvent
+
+PULL = """
+from ngcdl.cli.screen import Screen
+from ngcdl.engines.base import Chunk, PullEvent
+with Screen() as screen:
+    screen.pull(PullEvent("aaa", "Downloading", 512, 1024))
+    screen.pull(PullEvent("bbb", "Already exists"))
+    screen.pull(PullEvent("aaa", "Pull complete"))
+    screen.say("a [bold]line[/bold]")
+screen.chunk(Chunk("stdout", b"\\x1b]0;title\\x07\\x1b[31mred\\x1b[0m\\n"))
+"""
+
+
+def test_output_goes_where_it_came_from(capfd: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.chunk(Chunk("stdout", b"out\n"))
+    screen.chunk(Chunk("stderr", b"err\n"))
+    assert capfd.readouterr() == ("out\n", "err\n")
+
+
+def test_with_json_all_output_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    Screen(output_to_stderr=True).chunk(Chunk("stdout", b"out\n"))
+    assert capfd.readouterr() == ("", "out\n")
+
+
+def test_bytes_into_a_pipe_are_untouched(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    Screen().chunk(Chunk("stdout", b"\xff\x00\x1b]0;x\x07"))
+    assert capfdbinary.readouterr().out == b"\xff\x00\x1b]0;x\x07"
+
+
+def test_a_pull_into_a_pipe_is_a_line_a_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    for status in ("Pulling fs layer", "Extracting", "Pull complete"):
+        screen.pull(PullEvent("aaa", status))
+    screen.pull(PullEvent("bbb", "Already exists"))
+    screen.pull(PullEvent(None, "Trying again in 2 s"))
+    assert capsys.readouterr().err.splitlines() == [
+        "ngcdl: aaa: Pull complete",
+        "ngcdl: bbb: Already exists",
+        "ngcdl: Trying again in 2 s",
+    ]
+
+
+def test_a_download_into_a_pipe_tells_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.download(60 << 20, 180 << 20, float(1 << 20))
+    screen.download(61 << 20, 180 << 20, float(1 << 20))
+    assert capsys.readouterr().err == "ngcdl: CIFAR-10: 60.0 MiB of 180.0 MiB at 1.0 MiB/s, 2 min left\n"
+    Screen().download(5, None, None)
+    assert capsys.readouterr().err == "ngcdl: CIFAR-10: 5 B of n/a\n"
+
+
+def test_a_terminal_gets_bars_and_no_titles(house: House) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", PULL], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=house.environment(TERM="xterm", COLUMNS="100"),
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                data = os.read(ours, 4096)
+            except OSError:  # Linux says EIO for a terminal that nobody holds any more
+                break
+            if not data:
+                break
+            seen += data
+    os.close(ours)
+    assert process.returncode == 0, seen
+    assert b"Pull complete" in seen
+    assert b"a [bold]line[/bold]" in seen, "what a registry says is not markup"
+    assert b"\x1b]0;" not in seen
+    assert b"\x1b[31mred" in seen, "colours stay"
+
+
+def test_a_reader_that_has_gone_ends_the_showing_only(house: House) -> None:
+    code = "import os\n" + PULL + "os.close(1)\nscreen.chunk(Chunk('stdout', b'x' * 100000))\nos._exit(7)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=house.environment())
+    assert (done.returncode, b"Traceback" in done.stderr) == (7, False)
