@@ -49,15 +49,14 @@ class House:
         }
 
     def popen(self, *argv: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
-        how = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            "cwd": self.home,
-        } | how
-        return subprocess.Popen(
-            [sys.executable, "-m", "ngcdl", *argv], errors="surrogateescape", env=self.environment(**(env or {})), **how
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process: subprocess.Popen[str] = subprocess.Popen(
+            [sys.executable, "-m", "ngcdl", *argv],
+            errors="surrogateescape",
+            env=self.environment(**(env or {})),
+            **({"cwd": self.home} | streams | how),
         )
+        return process
 
     def run(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:
         """Run ngcdl to its end. A traceback is a failure, whatever was asked."""

@@ -28,7 +28,7 @@ except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
 """
 FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-"
-NVIDIA = {"Runtimes": {"runc": {}, "nvidia": {}}}
+NVIDIA: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_an_image_is_not_for_this_engine(engine: local.LocalEngine) -> None:
     image = ImageRef.parse("tensorflow:1")
     assert engine.has(image) is None
     with pytest.raises(LocalUnavailable):
-        engine.pull(image, [].append)
+        engine.pull(image, list[PullEvent]().append)
 
 
 def test_there_is_a_lock_for_each_kind_of_host() -> None:
@@ -207,7 +207,7 @@ def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEng
 def test_a_place_that_can_t_be_written_is_told(tmp_path: Path, no_tools: Path) -> None:
     (tmp_path / "share").touch()
     with pytest.raises(LocalUnavailable, match="can't be made"):
-        local.LocalEngine(tmp_path / "share").prepare(False, [].append)
+        local.LocalEngine(tmp_path / "share").prepare(False, list[PullEvent]().append)
 
 
 def test_a_folder_named_tensorflow_is_not_the_library(
