@@ -33,6 +33,7 @@ class FakeJob:
     ignores_stop: bool = False
     started: Started = field(default_factory=Started)
     identity: str = "c0ffee"
+    detached: bool = False
     asked: list[str] = field(default_factory=list)
     ending: threading.Event = field(default_factory=threading.Event)
 

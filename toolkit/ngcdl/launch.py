@@ -26,6 +26,7 @@ from ngcdl.telemetry import container, gpu_reader, sampler
 TRAINING_GRACE_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 SAMPLE_SECONDS = 1.0
+DETACHED = "Detached by Ctrl-P Ctrl-Q; nothing was measured from then on."
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
@@ -38,7 +39,10 @@ class Show(Protocol):
 
 
 def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None) -> Run:
-    """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it."""
+    """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it.
+
+    A person who detaches from a terminal gets the record as it is, running; reconcile closes it later.
+    """
     run, folder = ready.run, ready.order.folder
     stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS)
     trouble: Exception | None = None
@@ -56,8 +60,13 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
             run = _gpus_inside(run, ready, job, show)
             with _sampling(ready, job, run.gpus) as taken:
                 _stream(job, folder, show, terminal)
-                ended = job.wait()
+                if not job.detached:
+                    ended = job.wait()
             problems = taken.problems
+            if job.detached:
+                run = run.noting(DETACHED, *problems)
+                _save(shelf, run, show)
+                return run
             _gpu_was_met(folder, ended)
         except Interrupted:
             ended = Exit(None, reason="interrupted before it had started")
@@ -75,7 +84,7 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
             show.say(UNUSED_GPU)
             run = run.noting(UNUSED_GPU)
         _save(shelf, run, show)
-    if job and not isinstance(trouble, EngineLost) and not getattr(job, "detached", False):
+    if job and not isinstance(trouble, EngineLost):
         job.remove()
     _tidy(folder)
     if trouble:

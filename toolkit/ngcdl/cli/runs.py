@@ -18,6 +18,7 @@ from ngcdl.store import LOG, Store
 
 FOLLOW_SECONDS = 0.3
 STOP_SECONDS = 60  # a training saves a checkpoint first
+COMMAND_STOP_SECONDS = 10.0
 
 
 def _shelf() -> Store:
@@ -198,7 +199,7 @@ def stop(name: str) -> None:
         job = engines.connect("docker").find(run.id)
         if job:
             shelf.save(run.noting(STOPPED))
-            job.stop(STOP_SECONDS)
+            job.stop(STOP_SECONDS if (run.spec or {}).get("workload") else COMMAND_STOP_SECONDS)
     else:
         _stop_process(shelf, run)
     while (run := reconcile(shelf, shelf.load(run.id))).status == "running" and (

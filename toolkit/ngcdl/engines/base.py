@@ -54,6 +54,7 @@ class Job(Protocol):
 
     identity: str
     started: Started
+    detached: bool  # a person typed the way out of the terminal: the job goes on, its output ends
 
     def output(self) -> Iterator[Chunk]:
         """Give what the job writes until it ends or is lost; a dead engine ends it without an error."""

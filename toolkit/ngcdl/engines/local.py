@@ -193,6 +193,7 @@ class LocalJob:
         self._stopped_by_us = False
         self.identity = f"pid:{process.pid}"
         self.started = Started((), process.pid)
+        self.detached = False
 
     def output(self) -> Iterator[Chunk]:
         stdout, stderr = self._process.stdout, self._process.stderr

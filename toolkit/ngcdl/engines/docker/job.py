@@ -21,6 +21,7 @@ from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError
 
 _STREAMS = {1: "stdout", 2: "stderr"}
+_DETACH = b"\x10\x11"  # Ctrl-P Ctrl-Q, Docker's own
 # How long a daemon may be away before the run is given up: a package update restarts it in a few seconds.
 PATIENCE_SECONDS = 20.0
 
@@ -37,6 +38,8 @@ class DockerJob:
         self._attachment = attachment
         self._killed_by_us = False
         self._given_up = False
+        self._typed = b""
+        self.detached = False
         self.identity = identity
         self.started = started
 
@@ -48,7 +51,7 @@ class DockerJob:
             yield from self._attached()
         else:
             yield from self._followed(None)
-        while self._is_running_again():
+        while not self.detached and self._is_running_again():
             # The daemon came back and the container had gone on: read on from where the stream broke.
             yield from self._followed(seen)
             seen = time.time()
@@ -86,6 +89,9 @@ class DockerJob:
 
     def write(self, data: bytes) -> None:
         if self._attachment is not None:
+            # The daemon knows these keys as well, and closes the stream; why it did so it does not say.
+            self.detached = self.detached or (self._tty and _DETACH in self._typed + data)
+            self._typed = data[-1:]
             view = memoryview(data)
             while view:
                 sent = os.write(self._attachment.fileno(), view)

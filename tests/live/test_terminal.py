@@ -1,0 +1,172 @@
+"""A shell in the container on a real terminal, and plain lines without one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Iterator
+
+import pytest
+from faulty_front import Front
+from ngcdl_child import User, until
+
+pytestmark = pytest.mark.lab
+
+
+class Terminal:
+    """ngcdl as the foreground of a pseudo-terminal, and what it shows."""
+
+    def __init__(self, user: User, *words: str, rows: int = 24, columns: int = 80) -> None:
+        self.shown, self.code = b"", None
+        self.pid, self._descriptor = pty.fork()
+        if self.pid == 0:
+            os.chdir(user.here)
+            os.execve(user.words[0], [*user.words, *words], user.environment | {"TERM": "xterm"})
+        self.resize(rows, columns)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def read(self) -> bytes:
+        with contextlib.suppress(OSError):
+            while select.select([self._descriptor], [], [], 0)[0]:
+                data = os.read(self._descriptor, 65536)
+                if not data:
+                    break
+                self.shown += data
+        return self.shown
+
+    def until(self, text: str, seconds: float = 30) -> None:
+        try:
+            until(lambda: text.encode() in self.read(), repr(text), seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it shows {self.shown!r}") from error
+
+    def ask(self, command: str, answer: str) -> None:
+        """Type `command`; its echo does not count as the answer."""
+        self.shown = b""
+        self.type(command + "\r")
+        self.until(answer)
+
+    def end(self, seconds: float = 20) -> int:
+        def ended() -> bool:
+            self.read()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+            return bool(pid)
+
+        until(ended, f"the end; it shows {self.shown[-2000:]!r}", seconds)
+        assert self.code is not None
+        return self.code
+
+    def modes(self) -> list[object]:
+        return termios.tcgetattr(self._descriptor)[:4]
+
+    def close(self) -> None:
+        if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def terminal(user: User, *words: str, rows: int = 24, columns: int = 80) -> Iterator[Terminal]:
+    one = Terminal(user, *words, rows=rows, columns=columns)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def test_a_shell_in_the_image_of_2018_has_a_terminal_that_follows_the_window(user: User) -> None:
+    (user.here / "my_script.py").write_text("print('mine')\n")
+    with terminal(user, "run", "tensorflow:18.01-py2", rows=31, columns=97) as shell:
+        before = shell.modes()
+        shell.until("/work$" if os.geteuid() else "/work#")
+        assert b"I have no name" not in shell.shown
+        shell.ask("tty", "/dev/pts/0")
+        until(lambda: _size(shell) == "31 97", "the first size")
+        shell.resize(40, 132)
+        until(lambda: _size(shell) == "40 132", "the new size")
+        shell.ask("python my_script.py", "mine")
+        shell.ask("sleep 100; echo not-'reached'", "sleep 100")
+        began = time.monotonic()
+        shell.type("\x03")
+        shell.ask("echo still-'here'", "still-here")
+        assert time.monotonic() - began < 10
+        shell.type("exit 5\r")
+        assert shell.end() == 5
+        assert shell.modes() == before
+    record = user.record()
+    assert (record["status"], record["exit_code"]) == ("failed", 5)
+    assert "still-here" in user.log()
+
+
+def _size(shell: Terminal) -> str:
+    shell.ask("echo size=$(stty size)=", "size=")
+    shell.until("=\r\n")
+    found = [line for line in shell.shown.decode().splitlines() if line.startswith("size=") and "$" not in line]
+    return found[-1].strip("=").removeprefix("size=").strip() if found else ""
+
+
+def test_ctrl_p_ctrl_q_detaches_and_leaves_it_running(user: User) -> None:
+    with terminal(user, "run", "busybox:1", "--", "sh", "-c", "echo up; exec cat") as shell:
+        shell.until("up")
+        shell.ask("hello", "hello")
+        shell.type("\x10\x11")
+        assert shell.end() == 0, shell.shown
+        assert b"it goes on as" in shell.shown
+    record = user.record()
+    assert record["status"] == "running"
+    assert "Detached by Ctrl-P Ctrl-Q; nothing was measured from then on." in record["notes"]
+    (container,) = user.containers()
+    assert user.docker("inspect", "-f", "{{.State.Running}}", container) == "true"
+    assert user.run("stop", "last").code == 0
+    assert user.record()["status"] == "interrupted"
+    assert user.containers() == []
+
+
+def test_a_command_on_a_terminal_gives_its_code_and_the_terminal_back(user: User) -> None:
+    with terminal(user, "run", "busybox:1", "--", "sh", "-c", "test -t 0 && test -t 1 && exit 7") as shell:
+        before = shell.modes()
+        assert shell.end() == 7, shell.shown
+        assert shell.modes() == before
+
+
+def test_a_hangup_of_the_terminal_ends_the_run(user: User) -> None:
+    with terminal(user, "run", "busybox:1", "--", "sh", "-c", "echo up; exec cat") as shell:
+        shell.until("up")
+        os.kill(shell.pid, signal.SIGHUP)
+        assert shell.end() == 129, shell.shown
+    record = user.record()
+    assert (record["status"], record["reason"]) == ("interrupted", "stopped by SIGHUP")
+
+
+def test_a_pull_moves_on_a_terminal_and_is_plain_lines_elsewhere(user: User, front: Front) -> None:
+    user.environment["NGCDL_REGISTRY"] = front.host
+    with terminal(user, "pull", "busybox:1") as moving:
+        assert moving.end() == 0
+        assert b"\x1b" in moving.shown or b"Already exists" in moving.shown or b"Status:" in moving.shown
+    done = user.run("pull", "busybox:entry", TERM="xterm")
+    assert done.code == 0
+    assert "\x1b" not in done.err
+    assert "\r" not in done.err
+    assert "Digest: sha256:" in done.err
+    user.docker("rmi", f"{front.host}/nvidia/busybox:1", f"{front.host}/nvidia/busybox:entry")
+
+
+def test_without_a_terminal_nothing_is_escaped_and_no_terminal_is_made(user: User) -> None:
+    done = user.run("run", "busybox:1", "--", "sh", "-c", "test -t 1 || echo none", TERM="xterm")
+    assert done.out == "none\n"
+    assert "\x1b" not in done.err
