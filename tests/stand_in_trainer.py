@@ -18,6 +18,7 @@ from typing import Any
 folder = Path(sys.argv[sys.argv.index("--out") + 1])
 does = os.environ.get("STAND_IN", "finish")
 stop = threading.Event()
+signal.alarm(200)  # a test that failed leaves nothing behind for ever
 
 
 def event(name: str, **fields: Any) -> None:
