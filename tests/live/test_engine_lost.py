@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -199,28 +200,50 @@ def test_a_full_disk_at_pull_is_named_and_nothing_stale_runs(lab: dict[str, Any]
         assert not user.ids()
 
 
-def test_a_full_disk_under_the_record_does_not_stop_the_run(user: User, tmp_path: Path) -> None:
+@pytest.fixture
+def small_state(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Makes the folder of the records a file system of a size like 4m."""
     if os.geteuid() != 0:
         pytest.skip("mounting wants root")
     state = tmp_path / "state"
     state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(state)], check=True)
-    try:
-        script = "echo up; until [ -e over ]; do sleep 0.1; done; echo end; exit 4"
-        child = user.start("run", "busybox:1", "--", "sh", "-c", script, XDG_STATE_HOME=str(state))
-        child.until_out("up")
-        with contextlib.suppress(OSError), (state / "filler").open("wb") as filler:
-            while True:
-                filler.write(b"x" * 4096)
-                filler.flush()
-        (user.here / "over").touch()
-        done = child.done(30)
-        assert done.code == 4, done
-        assert "end" in done.out
-        assert "can't be written" in done.err
-        assert "Traceback" not in done.err
-    finally:
-        subprocess.run(["umount", "-l", str(state)], check=True)
+
+    def mount(size: str) -> Path:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(state)], check=True)
+        return state
+
+    yield mount
+    subprocess.run(["umount", "-l", str(state)], check=False)
+
+
+def test_a_full_disk_at_a_checkpoint_stops_the_training_and_names_it(
+    user: User, small_state: Callable[[str], Path]
+) -> None:
+    words = ("--train", "cifar10", "--steps", "5", "--batch", "8", "--data", "synthetic", "--no-eval")
+    done = user.run("run", "pytorch:26.07-py3", *words, XDG_STATE_HOME=str(small_state("4m")))
+    assert done.code == 1, done
+    shown = json.loads(user.run("show", "last", "--json", XDG_STATE_HOME=str(user.folder / "state")).out)
+    assert (shown["status"], shown["exit_code"]) == ("failed", 1)
+    assert shown["reason"].startswith("disk_full:")
+    folder = user.folder / "state/ngcdl/runs" / shown["id"] / "checkpoints"
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_full_disk_under_the_record_does_not_stop_the_run(user: User, small_state: Callable[[str], Path]) -> None:
+    state = small_state("256k")
+    script = "echo up; until [ -e over ]; do sleep 0.1; done; echo end; exit 4"
+    child = user.start("run", "busybox:1", "--", "sh", "-c", script, XDG_STATE_HOME=str(state))
+    child.until_out("up")
+    with contextlib.suppress(OSError), (state / "filler").open("wb") as filler:
+        while True:
+            filler.write(b"x" * 4096)
+            filler.flush()
+    (user.here / "over").touch()
+    done = child.done(30)
+    assert done.code == 4, done
+    assert "end" in done.out
+    assert "can't be written" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_state_folder_that_cannot_be_written_stops_before_anything_runs(user: User) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import time
 from pathlib import Path
@@ -15,7 +16,6 @@ from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
 
-TRAIN = ("run", "pytorch:26.07-py3", "--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval")
 STUBBORN = "trap '' TERM INT HUP; echo up; while :; do sleep 1; done"
 
 
@@ -75,8 +75,10 @@ def test_ctrl_c_before_the_start_leaves_no_container(user: User, tmp_path: Path,
     assert user.containers() == []
 
 
-def test_ctrl_c_once_saves_a_checkpoint_and_closes_the_record(user: User) -> None:
-    child = user.start(*TRAIN, "--steps", "100000")
+@pytest.mark.parametrize("image", ["tensorflow:18.01-py2", "pytorch:26.07-py3"])
+def test_ctrl_c_once_saves_a_checkpoint_and_resume_goes_on_from_it(user: User, image: str) -> None:
+    words = ("run", image, "--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval")
+    child = user.start(*words, "--steps", "100000")
     child.until_out("step 10,")
     child.signal(signal.SIGINT)
     done = child.done()
@@ -84,11 +86,27 @@ def test_ctrl_c_once_saves_a_checkpoint_and_closes_the_record(user: User) -> Non
     assert "Traceback" not in done.err
     record = user.record()
     assert (record["status"], record["exit_code"], record["reason"]) == ("interrupted", 130, "stopped by SIGINT")
-    assert record["summary"]["steps"] > 10
     assert record["finished"] >= record["started"]
-    assert list((user.runs / record["id"] / "checkpoints").glob("step-*.npz"))
-    again = user.run(*TRAIN, "--steps", str(record["summary"]["steps"] + 10), "--resume", "last")
+    reached = record["summary"]["steps"]
+    assert reached > 10
+    assert (user.runs / record["id"] / f"checkpoints/step-{reached}.npz").exists()
+    again = user.run(*words, "--steps", str(reached + 11), "--resume", "last")
     assert again.code == 0, again
+    steps = [int(step) for step in re.findall(r": step (\d+), loss", again.out)]
+    assert steps
+    assert min(steps) >= reached
+    assert user.record()["spec"]["workload"]["resume"] == record["id"]
+    assert user.shown()["summary"]["steps"] == reached + 11
+
+
+def test_a_run_under_nohup_survives_the_hangup(user: User) -> None:
+    user.words = ["nohup", *user.words]
+    child = user.start("run", "busybox:1", "--", "sh", "-c", "echo up; until [ -e over ]; do sleep 0.1; done")
+    child.until_out("up")
+    child.signal(signal.SIGHUP)
+    (user.here / "over").touch()
+    assert child.done(20).code == 0
+    assert user.record()["status"] == "finished"
 
 
 def test_ctrl_c_twice_kills_at_once(user: User) -> None:

@@ -78,19 +78,6 @@ def test_a_training_says_one_json_document_on_stdout(user: User, images: dict[st
     assert LINE.search(done.err), done
 
 
-def test_resume_goes_on_from_the_last_checkpoint(user: User, images: dict[str, str]) -> None:
-    words = ("run", "pytorch:26.07-py3", "--train", "cifar10", "--data", "synthetic", "--no-eval", "--batch", "8")
-    assert user.run(*words, "--steps", "10").code == 0
-    first = user.ids()[-1]
-    done = user.run(*words, "--steps", "30", "--resume", "last")
-    assert done.code == 0, done
-    steps = [int(match[2]) for match in LINE.finditer(done.out)]
-    assert steps, done
-    assert min(steps) >= 10
-    assert user.record()["spec"]["workload"]["resume"] == first
-    assert user.shown()["summary"]["steps"] >= 20
-
-
 def test_dry_run_prints_the_request_and_the_docker_line_and_starts_nothing(user: User) -> None:
     done = user.run("run", "tensorflow:18.01-py2", *TRAIN, "--dry-run", "--json")
     assert done.code == 0, done
