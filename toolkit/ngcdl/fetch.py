@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from ngcdl.engines.base import Engine, Show
 from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, RegistryError
-from ngcdl.registry import credentials
 from ngcdl.spec import ImageRef
 
 
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
     """Pull `ref` and give its digest. Raises RegistryError or EngineError; an old image of that name is never given."""
+    from ngcdl.registry import credentials
+
     credential, trouble = credentials.find_or_none(ref.registry)
     if trouble:
         say(f"{trouble.message} Trying without a key.")

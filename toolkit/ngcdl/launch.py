@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import store
 from ngcdl.engines.base import Chunk, Exit, Job
@@ -18,9 +18,10 @@ from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable,
 from ngcdl.interrupt import Interrupted, Stopper
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
-from ngcdl.report import figures
 from ngcdl.store import Store
-from ngcdl.telemetry import container, gpu_reader, sampler
+
+if TYPE_CHECKING:
+    from ngcdl.telemetry import container, sampler
 
 # A training saves a checkpoint on SIGTERM, at the end of its step.
 TRAINING_GRACE_SECONDS = 60.0
@@ -157,6 +158,8 @@ def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None) -> No
 
 @contextlib.contextmanager
 def _sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[sampler.Sampler]:
+    from ngcdl.telemetry import container, gpu_reader, sampler
+
     pid, is_local = job.started.pid, ready.engine.name == "local"
     usage: container.Meter | None = None
     if pid:
@@ -220,6 +223,8 @@ def _has(events: list[dict[str, object]], kind: str) -> bool:
 
 def with_events(run: Run, folder: Path) -> Run:
     """Give `run` with what its trainer and its samples say."""
+    from ngcdl.report import figures
+
     events = list(store.lines(folder / store.EVENTS))
     starts = [event for event in events if event.get("event") == "start"]
     if starts:

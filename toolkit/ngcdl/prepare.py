@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ngcdl import choice, dataset, fetch, plan
+from ngcdl import choice, fetch, plan
 from ngcdl.engines.base import Engine, Order, PullEvent
 from ngcdl.errors import BadOption, MountMissing
 from ngcdl.owner import this_process
@@ -16,6 +16,9 @@ from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import Store
 from ngcdl.telemetry import host
+
+if TYPE_CHECKING:
+    from ngcdl import dataset
 
 
 class Show(Protocol):
@@ -130,6 +133,8 @@ def _gpu_words(picked: choice.Choice) -> str:
 
 
 def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
+    from ngcdl import dataset
+
     if dry and workload.data == "auto":
         return dataset.Dataset("cifar10", settings.cache, None, None)
     return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)

@@ -13,8 +13,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import filelock
-
 from ngcdl import engines, store
 from ngcdl.engines.base import Exit, Job
 from ngcdl.errors import NgcdlError
@@ -34,6 +32,8 @@ def reconcile(shelf: Store, run: Run) -> Run:
     """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is."""
     if not _is_open(run):
         return run
+    import filelock
+
     folder = shelf.folder(run.id)
     try:
         with filelock.FileLock(folder / ".reconcile.lock", timeout=5):
@@ -44,7 +44,7 @@ def reconcile(shelf: Store, run: Run) -> Run:
             if found != run:
                 shelf.save(found)
             return found
-    except (NgcdlError, OSError, filelock.Timeout):
+    except (NgcdlError, OSError):  # the lock's time-out is one, too
         return run
 
 

@@ -17,8 +17,6 @@ import contextlib
 import json
 import logging
 import os
-import secrets
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ class Store:
 
     def new_id(self, what: str) -> str:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        return f"{stamp}-{what}-{secrets.token_hex(2)}"
+        return f"{stamp}-{what}-{os.urandom(2).hex()}"
 
     def folder(self, run_id: str) -> Path:
         return self.root / run_id
@@ -49,8 +47,11 @@ class Store:
         """Make the root and prove that it takes a file. Raises StateNotWritable."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.TemporaryFile(dir=self.root) as probe:
-                probe.write(b"x" * 4096)
+            probe = self.root / f".probe.{os.getpid()}"
+            try:
+                probe.write_bytes(b"x" * 4096)
+            finally:
+                probe.unlink(missing_ok=True)
         except OSError as error:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
 

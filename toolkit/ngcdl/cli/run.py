@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -9,8 +10,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ngcdl import console, launch, plan, prepare, reconcile, settings
-from ngcdl.cli import runs as pages
+from ngcdl import console, launch, plan, prepare, settings
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
 from ngcdl.errors import BadOption, NgcdlError, NoSuchRun
@@ -74,8 +74,10 @@ def run(typed: Typed) -> int:
     if typed.json:
         console.result_json(done.as_json())
     elif done.spec and done.spec.get("workload"):
+        from ngcdl.cli.runs import show_summary
+
         console.result("")
-        pages.show_summary(shelf, done)
+        show_summary(shelf, done)
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")
     return exit_code(done)
@@ -202,7 +204,9 @@ def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, scre
 def _reconcile_last(shelf: Store) -> None:
     """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
     for run_id in shelf.ids()[:20]:
-        try:
-            reconcile.reconcile(shelf, shelf.load(run_id))
-        except NgcdlError:
-            continue  # a broken record is `ngcdl runs`' to tell
+        with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
+            run = shelf.load(run_id)
+            if run.status == "running":
+                from ngcdl import reconcile
+
+                reconcile.reconcile(shelf, run)
