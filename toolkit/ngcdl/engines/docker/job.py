@@ -40,6 +40,7 @@ class DockerJob:
         self._given_up = False
         self._typed = b""
         self.detached = False
+        self.patience_seconds = PATIENCE_SECONDS
         self.identity = identity
         self.started = started
 
@@ -132,7 +133,7 @@ class DockerJob:
     def _settled_state(self) -> dict[str, Any] | None:
         """Wait until the engine says something final, or that it still runs after it had been away."""
         was_away = False
-        end = time.monotonic() + (0 if self._given_up else PATIENCE_SECONDS)
+        end = time.monotonic() + (0 if self._given_up else self.patience_seconds)
         pause = 0.01
         running_since = time.monotonic()
         while True:
@@ -203,6 +204,15 @@ class DockerJob:
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "the clean-up"):
             self._client.remove_container(self.identity, force=True, v=True)
 
+    def _ends_soon(self) -> bool:
+        """Does it end within 2 s? While a container ends, an exec fails although the container counts as running."""
+        end = time.monotonic() + 2
+        while self._state_running():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
     def gpus_inside(self) -> tuple[str, ...] | None:
@@ -214,11 +224,11 @@ class DockerJob:
                 text = self._client.exec_start(made["Id"]).decode("utf-8", "replace")
                 code = self._client.exec_inspect(made["Id"])["ExitCode"]
         except NgcdlError as error:
-            if self._state_running():
+            if not self._ends_soon():
                 raise GpuNotInside(error.message) from error
             return None
         if code != 0:
-            if not self._state_running():
+            if self._ends_soon():
                 return None
             raise GpuNotInside(" ".join(text.split()) or f"nvidia-smi -L ended with {code}")
         return tuple(re.findall(r"UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)", text))

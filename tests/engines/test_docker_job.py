@@ -1,0 +1,180 @@
+"""One container by what the daemon says of it: how it ended, what it sees, and a daemon that is away."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+import docker.errors
+import pytest
+import requests.exceptions
+
+from ngcdl.engines.base import Started
+from ngcdl.engines.docker.job import DockerJob
+from ngcdl.errors import EngineLost, GpuNotInside
+
+RUNNING = {"Status": "running", "Running": True, "ExitCode": 0, "OOMKilled": False, "Error": "", "FinishedAt": ""}
+STAMP = "2018-02-16T08:25:08.344427123Z"
+
+
+def _ended(code: int, **more: Any) -> dict[str, Any]:
+    return {**RUNNING, "Status": "exited", "Running": False, "ExitCode": code, "FinishedAt": STAMP, **more}
+
+
+@dataclass
+class Client:
+    """A daemon that says one state after the other, the last one for ever; None: it does not answer."""
+
+    states: list[dict[str, Any] | None]
+    smi: tuple[int, bytes] | None = None  # None: the exec fails
+    killed: list[str] = field(default_factory=list)
+
+    def inspect_container(self, identity: str) -> dict[str, Any]:
+        state = self.states[0]
+        self.states = self.states[1:] or self.states
+        if state is None:
+            raise requests.exceptions.ConnectionError("No such file or directory")
+        if not state:
+            raise docker.errors.NotFound("No such container")
+        return {"State": state}
+
+    def kill(self, identity: str) -> None:
+        self.killed.append(identity)
+
+    def exec_create(self, identity: str, command: list[str]) -> dict[str, str]:
+        if self.smi is None:
+            raise docker.errors.APIError("OCI runtime exec failed: exec failed: cannot exec in a stopped container")
+        return {"Id": "1"}
+
+    def exec_start(self, identity: str) -> bytes:
+        assert self.smi
+        return self.smi[1]
+
+    def exec_inspect(self, identity: str) -> dict[str, int]:
+        assert self.smi
+        return {"ExitCode": self.smi[0]}
+
+
+def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = None, **more: Any) -> DockerJob:
+    return DockerJob(Client(list(states), **more), "unix:///x", "c0ffee", tty, Started(), attachment)
+
+
+@pytest.mark.parametrize(("state", "code", "oom", "reason"), [
+    (_ended(0), 0, False, None),
+    (_ended(5), 5, False, None),
+    (_ended(0, OOMKilled=True), 0, True, "though the command itself ended with 0"),
+    (_ended(137, OOMKilled=True), 137, True, "out of memory: the kernel killed it"),
+    (_ended(137), 137, False, "killed (SIGKILL), not by ngcdl and not for want of memory"),
+    (_ended(143), 143, False, "from outside"),
+    (_ended(0, Status="created"), None, None, "the container was made but never started"),
+    ({}, None, None, "the container was removed outside ngcdl"),
+])  # fmt: skip
+def test_an_end_is_told_with_what_the_code_does_not_say(
+    state: dict[str, Any], code: int | None, oom: bool | None, reason: str | None
+) -> None:
+    ended = _job(state).wait()
+    assert (ended.code, ended.oom_killed) == (code, oom)
+    assert (reason is None) == (ended.reason is None)
+    assert (reason or "") in (ended.reason or "")
+
+
+def test_the_time_of_the_end_is_the_daemons() -> None:
+    assert _job(_ended(0)).wait().finished == pytest.approx(1518769508.344427)
+    assert _job(_ended(0, FinishedAt="0001-01-01T00:00:00Z")).wait().finished is None
+
+
+def test_a_kill_of_ours_is_not_called_somebody_elses() -> None:
+    job = _job(_ended(137))
+    job.kill()
+    assert job.wait().reason is None
+
+
+def test_a_daemon_that_comes_back_is_waited_for() -> None:
+    assert _job(None, RUNNING, _ended(5)).wait().code == 5
+
+
+def test_a_daemon_that_stays_away_is_given_up_once() -> None:
+    job = _job(None)
+    job.patience_seconds = 0.05
+    with pytest.raises(EngineLost):
+        job.wait()
+    job.patience_seconds = 3600
+    with pytest.raises(EngineLost):
+        job.wait()
+
+
+def test_a_container_that_ends_while_it_is_looked_into_lacks_no_gpu() -> None:
+    assert _job(RUNNING, RUNNING, _ended(0)).gpus_inside() is None
+    assert _job(RUNNING, _ended(0), smi=(137, b"")).gpus_inside() is None
+
+
+def test_a_container_that_goes_on_without_a_gpu_says_what_the_driver_said() -> None:
+    with pytest.raises(GpuNotInside, match="cannot exec"):
+        _job(RUNNING).gpus_inside()
+    with pytest.raises(GpuNotInside, match="couldn't communicate"):
+        _job(RUNNING, smi=(9, b"NVIDIA-SMI has failed because it couldn't communicate\n")).gpus_inside()
+
+
+def test_the_cards_inside_are_known_by_uuid_and_mig_slices_too() -> None:
+    text = b"GPU 0: A100 (UUID: GPU-6a2f)\n  MIG 1g.5gb Device 0: (UUID: MIG-41b3/7/0)\n"
+    assert _job(RUNNING, smi=(0, text)).gpus_inside() == ("GPU-6a2f", "MIG-41b3/7/0")
+
+
+@pytest.fixture
+def line() -> Any:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours.makefile("rwb", buffering=0), theirs
+
+
+@pytest.mark.parametrize(("typed", "tty", "detached"), [
+    ([b"\x10\x11"], True, True), ([b"ls\x10", b"\x11"], True, True), ([b"\x10", b"x\x11"], True, False),
+    ([b"\x10\x11"], False, False), ([b"\x11\x10"], True, False),
+])  # fmt: skip
+def test_ctrl_p_ctrl_q_on_a_terminal_is_the_way_out(line: Any, typed: list[bytes], tty: bool, detached: bool) -> None:
+    job = _job(RUNNING, tty=tty, attachment=line[0])
+    for data in typed:
+        job.write(data)
+    assert job.detached == detached
+    assert line[1].recv(100) == b"".join(typed)  # the daemon gets them as well
+
+
+def _sent(line: Any, *pieces: bytes) -> None:
+    for piece in pieces:
+        line[1].sendall(piece)
+    line[1].shutdown(socket.SHUT_WR)
+
+
+def _frame(stream: int, data: bytes) -> bytes:
+    return bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
+
+
+def _chunks(job: DockerJob) -> list[tuple[str, bytes]]:
+    return [(chunk.stream, chunk.data) for chunk in job.output()]
+
+
+def test_frames_are_put_together_and_streams_kept_apart(line: Any) -> None:
+    whole = _frame(1, b"out\n") + _frame(2, b"wrong\n") + _frame(1, b"x" * 70_000)
+    _sent(line, whole[:3], whole[3:14], whole[14:])
+    got = _chunks(_job(_ended(0), attachment=line[0]))
+    assert got == [("stdout", b"out\n"), ("stderr", b"wrong\n"), ("stdout", b"x" * 70_000)]
+
+
+def test_a_terminals_stream_has_no_frames(line: Any) -> None:
+    _sent(line, b"\x01\x00\x00prompt# ")
+    assert b"".join(data for _, data in _chunks(_job(_ended(0), tty=True, attachment=line[0]))) == (
+        b"\x01\x00\x00prompt# "
+    )
+
+
+def test_a_stream_that_outlives_its_container_is_given_up(line: Any) -> None:
+    line[1].sendall(_frame(1, b"last words\n"))
+    assert _chunks(_job(_ended(0), attachment=line[0])) == [("stdout", b"last words\n")]
+
+
+def test_the_input_is_closed_once(line: Any) -> None:
+    job = _job(_ended(0), attachment=line[0])
+    job.close_input()
+    job.close_input()
+    assert line[1].recv(10) == b""
