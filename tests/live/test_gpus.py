@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import User, until, user_in
+from ngcdl_child import User, until, user_in, without_driver
 
 pytestmark = pytest.mark.lab
 
@@ -70,6 +70,7 @@ def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
     assert record["device"] == "cpu"
 
 
+@without_driver
 def test_without_a_driver_all_is_refused_before_anything_is_asked_of_the_registry(user: User, front: Front) -> None:
     for words in (("busybox:1", "--", "true"), ("tensorflow:18.01-py2", "--train", "cifar10")):
         done = user.run("run", words[0], "--gpus", "all", *words[1:], NGCDL_REGISTRY=front.host)
@@ -80,6 +81,7 @@ def test_without_a_driver_all_is_refused_before_anything_is_asked_of_the_registr
     assert not user.ids()
 
 
+@without_driver
 def test_without_a_driver_auto_warns_and_computes_on_the_cpu(user: User) -> None:
     done = user.run("run", "busybox:1", "--", "true")
     assert done.code == 0
