@@ -144,6 +144,7 @@ class Log(object):
 def evaluate(workload, dataset, network, step, events, voice, signals):
     """Test with the moving averages. Each image counts once; the tutorial's 79 batches of 128 count 112 twice."""
     started, right = clock(), 0
+    voice.say("Testing the network on %d other images" % len(dataset.labels))
     for start in range(0, len(dataset.labels), TEST_BATCH):
         part = slice(start, start + TEST_BATCH)
         guesses = network.logits(workload.plain(dataset.images[part])).argmax(axis=1)

@@ -52,7 +52,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 def _seconds(command: list[str]) -> float:
     start = time.perf_counter()
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     seconds = time.perf_counter() - start
     if done.returncode:
         sys.exit(f"{command} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}")
@@ -67,7 +67,8 @@ def _report(asked: argparse.Namespace, pairs: list[tuple[float, float]]) -> int:
     ours, peer = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     differences = [a - b for a, b in pairs]
     load = os.getloadavg()[0]
-    print(f"{asked.name}: {len(pairs)} pairs, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}")
+    host = f"{os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}"
+    print(f"{asked.name}: {len(pairs)} pairs, {host}")
     print(f"    ngcdl       {_spread(ours, 's')}")
     print(f"    peer        {_spread(peer, 's')}")
     print(f"    difference  {_spread(differences, 's')}")
@@ -76,7 +77,7 @@ def _report(asked: argparse.Namespace, pairs: list[tuple[float, float]]) -> int:
     if asked.limit is not None and median(ours) > asked.limit:
         missed.append(f"{median(ours):.3f} s is over the limit of {asked.limit:g} s")
     if asked.limit_difference is not None and median(differences) > asked.limit_difference:
-        missed.append(f"{median(differences):.3f} s more than the peer is over the limit of {asked.limit_difference:g} s")
+        missed.append(f"{median(differences):.3f} s more than the peer, the limit is {asked.limit_difference:g} s")
     for line in missed:
         print(f"    MISSED: {line}")
     return 1 if missed else 0

@@ -115,16 +115,20 @@ def _cards(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, 
         uuids = nvml.free_gpus(gpus.count or 1)
         return GpuRequest("devices", devices=uuids), uuids
     if gpus.kind == "devices":
-        missing = [
-            item for item in gpus.devices if item not in known and item not in known.values() and item.isdecimal()
-        ]
-        unknown = [item for item in gpus.devices if item.startswith("GPU-") and item not in known.values()]
-        if missing or unknown:
-            have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
-            raise NoGpu(str(gpus), f"there is no GPU {', '.join(missing + unknown)}; there is {have}")
-        uuids = tuple(known.get(item) or item for item in gpus.devices)
+        uuids = tuple(_named(item, known, gpus) for item in gpus.devices)
         return GpuRequest("devices", devices=uuids), uuids
     return gpus, tuple(uuid for uuid in known.values() if uuid)
+
+
+def _named(item: str, known: dict[str, str], gpus: GpuRequest) -> str:
+    """Give the UUID that an index, a UUID or the beginning of one means. A MIG device is the driver's to know."""
+    if item.startswith("MIG-") or ":" in item:
+        return item
+    matches = [known[item]] if item in known else [uuid for uuid in known.values() if uuid.startswith(item)]
+    if len(matches) != 1:
+        have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
+        raise NoGpu(str(gpus), f"{len(matches)} cards are called {item}; there are {have}")
+    return matches[0]
 
 
 def _way(engine: Engine, gpus: GpuRequest) -> GpuWay:

@@ -42,7 +42,21 @@ def plain(text: str) -> str:
 
 def say(text: str) -> None:
     """Tell one line on stderr. A stderr that is closed or full loses it: nothing depends on it."""
-    _write(sys.stderr, f"ngcdl: {plain(text)}\n")
+    _write(sys.stderr, wrapped(f"ngcdl: {plain(text)}", sys.stderr) + "\n")
+
+
+def wrapped(text: str, stream: Any, indent: int = 2) -> str:
+    """Break `text` between words where `stream` is a terminal, with the later lines indented; commands stay whole."""
+    if not (stream and stream.isatty()):
+        return text
+    import shutil
+    import textwrap
+
+    width = max(shutil.get_terminal_size().columns, 40)
+    folded = textwrap.TextWrapper(
+        width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return "\n".join(line if line.startswith("   ") else folded.fill(line) for line in text.splitlines())
 
 
 def result_stream() -> IO[bytes]:
@@ -69,9 +83,9 @@ def result_json(data: Mapping[str, Any] | list[Any]) -> None:
 
 
 def show_error(error: NgcdlError) -> None:
-    lines = [f"ngcdl: {plain(error.message)}"]
+    lines = [wrapped(f"ngcdl: {plain(error.message)}", sys.stderr)]
     if error.hint:
-        lines += [f"  {line}" for line in plain(error.hint).splitlines()]
+        lines += [wrapped(f"  {line}", sys.stderr) for line in plain(error.hint).splitlines()]
     _write(sys.stderr, "\n".join(lines) + "\n")
 
 

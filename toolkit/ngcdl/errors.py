@@ -183,10 +183,12 @@ class RateLimited(RegistryError):
 
 
 class KeyRejected(RegistryError):
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, source: str = "") -> None:
+        # a variable goes before everything that is kept: a new login would meet the same key again
+        again = f"unset {source} && ngcdl login" if source.isupper() else "ngcdl login"
         super().__init__(
-            f"{host} refused the key (401): it is wrong, expired or revoked.",
-            "Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog):\n    ngcdl login",
+            f"{host} refused the key{f' of {source}' if source else ''} (401): it is wrong, expired or revoked.",
+            f"Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog):\n    {again}",
         )
 
 
@@ -250,11 +252,13 @@ class EngineError(NgcdlError):
 
 
 class EngineAbsent(EngineError):
-    def __init__(self, address: str, why: str) -> None:
+    def __init__(self, address: str, why: str, *, is_default: bool = True) -> None:
+        start = "Start it, or install it:\n    sudo systemctl start docker\n    sudo apt-get install docker.io\n"
+        named = "DOCKER_HOST or the docker context names that address: mend it, or\n    unset DOCKER_HOST\n"
         super().__init__(
             f"No Docker engine answers at {address}: {why}.",
-            "Start it, or install it:\n    sudo systemctl start docker\n    sudo apt-get install docker.io\n"
-            "Without Docker the training runs on this host:\n    ngcdl run --train cifar10 --engine local",
+            (start if is_default else named)
+            + "Without Docker the training runs on this host:\n    ngcdl run --train cifar10 --engine local",
         )
 
 

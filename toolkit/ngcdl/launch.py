@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -31,6 +31,27 @@ DETACHED = "Detached by Ctrl-P Ctrl-Q; nothing was measured from then on."
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
+class Herald:
+    """Says at once when a training that was free to choose computes on the CPU, although it was given a GPU."""
+
+    def __init__(self, folder: Path, show: Show) -> None:
+        self._folder, self._show = folder, show
+        self._is_known = False
+        self.told: tuple[str, ...] = ()
+
+    def look(self, run: Run) -> None:
+        """Look whether the trainer has said what it computes on; cheap, and nothing once it has."""
+        workload = (run.spec or {}).get("workload") or {}
+        if self._is_known or not run.gpus or workload.get("device") != "auto":
+            return
+        for event in store.lines(self._folder / store.EVENTS):
+            if event.get("event") == "start":
+                self._is_known = True
+                if event.get("device") == "cpu":
+                    self.told = (UNUSED_GPU,)
+                    self._show.say(UNUSED_GPU)
+
+
 class Show(Protocol):
     """Where a run tells what it does and writes."""
 
@@ -50,17 +71,18 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
     ended = Exit(None)
     job: Job | None = None
     problems: tuple[str, ...] = ()
+    herald = Herald(folder, show)
     with stopper.listening():
         try:
             job = ready.engine.start(ready.order)
             stopper.job = job
-            for note in job.started.notes:
+            for note in job.started.news:
                 show.say(note)
             run = replace(run, container=job.identity).noting(*job.started.notes)
             _save(shelf, run, show)
             run = _gpus_inside(run, ready, job, show)
             with _sampling(ready, job, run.gpus) as taken:
-                _stream(job, folder, show, terminal)
+                _stream(job, folder, show, terminal, lambda: herald.look(run))
                 if not job.detached:
                     ended = job.wait()
             problems = taken.problems
@@ -81,9 +103,8 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
                 job.kill()
                 ended = _quietly(job)
         run = _closed(run, ended, stopper, trouble, folder).noting(*problems)
-        if _computed_without(run):
-            show.say(UNUSED_GPU)
-            run = run.noting(UNUSED_GPU)
+        herald.look(run)
+        run = run.noting(*herald.told)
         _save(shelf, run, show)
     if job and not isinstance(trouble, EngineLost):
         job.remove()
@@ -137,8 +158,10 @@ def _gpu_was_met(folder: Path, ended: Exit) -> None:
         raise GpuNotInside(str(errors[-1].get("message")))
 
 
-def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None) -> None:
-    """Bring the output to the log and the screen. A log that can't be written is said once; the run goes on."""
+def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> None:
+    """Bring the output to the log and the screen. A log that can't be written is said once; the run goes on.
+
+    `look` is called after each piece of it."""
     output = terminal.pump(job, job.output()) if terminal else job.output()
     with contextlib.ExitStack() as stack:
         log = None
@@ -154,6 +177,7 @@ def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None) -> No
                     show.say(f"log.txt can't be written any more ({error.strerror}); the run goes on without it.")
                     log = None
             show.chunk(chunk)
+            look()
 
 
 @contextlib.contextmanager
@@ -209,12 +233,6 @@ def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, 
         run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason, finished=finished,
         owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
     )  # fmt: skip
-
-
-def _computed_without(run: Run) -> bool:
-    """Did a training that was free to choose compute on the CPU, although it was given a GPU?"""
-    workload = (run.spec or {}).get("workload") or {}
-    return bool(run.gpus) and run.device == "cpu" and workload.get("device") == "auto"
 
 
 def _has(events: list[dict[str, object]], kind: str) -> bool:

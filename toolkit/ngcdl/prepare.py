@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,7 +64,7 @@ class Ready:
 def decide(
     asked: Asked, settings: Settings, shelf: Store, show: Show, dry: bool = False
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose and plan. With `dry` nothing is downloaded: the plan names the cache."""
+    """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set."""
     if asked.workload:
         plan.check_workload(asked.workload)
     elif asked.image is None:
@@ -127,16 +128,17 @@ def _is_missing(path: str) -> bool:
 
 def _gpu_words(picked: choice.Choice) -> str:
     if picked.gpus.kind == "none":
-        return f"none ({picked.way.why})"
-    cards = f"{len(picked.uuids)} of {len(picked.probe.cards)}" if picked.uuids is not None else str(picked.gpus)
-    return f"{cards}, by {picked.way.name} ({picked.way.why})"
+        return "none" if picked.loud else f"none ({picked.way.why})"
+    cards = [f"{card.index} ({card.name})" for card in picked.probe.cards if card.uuid in (picked.uuids or ())]
+    way = "" if picked.engine.name == "local" else f", by {picked.way.name} ({picked.way.why})"
+    return (", ".join(cards) or str(picked.gpus)) + way
 
 
 def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
     from ngcdl import dataset
 
-    if dry and workload.data == "auto":
-        return dataset.Dataset("cifar10", settings.cache, None, None)
+    if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
+        return dataset.cached(settings.cache) or dataset.Dataset("synthetic", None, None, "nothing is cached yet")
     return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
 
 
@@ -168,6 +170,15 @@ def _target(picked: choice.Choice, asked: Asked, show: Show) -> tuple[str | None
         finally:
             show.quiet()
     return digest, picked.engine.target(picked.image, digest)
+
+
+def planned_target(picked: choice.Choice) -> str:
+    """Name what would be started, for a plan that fetches nothing: the image, or the local Python."""
+    from ngcdl.engines.local import LocalEngine
+
+    if isinstance(picked.engine, LocalEngine):
+        return str(picked.engine.where(bool(picked.probe.cards)))
+    return str(picked.image)
 
 
 def _machine(picked: choice.Choice) -> Machine:

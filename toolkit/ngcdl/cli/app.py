@@ -40,7 +40,7 @@ def _root(
 @app.command()
 def login(
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
-    registry: Annotated[str | None, typer.Argument(metavar="[REGISTRY]", help="Another host than nvcr.io.")] = None,
+    registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="Another host than nvcr.io.")] = None,
 ) -> None:
     """Sign in to nvcr.io with an NGC API key: asked for hidden, from stdin, or from NGC_API_KEY."""
     from ngcdl.cli.login import login
@@ -49,7 +49,7 @@ def login(
 
 
 @app.command()
-def logout(registry: Annotated[str | None, typer.Argument(metavar="[REGISTRY]")] = None) -> None:
+def logout(registry: Annotated[str | None, typer.Argument(metavar="REGISTRY")] = None) -> None:
     """Forget the key."""
     from ngcdl.cli.login import logout
 
@@ -72,9 +72,9 @@ def pull(image: ImageName) -> None:
 def run(
     context: typer.Context,
     image: Annotated[
-        str | None, typer.Argument(metavar="[IMAGE]", help="What to run; the command for it after --.")
+        str | None, typer.Argument(metavar="IMAGE", help="What to run; the command for it after --.")
     ] = None,
-    stray: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
     train: Annotated[str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10.")] = None,
     steps: Annotated[int, typer.Option(help="Train up to this step.")] = 1000,
     batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
@@ -108,6 +108,8 @@ def run(
     interactive: Annotated[
         bool, typer.Option("-i", "--interactive", help="Pass stdin on, also when it is no terminal.")
     ] = False,
+    tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
+    rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
     root: Annotated[bool, typer.Option("--root", help="Run as the image's user, not as you.")] = False,
     pull: Annotated[str, typer.Option(metavar="missing|always", help="When to pull.")] = "missing",
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
@@ -117,6 +119,7 @@ def run(
     json: Json = False,
 ) -> int:
     """Run a bundled training, a command or a shell in an image, measured and recorded."""
+    del tty, rm  # typed out of habit: a terminal is taken where there is one, and no container is left behind
     from ngcdl.cli import run as it
 
     typed = it.Typed(
@@ -161,11 +164,14 @@ def gpu(
 
 
 @app.command()
-def runs(json: Json = False) -> None:
+def runs(
+    json: Json = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Not only the newest 20.")] = False,
+) -> None:
     """List the recorded runs, newest first."""
     from ngcdl.cli.runs import runs
 
-    runs(json)
+    runs(json, everything)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ngcdl import console
-from ngcdl.errors import NgcdlError, NvmlUnavailable
+from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
 from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
 from ngcdl.telemetry.driver import within
 from ngcdl.telemetry.gpu import Nvml, connect
@@ -31,6 +31,8 @@ class _Report:
 
 def gpu(json: bool = False, watch: float | None = None) -> None:
     """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raises NvmlUnavailable."""
+    if watch is not None and not watch > 0:
+        raise BadOption(f"--watch {watch:g}: wanted seconds, more than 0.")
     nvml = within(connect)
     try:
         if watch is not None:

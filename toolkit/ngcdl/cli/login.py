@@ -76,6 +76,9 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
         return getpass.getpass(f"NGC API key for {host} (it stays hidden): "), "the prompt"
     except EOFError:
         raise NoKey from None
+    except BaseException:
+        console.result("")  # the shell's next prompt begins a line of its own
+        raise
 
 
 def _from_stdin() -> str:

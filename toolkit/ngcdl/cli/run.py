@@ -64,7 +64,12 @@ def run(typed: Typed) -> int:
         if typed.detach:
             from ngcdl.cli.watch import hand_over
 
-            console.result(hand_over(ready, shelf))
+            run_id = hand_over(ready, shelf)
+            if typed.json:
+                console.result_json(shelf.load(run_id).as_json())
+            else:
+                console.result(run_id)
+                console.say(f"it goes on; look with: ngcdl logs -f {run_id}, end it with: ngcdl stop {run_id}")
             return 0
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, shelf, screen, terminal)
@@ -78,9 +83,18 @@ def run(typed: Typed) -> int:
 
         console.result("")
         show_summary(shelf, done)
+        _next_step(done, shelf)
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")
     return exit_code(done)
+
+
+def _next_step(done: Run, shelf: Store) -> None:
+    """After a training that did not reach its end: what to type."""
+    if done.status != "finished" and any((shelf.folder(done.id) / "checkpoints").glob("step-*")):
+        console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {done.id}")
+    elif done.exit_code in (126, 127):
+        console.say("this image has no python: take one of TensorFlow or PyTorch")
 
 
 def exit_code(done: Run) -> int:
@@ -95,7 +109,9 @@ def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: laun
         return launch.follow(ready, shelf, screen, terminal)
     except NgcdlError as error:
         if ready.order.spec.workload:
-            console.say(f"recorded as {ready.run.id}: {error.__class__.__name__}")
+            console.say(f"recorded as {ready.run.id}")
+        if ready.order.spec.workload and error.exit_code in (126, 127):
+            console.say("this image has no python: take one of TensorFlow or PyTorch")
         raise
 
 
@@ -118,8 +134,8 @@ def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         raise BadOption(f"--pull {typed.pull}: missing or always.")
     image = ImageRef.parse(typed.image, config.registry) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
-    if typed.device and not typed.train:
-        raise BadOption("--device is for --train; a command of your own decides itself.")
+    if not typed.train:
+        _nothing_of_a_training(typed)
     own = None
     if not typed.train and image:
         terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
@@ -143,6 +159,23 @@ def _here() -> Path:
         return Path.cwd()
     except OSError as error:
         raise BadOption("The folder that this was typed in is gone.", "    cd") from error
+
+
+def _nothing_of_a_training(typed: Typed) -> None:
+    """Raises BadOption where an option stands that only --train reads."""
+    plain = Workload("")
+    given = {
+        "--steps": typed.steps != plain.steps,
+        "--batch": typed.batch != plain.batch,
+        "--seed": typed.seed != plain.seed,
+        "--data": typed.data != plain.data,
+        "--resume": bool(typed.resume),
+        "--no-eval": not typed.evaluate,
+        "--device": bool(typed.device),
+    }
+    stray = [name for name, is_given in given.items() if is_given]
+    if stray:
+        raise BadOption(f"{', '.join(stray)}: only --train reads that.", "    ngcdl run IMAGE --train cifar10 ...")
 
 
 def _workload(typed: Typed, shelf: Store) -> Workload:
@@ -188,7 +221,7 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
 def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
-    target = str(picked.image) if picked.image else "python"
+    target = prepare.planned_target(picked)
     order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name)
     request = picked.engine.request(order)
     if as_json:

@@ -16,6 +16,7 @@ from ngcdl.reconcile import STOPPED, reconcile, training
 from ngcdl.record import Run
 from ngcdl.store import LOG, Store
 
+NEWEST = 20
 FOLLOW_SECONDS = 0.3
 STOP_SECONDS = 60  # a training saves a checkpoint first
 COMMAND_STOP_SECONDS = 10.0
@@ -25,10 +26,12 @@ def _shelf() -> Store:
     return Store(settings.load().runs)
 
 
-def runs(as_json: bool) -> None:
-    """List all runs. A record that can't be read is named on stderr and hides no other."""
+def runs(as_json: bool, everything: bool = False) -> None:
+    """List the newest runs, or all. A record that can't be read is named on stderr and hides no other."""
     shelf, found = _shelf(), []
-    for run_id in shelf.ids():
+    ids = shelf.ids()
+    shown = ids if everything or as_json else ids[:NEWEST]
+    for run_id in shown:
         try:
             found.append(_filled(shelf, reconcile(shelf, shelf.load(run_id))))
         except NgcdlError as error:
@@ -44,6 +47,8 @@ def runs(as_json: bool) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         console.result("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if len(ids) > len(shown):
+        console.say(f"{len(ids) - len(shown)} older ones:  ngcdl runs --all")
 
 
 def _row(run: Run) -> tuple[str, ...]:
@@ -58,7 +63,7 @@ def _row(run: Run) -> tuple[str, ...]:
         number(figures.examples_per_second),
         number(figures.cpu_percent_mean, 0, "%"),
         number(figures.gpu_percent_mean, 0, "%"),
-        console.plain(run.image.reference or f"({run.engine})"),
+        console.plain((run.image.reference or f"({run.engine})").rpartition("/")[2]),
     )
 
 
@@ -88,7 +93,8 @@ def show_summary(shelf: Store, run: Run) -> None:
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     width = max(len(name) for name, _ in rows)
-    console.result("\n".join(f"{name:<{width}}  {console.plain(text)}" for name, text in rows))
+    lines = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
+    console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in lines))
 
 
 def _how_it_ended(run: Run) -> str:
@@ -126,25 +132,28 @@ def _what(run: Run) -> list[tuple[str, str]]:
 def _figures(run: Run) -> list[tuple[str, str]]:
     figures, rows = run.summary, []
     if figures.steps is not None:
-        loss = f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"
-        rows += [
-            ("steps", f"{figures.steps:,}"),
-            ("speed", f"{number(figures.examples_per_second)} examples/s (median)"),
-            ("", f"{number(figures.seconds_per_batch, 4)} s/batch (median)"),
-            ("loss", loss),
-        ]
+        rows.append(("steps", f"{figures.steps:,}"))
+        if figures.examples_per_second is None:
+            rows.append(("speed", f"{NOT_AVAILABLE} (too few steps)"))
+        else:
+            rows.append(("speed", f"{number(figures.examples_per_second)} examples/s (median)"))
+            rows.append(("", f"{number(figures.seconds_per_batch, 4)} s/batch (median)"))
+    if figures.loss_first is not None:
+        rows.append(("loss", f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"))
     if figures.precision_at_1 is not None:
         rows.append(("precision @ 1", number(figures.precision_at_1, 3)))
     container = figures.container_cpu_percent_mean
     of_it = f", the run itself {number(container / 100)} cores" if container is not None else ""
-    rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')} of all cores{of_it}"))
+    all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
+    rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')}{all_cores}{of_it}"))
     for index, gpu in enumerate(figures.gpus):
         use = [number(gpu.gpu_percent_mean, 0, " %"), f"{size(gpu.memory_bytes_max)} at most"]
         use += [number(gpu.watts_mean, 0, " W"), gpu.name or NOT_AVAILABLE]
         rows.append((f"GPU {index}", ", ".join(use)))
     if not figures.gpus:
         rows.append(("GPU", "none was read" if run.gpus else "none"))
-    rows.append(("memory", f"{size(figures.memory_bytes_max)} at most"))
+    at_most = " at most" if figures.memory_bytes_max is not None else ""
+    rows.append(("memory", size(figures.memory_bytes_max) + at_most))
     if figures.gaps:
         rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
     return rows

@@ -33,6 +33,7 @@ class Screen:
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int]] = {}
+        self._whole: set[str] = set()
         self._last_line = 0.0
 
     def __enter__(self) -> Self:
@@ -65,21 +66,36 @@ class Screen:
             return
         if event.status.startswith("Pulling from"):
             return  # its "layer" is the tag, and what is pulled was said
-        if event.status == "Downloading" and event.total_bytes:
-            self._layers[event.layer] = (event.current_bytes or 0, event.total_bytes)
-        elif event.status in _DONE or event.status == "Download complete":
-            whole = self._layers.get(event.layer, (0, 0))[1]
-            self._layers[event.layer] = (whole, whole)
+        self._count(event)
         done = sum(layer[0] for layer in self._layers.values())
         total = sum(layer[1] for layer in self._layers.values())
         if self._moving:
-            self._bar("all layers", "", done, total)
-            self._bar(event.layer, event.status, event.current_bytes, event.total_bytes)
+            self._bar("layers", f"{len(self._whole)} of {len(self._layers)}", done, total)
+            self._row(event)
         elif event.status in _DONE:
             self.say(f"{event.layer}: {event.status}")
         elif total and time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
             self.say(f"{console.size(done)} of {console.size(total)} in {len(self._layers)} layers")
+
+    def _count(self, event: PullEvent) -> None:
+        """Keep what each layer has: (bytes here, bytes in all), and which are unpacked."""
+        assert event.layer is not None  # the caller looked
+        known = self._layers.setdefault(event.layer, (0, 0))
+        if event.status == "Downloading" and event.total_bytes:
+            self._layers[event.layer] = (event.current_bytes or 0, event.total_bytes)
+        elif event.status in (*_DONE, "Download complete"):
+            self._layers[event.layer] = (known[1], known[1])
+        if event.status in _DONE:
+            self._whole.add(event.layer)
+
+    def _row(self, event: PullEvent) -> None:
+        """Show a layer as long as something moves in it: NVIDIA's images have more layers than a screen has rows."""
+        assert event.layer is not None  # the caller looked
+        if event.status in ("Downloading", "Extracting") and event.total_bytes:
+            self._bar(event.layer, event.status, event.current_bytes, event.total_bytes)
+        elif event.layer in self._tasks:
+            self._bars().remove_task(self._tasks.pop(event.layer))
 
     def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None:
         if self._moving:
@@ -96,26 +112,23 @@ class Screen:
         progress = self._bars()
         if name not in self._tasks:
             self._tasks[name] = progress.add_task(name, total=total, status=status)
-        task = self._tasks[name]
-        if status in (*_DONE, "Download complete"):
-            whole = progress.tasks[progress.task_ids.index(task)].total or 1
-            progress.update(task, completed=whole, total=whole, status=status)
-        elif total:
-            progress.update(task, completed=current or 0, total=total, status=status)
-        else:
-            progress.update(task, status=status)
+        progress.update(self._tasks[name], completed=current or 0, total=total, status=status)
 
     def _bars(self) -> Progress:
         if self._progress is None:
             from rich import progress as bars
+            from rich.table import Column
+
+            def narrow() -> Column:
+                return Column(no_wrap=True)
 
             self._progress = bars.Progress(
-                bars.TextColumn("{task.description:<12}"),
-                bars.TextColumn("{task.fields[status]:<18}"),
-                bars.BarColumn(bar_width=24),
-                bars.DownloadColumn(binary_units=True),
-                bars.TransferSpeedColumn(),
-                bars.TimeRemainingColumn(),
+                bars.TextColumn("{task.description:<12}", table_column=narrow()),
+                bars.TextColumn("{task.fields[status]:<11}", table_column=narrow()),
+                bars.BarColumn(bar_width=14, table_column=narrow()),
+                bars.DownloadColumn(table_column=narrow()),
+                bars.TransferSpeedColumn(table_column=narrow()),
+                bars.TimeRemainingColumn(table_column=narrow()),
                 console=console.err(),
             )
             self._progress.start()

@@ -22,7 +22,7 @@ from ngcdl.dataset.official import CIFAR10, Archive, Member
 from ngcdl.dataset.pace import Patience, Progress
 from ngcdl.errors import DatasetWrong
 
-__all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "prepare"]
+__all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "cached", "prepare"]
 
 FOLDER = "NGCDL_DATA"
 
@@ -77,6 +77,13 @@ def prepare(
         say(f"CIFAR-10 is not in {kept.cache} and can't be downloaded, as nothing answers ({offline}).")
         say("SYNTHETIC images are used instead: all figures are labelled synthetic; the accuracy says nothing.")
         return Dataset("synthetic", None, None, f"no network: {offline}")
+
+
+def cached(cache: Path, archive: Archive = CIFAR10) -> Dataset | None:
+    """Give CIFAR-10 as the cache has it, whole and checked; None where `prepare` would have to fetch it."""
+    kept = Kept(cache.absolute(), archive)
+    training, _ = kept.check()
+    return None if training is None else _from_cache(kept, training)
 
 
 def _from_cache(kept: Kept, training: str) -> Dataset:

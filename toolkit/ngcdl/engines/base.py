@@ -43,9 +43,11 @@ Show = Callable[[PullEvent], None]
 
 @dataclass(frozen=True)
 class Started:
-    """What is known once a job runs: its notes go into the record, `pid` is its first process on this host."""
+    """What is known once a job runs. Its notes go into the record; `news` are those that the caller has not been told
+    on this host before. `pid` is its first process on this host."""
 
     notes: tuple[str, ...] = ()
+    news: tuple[str, ...] = ()
     pid: int | None = None
 
 

@@ -28,6 +28,8 @@ from ngcdl.errors import LocalUnavailable
 from ngcdl.spec import ImageRef, redacted
 
 READY = "ready"
+# The wheel of TensorFlow 2.21 for x86-64, by far the largest; unpacked, with all it needs, the CPU's takes 1.6 GB.
+SIZES = {"local-cpu.txt": "a wheel of 274 MB and what it needs,", "local.txt": "a wheel of 572 MB and what it needs,"}
 
 
 def connect() -> LocalEngine:
@@ -86,6 +88,10 @@ class LocalEngine:
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None
 
+    def where(self, has_gpu: bool) -> Path:
+        """Give the Python that `prepare` would give, whether it is there yet or not."""
+        return self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
+
     def _environment(self, lock: str) -> Path:
         key = hashlib.sha256(lock_path(lock).read_bytes() + platform.python_version().encode()).hexdigest()[:12]
         return self._share / f"{lock.removesuffix('.txt')}-{key}"
@@ -103,7 +109,7 @@ class LocalEngine:
             self._share.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(str(folder) + ".lock"):
                 if not (folder / READY).exists():
-                    show(PullEvent(None, f"Installing TensorFlow for this host, once ({lock}, into {folder})"))
+                    show(PullEvent(None, f"Installing TensorFlow for this host, once: {SIZES[lock]} into {folder}"))
                     self._install(folder, lock, show)
         except OSError as error:
             raise LocalUnavailable(
@@ -128,10 +134,16 @@ class LocalEngine:
     def request(self, order: Order) -> dict[str, Any]:
         words = [str(order.folder) if word == RUN_FOLDER else word for word in order.spec.command]
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(order.spec.gpus.devices)} if order.spec.gpus.devices else {}
+        home = str(order.folder / "home")  # Keras leaves a file in its home, and this one is not the caller's
         return {
             "argv": [order.target, *words[1:]],
             "cwd": order.spec.workdir,
-            "environment": {**visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **dict(order.spec.environment)},
+            "environment": {
+                **visible,
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                "KERAS_HOME": home,
+                **dict(order.spec.environment),
+            },
         }
 
     def command_line(self, order: Order) -> str:
@@ -192,7 +204,7 @@ class LocalJob:
         self._clock = clock
         self._stopped_by_us = False
         self.identity = f"pid:{process.pid}"
-        self.started = Started((), process.pid)
+        self.started = Started(pid=process.pid)
         self.detached = False
 
     def output(self) -> Iterator[Chunk]:

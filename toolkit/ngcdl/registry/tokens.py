@@ -95,7 +95,11 @@ class Tokens:
     def _refuse(self, answer: Answer, repository: str) -> None:
         refresh = self.credential is not None and self.credential.username == TOKEN_USERNAME
         if answer.status == 401 or (answer.status == 400 and refresh):  # OAuth2's invalid_grant is a 400
-            raise KeyRejected(self.host) if self.credential else LoginNeeded(self.host, repository)
+            raise (
+                KeyRejected(self.host, self.credential.source)
+                if self.credential
+                else LoginNeeded(self.host, repository)
+            )
         if answer.status in (402, 403):
             if self.credential is None:
                 raise LoginNeeded(self.host, repository)

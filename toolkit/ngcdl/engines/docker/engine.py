@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ def connect() -> DockerEngine:
     """Connect as the docker command would (DOCKER_HOST, context, default socket). Raises EngineError."""
     import docker
 
-    address = os.environ.get("DOCKER_HOST", "the default socket")
+    address = os.environ.get("DOCKER_HOST") or messages.DEFAULT_ADDRESS
     with messages.docker_errors(address, "the first call"):
-        client = docker.from_env(version="auto", timeout=_PING_SECONDS).api
+        client = docker.from_env(version="auto", timeout=_PING_SECONDS, use_ssh_client=True).api
         client.timeout = 60
     return DockerEngine(client)
 
@@ -142,28 +142,32 @@ class DockerEngine:
     # -- runs -------------------------------------------------------------------------------------------------------
 
     def request(self, order: Order) -> dict[str, Any]:
-        return request.create_body(order)
+        return request.create_body(self._allowed(order))
 
     def command_line(self, order: Order) -> str:
-        return request.command_line(order)
+        return request.command_line(self._allowed(order))
+
+    def _allowed(self, order: Order) -> Order:
+        return memlock.without(order) if memlock.is_known_forbidden(self.info) else order
 
     def start(self, order: Order) -> Job:
         """Create and start the container; where the host forbids the documented memlock, with what it allows.
 
         On failure nothing is left behind. Raises StartError, GpuError or EngineError.
         """
-        body = self.request(order)
-        if not memlock.is_known_forbidden(self.info):
-            try:
-                return self._start(body, order, dropped=False)
-            except EngineRefused as error:
-                if not memlock.is_refusal(error.message):
-                    raise
-            memlock.remember_forbidden(self.info)
-        dropped = memlock.drop(body)
-        return self._start(body, order, dropped)
+        allowed = self._allowed(order)
+        if allowed is not order:
+            return self._start(allowed, memlock.note, is_news=False)
+        try:
+            return self._start(order, None)
+        except EngineRefused as error:
+            if not memlock.is_refusal(error.message):
+                raise
+        memlock.remember_forbidden(self.info)
+        return self._start(memlock.without(order), memlock.note)
 
-    def _start(self, body: dict[str, Any], order: Order, dropped: bool) -> Job:
+    def _start(self, order: Order, note: Callable[[int], str] | None, is_news: bool = True) -> Job:
+        body = request.create_body(order)
         with messages.docker_errors(self.address, "the start"):
             made = self._client.create_container_from_config(body, name=f"ngcdl-{order.run_id}")
         identity = str(made["Id"])
@@ -178,7 +182,8 @@ class DockerEngine:
             self._forget(identity)
             raise
         pid = int(state.get("Pid") or 0) if self.is_here else 0
-        started = Started((memlock.note(pid),) if dropped else (), pid or None)
+        notes = (note(pid),) if note else ()
+        started = Started(notes, notes if is_news else (), pid or None)
         return DockerJob(self._client, self.address, identity, order.spec.tty, started, attachment)
 
     def _forget(self, identity: str) -> None:
@@ -198,5 +203,5 @@ class DockerEngine:
             state = self._client.inspect_container(found[0]["Id"])
         pid = int(state["State"].get("Pid") or 0) if self.is_here else 0
         return DockerJob(
-            self._client, self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started((), pid or None)
+            self._client, self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started(pid=pid or None)
         )

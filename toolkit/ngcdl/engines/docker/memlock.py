@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
+from ngcdl.engines.base import Order
 
 
 def is_refusal(text: str) -> bool:
@@ -21,11 +23,10 @@ def is_refusal(text: str) -> bool:
     return bool(re.search(r"rlimit type 8\b|RLIMIT_MEMLOCK", text))
 
 
-def drop(body: dict[str, Any]) -> bool:
-    """Take the limit out of a create request: the container gets the engine's own. Tells whether it was in it."""
-    limits = body["HostConfig"]["Ulimits"]
-    body["HostConfig"]["Ulimits"] = [limit for limit in limits if limit["Name"] != "memlock"]
-    return len(limits) != len(body["HostConfig"]["Ulimits"])
+def without(order: Order) -> Order:
+    """Give `order` without the limit: the container then gets the engine's own. The same order where it has none."""
+    limits = tuple(limit for limit in order.spec.ulimits if limit[0] != "memlock")
+    return order if limits == order.spec.ulimits else replace(order, spec=replace(order.spec, ulimits=limits))
 
 
 def note(pid: int) -> str:

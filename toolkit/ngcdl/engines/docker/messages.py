@@ -41,6 +41,8 @@ _CDI = (
     "    sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 )
 
+DEFAULT_ADDRESS = "the default socket"
+
 # (text, what it is), the first that fits wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"could not select device driver", lambda what: NoGpuWay(what)),
@@ -128,8 +130,9 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         return EngineHangs(address, 10)
     if "too old" in text or "too new" in text or ("API version" in text and "server" not in text):
         return EngineTooOld(text)
+    reason = " ".join(text.split())[:200]
     if "FileNotFound" in text or "No such file" in text:
-        return EngineAbsent(address, "there is no socket")
-    if "refused" in text:
-        return EngineAbsent(address, "the connection was refused")
-    return EngineAbsent(address, " ".join(text.split())[:200])
+        reason = "there is no socket"
+    elif "refused" in text:
+        reason = "the connection was refused"
+    return EngineAbsent(address, reason, is_default=address == DEFAULT_ADDRESS)

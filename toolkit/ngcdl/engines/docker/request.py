@@ -10,7 +10,7 @@ import shlex
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, Order
-from ngcdl.spec import GpuRequest, Mount, RunSpec, redacted
+from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, redacted
 
 LABEL = "ngcdl.run"
 # What NVIDIA's runtime mounts: libraries to compute with, and nvidia-smi with NVML. The default of a container
@@ -116,7 +116,9 @@ def command_line(order: Order) -> str:
     words += [f"--label {name}={shlex.quote(value)}" for name, value in body["Labels"].items()]
     for variable in body["Env"]:
         name, _, value = variable.partition("=")
-        words.append(f"-e {shlex.quote(f'{name}={redacted(name, value)}')}")
+        # a secret is taken from the caller's own variables: the line can be pasted, and does not show it
+        shown = name if redacted(name, value) == REDACTED else variable
+        words.append(f"-e {shlex.quote(shown)}")
     for mount in host["Mounts"]:
         fields = [f"type={mount['Type']}", f"source={mount['Source']}", f"target={mount['Target']}"]
         fields += ["readonly"] if mount["ReadOnly"] else []
