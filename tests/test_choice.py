@@ -21,7 +21,8 @@ from ngcdl.choice import choose
 from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef
 try:
-    it = choose(engine, ImageRef.parse(image) if image else None, GpuRequest.parse(gpus), "nvcr.io")
+    training = "TRAINING" in os.environ
+    it = choose(engine, ImageRef.parse(image) if image else None, GpuRequest.parse(gpus), "nvcr.io", training)
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
                       "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud)}))
 except NgcdlError as error:
@@ -148,3 +149,23 @@ def test_an_engine_that_is_unknown_or_can_t_run_an_image_is_a_usage_error(bare: 
     assert choose(bare, engine="podman")["code"] == 2
     assert choose(bare, engine="local", image="tensorflow:1")["code"] == 2
     assert choose(bare, image="tensorflow:1")["error"] == "EngineAbsent"
+
+
+def test_a_training_takes_one_free_card_under_auto_and_stays_free_to_use_the_cpu(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "yes")
+    daemon.info |= NVIDIA
+    found = choose(cards, "docker", "nvidia/tensorflow:24.05-tf2-py3", docker=daemon.host)
+    assert len(found["uuids"]) == 1
+    assert found["gpus"] == f"auto:{found['uuids'][0]}"
+    assert found["device"] == "auto"
+    every = choose(cards, "docker", "nvidia/tensorflow:24.05-tf2-py3", "all", docker=daemon.host)
+    assert len(every["uuids"]) > 1
+
+
+def test_the_beginning_of_a_uuid_is_enough_if_only_one_card_has_it(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= NVIDIA
+    found = choose(cards, "docker", "nvidia/tensorflow:24.05-tf2-py3", FIRST[:9], docker=daemon.host)
+    assert found["uuids"] == [FIRST]
+    assert choose(cards, "docker", "nvidia/tensorflow:24.05-tf2-py3", "GPU-0", docker=daemon.host)["error"] == "NoGpu"

@@ -47,9 +47,14 @@ def test_nothing_measured_is_unknown_and_never_zero() -> None:
 
 
 def test_rates_are_medians_without_the_start_up() -> None:
-    found = summary([step(0, 0), step(10, 1, rate=64), step(20, 2, rate=100), step(30, 3, rate=200)], [])
-    assert found.examples_per_second == 150
-    assert found.seconds_per_batch == (1.28 + 0.64) / 2
+    found = summary([step(0, 0), step(10, 1, rate=64), step(20, 2, rate=128), step(30, 3, rate=256)], [])
+    assert found.examples_per_second == 128
+    assert found.seconds_per_batch == 1.0
+
+
+def test_of_a_step_that_a_resumed_training_tells_again_the_later_counts() -> None:
+    told = [step(0, 0), step(10, 1, rate=10), step(20, 2, rate=10), step(10, 3), step(20, 4, rate=70)]
+    assert summary(told, []).examples_per_second == 70
 
 
 def test_one_rate_alone_counts() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
-from ngcdl.errors import BadOption, EngineError, EngineRefused, NoGpu, NvmlUnavailable
+from ngcdl.errors import BadOption, EngineError, EngineRefused, GpuError, NoGpu
 from ngcdl.spec import GpuRequest, ImageRef
 from ngcdl.telemetry import gpu as nvml
 
@@ -34,8 +34,13 @@ class Choice:
     loud: tuple[str, ...] = ()
 
 
-def choose(engine_name: str, image: ImageRef | None, gpus: GpuRequest, registry: str) -> Choice:
-    """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption."""
+def choose(
+    engine_name: str, image: ImageRef | None, gpus: GpuRequest, registry: str, is_training: bool = False
+) -> Choice:
+    """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption.
+
+    A training computes on one card: under auto it gets a free one, and leaves the others to others.
+    """
     probe = nvml.probe()
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
     if gpus.kind == "none":
@@ -48,7 +53,7 @@ def choose(engine_name: str, image: ImageRef | None, gpus: GpuRequest, registry:
             raise NoGpu(str(gpus), found)
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
         return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
-    gpus, uuids = _cards(gpus, probe)
+    gpus, uuids = _one_card(probe) if is_training and gpus.kind == "auto" else _cards(gpus, probe)
     way = _way(engine, gpus)
     if way.name == "none" and engine.name != "local":
         loud = (f"WARNING: this host has a GPU, but Docker can't hand it on: {way.why}. This run computes on the CPU.",)
@@ -69,7 +74,7 @@ def _engine(
                 "--engine local runs this host's own Python, not an image.", "    ngcdl run --train cifar10"
             )
         return engines.connect("local"), None, "engine local: it was asked for"
-    default = ImageRef.parse(os.environ.get("NGCDL_IMAGE", DEFAULT_IMAGE), registry)
+    default = ImageRef.parse(os.environ.get("NGCDL_DEFAULT_IMAGE", DEFAULT_IMAGE), registry)
     if name != "auto" or image:
         why = "it was asked for" if name != "auto" else "an image was named"
         return engines.connect("docker" if name == "auto" else name), image or default, f"engine docker: {why}"
@@ -120,6 +125,15 @@ def _cards(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, 
     return gpus, tuple(uuid for uuid in known.values() if uuid)
 
 
+def _one_card(probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, ...]]:
+    """The least used card on which nothing computes; where all are busy, all: one more or less is the user's to say."""
+    try:
+        uuids = nvml.free_gpus(1)
+    except GpuError:
+        return _cards(GpuRequest(), probe)
+    return GpuRequest("auto", devices=uuids), uuids
+
+
 def _named(item: str, known: dict[str, str], gpus: GpuRequest) -> str:
     """Give the UUID that an index, a UUID or the beginning of one means. A MIG device is the driver's to know."""
     if item.startswith("MIG-") or ":" in item:
@@ -137,8 +151,3 @@ def _way(engine: Engine, gpus: GpuRequest) -> GpuWay:
         # Nothing says that --gpus would fail; the daemon's own answer is better than a guess.
         return GpuWay("device-request", "nothing else is there")
     return way
-
-
-def nvml_trouble(probe: nvml.Probe) -> NvmlUnavailable | None:
-    """What is wrong with a driver that is there, None where all is well or there is no driver at all."""
-    return None if probe.absent else probe.error

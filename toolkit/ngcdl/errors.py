@@ -348,7 +348,9 @@ class GpuNotInside(GpuError):
         super().__init__(
             f"A GPU was asked for, but the run sees none: {why}.",
             "The run was stopped. Compare what the driver says with what Docker has:\n"
-            "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\nTo train on the CPU, say so: --gpus none",
+            "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\n"
+            "A framework may also be built for another CUDA than this driver runs. To train on the CPU, say so:\n"
+            "    ngcdl run ... --gpus none",
         )
 
 

@@ -69,7 +69,7 @@ def decide(
         plan.check_workload(asked.workload)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
-    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry)
+    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload))
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)

@@ -69,6 +69,7 @@ class GpuSummary:
     gpu_percent_mean: float | None = None
     memory_bytes_max: int | None = None
     watts_mean: float | None = None
+    index: int | None = None
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,8 @@ class ImageRef:
 class GpuRequest:
     """Which GPUs: `kind` is auto, none, all, count or devices. `count` >= 1; `devices` are indices or UUIDs.
 
-    auto = all there are, and the CPU, said loudly, where there are none. Everything but auto and none is a demand.
+    auto = what there is, and the CPU, said loudly, where there is nothing; `devices` are then the cards it chose.
+    Everything but auto and none is a demand.
     """
 
     kind: str = "auto"
@@ -143,6 +144,8 @@ class GpuRequest:
         value = text.strip()
         if value in ("auto", "none", "all"):
             return cls(value)
+        if value.startswith("auto:"):  # how a record keeps the card that auto chose
+            return cls("auto", devices=cls._devices(value.removeprefix("auto:")))
         if value in ("-1", "count=all", "count=-1"):
             return cls("all")
         if value.startswith("count="):
@@ -192,7 +195,7 @@ class GpuRequest:
         if self.kind == "devices":
             lonely_index = len(self.devices) == 1 and self.devices[0].isdecimal()
             return self.devices[0] + "," if lonely_index else ",".join(self.devices)
-        return self.kind
+        return f"auto:{','.join(self.devices)}" if self.devices else self.kind
 
 
 @dataclass(frozen=True)

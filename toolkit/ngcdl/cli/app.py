@@ -110,7 +110,7 @@ def run(
     ] = False,
     tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
     rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
-    root: Annotated[bool, typer.Option("--root", help="Run as the image's user, not as you.")] = False,
+    root: Annotated[bool, typer.Option("--root", help="Run as the image's own user, mostly root.")] = False,
     pull: Annotated[str, typer.Option(metavar="missing|always", help="When to pull.")] = "missing",
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
     dry_run: Annotated[

@@ -146,10 +146,10 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     of_it = f", the run itself {number(container / 100)} cores" if container is not None else ""
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
     rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')}{all_cores}{of_it}"))
-    for index, gpu in enumerate(figures.gpus):
+    for gpu in figures.gpus:
         use = [number(gpu.gpu_percent_mean, 0, " %"), f"{size(gpu.memory_bytes_max)} at most"]
         use += [number(gpu.watts_mean, 0, " W"), gpu.name or NOT_AVAILABLE]
-        rows.append((f"GPU {index}", ", ".join(use)))
+        rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
     if not figures.gpus:
         rows.append(("GPU", "none was read" if run.gpus else "none"))
     at_most = " at most" if figures.memory_bytes_max is not None else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,7 +99,6 @@ class GpuWay:
 
     name: str
     why: str
-    candidates: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True)

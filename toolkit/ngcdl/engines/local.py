@@ -29,7 +29,7 @@ from ngcdl.spec import ImageRef, redacted
 
 READY = "ready"
 # The wheel of TensorFlow 2.21 for x86-64, by far the largest; unpacked, with all it needs, the CPU's takes 1.6 GB.
-SIZES = {"local-cpu.txt": "a wheel of 274 MB and what it needs,", "local.txt": "a wheel of 572 MB and what it needs,"}
+SIZES = {"local-cpu.txt": "a wheel of 274 MB and what it needs,", "local.txt": "a wheel of 572 MB and CUDA,"}
 
 
 def connect() -> LocalEngine:

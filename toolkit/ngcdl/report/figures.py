@@ -15,9 +15,10 @@ def summary(events: Iterable[Line], samples: Iterable[Line]) -> Summary:
     """Sum up a run. Means are over the samples between the first and the last logged step, where there are any."""
     events, samples = list(events), list(samples)
     counted = [event for event in events if isinstance(number(event.get("step")), int)]
-    steps = [event for event in counted if event.get("event") == "step"]
-    rates = _numbers(steps, "examples_per_second")[1:] or _numbers(steps, "examples_per_second")
-    batches = _numbers(steps, "seconds_per_batch")[1:] or _numbers(steps, "seconds_per_batch")
+    # A resumed training tells again the steps after its checkpoint: the later telling counts.
+    steps = list({event["step"]: event for event in counted if event.get("event") == "step"}.values())
+    # The trainer leaves the first of these null: the framework's start hides in it.
+    rates, batches = _numbers(steps, "examples_per_second"), _numbers(steps, "seconds_per_batch")
     losses = _numbers(steps, "loss")
     reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = _numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
@@ -60,6 +61,7 @@ def _gpus(samples: Iterable[Line]) -> tuple[GpuSummary, ...]:
             by_card.setdefault(str(gpu.get("uuid") or gpu.get("index")), []).append(gpu)
     return tuple(
         GpuSummary(
+            index=_most(_numbers(readings[:1], "index")),
             uuid=text(readings[0].get("uuid")),
             name=text(readings[0].get("name")),
             gpu_percent_mean=_mean(_numbers(readings, "gpu_percent")),

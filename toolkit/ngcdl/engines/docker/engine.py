@@ -79,7 +79,7 @@ class DockerEngine:
         if asked:
             if asked not in (*WAYS, "none"):
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: one of {', '.join(WAYS)}, none.")
-            return GpuWay(asked, "NGCDL_GPU_WAY names it", (asked,))
+            return GpuWay(asked, "NGCDL_GPU_WAY names it")
         found = []
         if "nvidia" in (self.info.get("Runtimes") or {}):
             found.append("runtime")
@@ -90,7 +90,7 @@ class DockerEngine:
             found.append("device-request")
         if not found:
             return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
-        return GpuWay(found[0], f"{WAYS[found[0]]} is there", tuple(found))
+        return GpuWay(found[0], f"{WAYS[found[0]]} is there")
 
     def _has_cdi_gpus(self) -> bool:
         devices = self.info.get("DiscoveredDevices") or []
