@@ -5,6 +5,8 @@ from __future__ import annotations
 import docker.errors
 import pytest
 import requests.exceptions
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ngcdl.engines.docker.messages import docker_errors, is_transient, meaning, pull_meaning
 from ngcdl.errors import (
@@ -49,6 +51,9 @@ RUNC = (
         ("write /var/lib/docker/tmp/x: no space left on device", DiskFull),
         ("filesystem layer verification failed for digest sha256:0", DigestMismatch),
         ("toomanyrequests: You have reached your pull rate limit", RateLimited),
+        ("error parsing HTTP 429 response body: too many", RateLimited),
+        ("received unexpected HTTP status: 429 Too Many Requests", RateLimited),
+        ("unexpected status code 429", RateLimited),
         ("client version 1.99 is too new. Maximum supported API version is 1.47", EngineTooOld),
         ("driver failed programming external connectivity: port is already allocated", EngineRefused),
         ("something new", EngineRefused),
@@ -82,7 +87,35 @@ def test_a_text_of_a_pull_is_the_error_it_means(text: str, kind: type[NgcdlError
     assert type(pull_meaning(text, "nvcr.io")) is kind
 
 
-@pytest.mark.parametrize("text", ["connection reset by peer", "unexpected EOF", "502 Bad Gateway", "toomanyrequests"])
+HEX = st.text("0123456789abcdef", min_size=61, max_size=61).flatmap(
+    lambda rest: st.sampled_from(["429", "500", "502", "503", "504"]).flatmap(
+        lambda code: st.integers(0, 61).map(lambda at: rest[:at] + code + rest[at:])
+    )
+)
+DAY = st.sampled_from(["20260429", "20260502", "20180216"])
+TIME = st.sampled_from(["142945", "150042", "235042", "154290", "235029"])
+RUN_ID = st.tuples(DAY, TIME, st.sampled_from(["429", "4290", "500f", "e502", "beef"])).map(
+    lambda parts: f"{parts[0]}-{parts[1]}-cifar10-{parts[2]}"
+)
+
+
+@given(HEX, RUN_ID)
+def test_no_digest_run_or_path_turns_the_meaning(digest: str, run_id: str) -> None:
+    for text in (
+        f"No such image: nvcr.io/nvidia/pytorch@sha256:{digest}",
+        f"manifest for nvcr.io/nvidia/pytorch@sha256:{digest} not found: manifest unknown",
+        f'Conflict. The container name "/ngcdl-{run_id}" is already in use by container "{digest}"',
+        f"error while creating mount source path '/data/429/{run_id}/500': mkdir: read-only file system",
+    ):
+        assert type(meaning(text)) is EngineRefused
+        assert not is_transient(text)
+
+
+@pytest.mark.parametrize("text", [
+    "connection reset by peer", "unexpected EOF", "502 Bad Gateway", "toomanyrequests", "status code 503", "status: 500",
+    "received unexpected HTTP status: 504 Gateway Timeout", "error parsing HTTP 502 response body", "429 Too Many Requests",
+    "500 Internal Server Error",
+])  # fmt: skip
 def test_trouble_on_the_way_is_worth_another_try(text: str) -> None:
     assert is_transient(text)
 

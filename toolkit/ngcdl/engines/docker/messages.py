@@ -43,6 +43,13 @@ _CDI = (
 
 DEFAULT_ADDRESS = "the default socket"
 
+# A status code is one only beside the words that make it one: digests, runs' names and paths have these figures, too.
+_TOO_MANY = r"toomanyrequests|\b429 Too Many|\b(?:HTTP|status(?: code)?:?) 429\b"
+_SERVER_TROUBLE = (
+    r"\b(?:HTTP|status(?: code)?:?) 50[0234]\b|"
+    r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
+)
+
 # (text, what it is), the first that fits wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"could not select device driver", lambda what: NoGpuWay(what)),
@@ -57,7 +64,7 @@ _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"exec: .*(permission denied|is a directory)|: permission denied: unknown", lambda what: CannotInvoke(what)),
     (r"no space left on device", lambda what: DiskFull("Docker's folder", what)),
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
-    (r"toomanyrequests|429|rate limit", lambda _: RateLimited("The registry", None)),
+    (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
     (r"client version .* too (old|new)|minimum supported API version", EngineTooOld),
     (
         r"port is already allocated|address already in use",
@@ -66,8 +73,8 @@ _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
 )
 
 _TRANSIENT = re.compile(
-    r"connection reset|unexpected EOF|\bEOF\b|i/o timeout|TLS handshake timeout|50[0234]\b|context deadline|"
-    r"temporary failure|toomanyrequests|429|net/http: request canceled|server misbehaving",
+    r"connection reset|unexpected EOF|\bEOF\b|i/o timeout|TLS handshake timeout|context deadline|temporary failure|"
+    rf"net/http: request canceled|server misbehaving|{_SERVER_TROUBLE}|{_TOO_MANY}",
     re.IGNORECASE,
 )
 
