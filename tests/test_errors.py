@@ -25,7 +25,8 @@ EXAMPLES = {
 
 
 def made(kind: type[NgcdlError]) -> NgcdlError:
-    names = [name for name in inspect.signature(kind).parameters if name not in ("args", "kwargs")]
+    parameters = inspect.signature(kind).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
     return kind(*(EXAMPLES.get(name, f"the-{name}") for name in names))
 
 

@@ -128,10 +128,10 @@ def test_a_command_of_one_s_own_that_ends_with_0_is_finished(shelf: Store) -> No
     assert (run.status, run.oom_killed) == ("finished", True)
 
 
-def test_notes_of_the_start_are_said_and_recorded(shelf: Store) -> None:
-    run, show = follow(shelf, FakeJob(started=Started(("This host forbids memlock.",))))
-    assert run.notes == ("This host forbids memlock.",)
-    assert show.said == ["This host forbids memlock."]
+def test_notes_of_the_start_are_recorded_and_news_are_said(shelf: Store) -> None:
+    run, show = follow(shelf, FakeJob(started=Started(("This host forbids memlock.", "It does so always."), ("New.",))))
+    assert run.notes == ("This host forbids memlock.", "It does so always.")
+    assert show.said == ["New."]
 
 
 def by_signal(*numbers: int) -> Callable[[], None]:

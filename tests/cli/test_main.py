@@ -68,7 +68,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
         (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),
         (("run", "--train", "cifar10", "--pull", "x"), "missing or always"),
-        (("run", "tensorflow:1", "--device", "cpu"), "for --train"),
+        (("run", "tensorflow:1", "--device", "cpu"), "--device: only --train reads that"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
         (("run", "tensorflow"), "which release"),
         (("run", "TensorFlow:1"), "lower case"),
@@ -107,7 +107,9 @@ def test_a_key_in_a_variable_never_shows_in_a_dry_run(house: House) -> None:
 def test_a_dry_run_as_json_is_one_document(house: House) -> None:
     document = json.loads(house.run(*TRAIN, "--dry-run", "--json").stdout)
     assert document["engine"] == "local"
-    assert document["request"]["argv"][:4] == ["python", "-m", "trainer", "cifar10"]
+    python, *words = document["request"]["argv"]
+    assert python.endswith("/bin/python"), "the local Python that it would be, whether it is there yet or not"
+    assert words[:3] == ["-m", "trainer", "cifar10"]
 
 
 @pytest.mark.parametrize(

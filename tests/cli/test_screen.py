@@ -82,7 +82,7 @@ def test_a_terminal_gets_bars_and_no_titles(house: House) -> None:
             seen += data
     os.close(ours)
     assert process.returncode == 0, seen
-    assert b"Pull complete" in seen
+    assert b"2 of 2" in seen, "the layers that are whole, of all"
     assert b"a [bold]line[/bold]" in seen, "what a registry says is not markup"
     assert b"\x1b]0;" not in seen
     assert b"\x1b[31mred" in seen, "colours stay"

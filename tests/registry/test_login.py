@@ -99,7 +99,7 @@ def test_a_refused_key_leaves_the_old_one(user, ngc):
     before = entry(user, ngc.host)
     done = run(user, "stdin", "nvapi-CANARY-wrong")
     assert done.returncode == 125
-    assert "refused the key (401)" in done.stderr
+    assert "refused the key of standard input (401)" in done.stderr
     assert entry(user, ngc.host) == before
 
 

@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 def wrapped(text: str, stream: Any, indent: int = 2) -> str:
     """Break `text` between words where `stream` is a terminal, with the later lines indented; commands stay whole."""
-    if not (stream and stream.isatty()):
+    if not stream or stream.closed or not stream.isatty():
         return text
     import shutil
     import textwrap
