@@ -112,9 +112,9 @@ def test_no_digest_run_or_path_turns_the_meaning(digest: str, run_id: str) -> No
 
 
 @pytest.mark.parametrize("text", [
-    "connection reset by peer", "unexpected EOF", "502 Bad Gateway", "toomanyrequests", "status code 503", "status: 500",
-    "received unexpected HTTP status: 504 Gateway Timeout", "error parsing HTTP 502 response body", "429 Too Many Requests",
-    "500 Internal Server Error",
+    "connection reset by peer", "unexpected EOF", "502 Bad Gateway", "toomanyrequests", "status code 503",
+    "status: 500", "received unexpected HTTP status: 504 Gateway Timeout", "error parsing HTTP 502 response body",
+    "429 Too Many Requests", "500 Internal Server Error",
 ])  # fmt: skip
 def test_trouble_on_the_way_is_worth_another_try(text: str) -> None:
     assert is_transient(text)

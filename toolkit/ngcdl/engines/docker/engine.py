@@ -68,7 +68,9 @@ class DockerEngine:
     def caller(self) -> str | None:
         options = self.info.get("SecurityOptions") or []
         if any("rootless" in option for option in options):
-            return None  # root inside is the caller outside
+            # Root inside is the caller outside, every other uid one that nobody has; an image's own USER would be that.
+            # https://docs.docker.com/engine/security/rootless/
+            return "0:0"
         return f"{os.getuid()}:{os.getgid()}"
 
     # -- GPUs -------------------------------------------------------------------------------------------------------
