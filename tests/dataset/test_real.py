@@ -21,7 +21,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if named:
         return Path(named)
     if not (PACKED / "unpack.py").is_file():
-        pytest.skip("no CIFAR-10 here: name a folder with it in NGCDL_TEST_CIFAR10")
+        pytest.skip("CIFAR-10 is not here: name a folder with it in NGCDL_TEST_CIFAR10")
     folder = tmp_path_factory.mktemp("cifar10")
     subprocess.run([sys.executable, str(PACKED / "unpack.py"), str(folder)], check=True)
     return folder

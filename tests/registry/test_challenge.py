@@ -111,6 +111,7 @@ def test_what_is_written_by_the_grammar_is_read_back(realm, service, scope, befo
         "//nvcr.io/",
         "https://",
         "https://[::1",
+        "https://[0]",
         "https://nvcr.io/ä",
         "https://nvcr.io/a b",
         "",

@@ -54,7 +54,8 @@ def _checked(folder: Path, name: str, official: Mapping[str, str | None], archiv
             other.append(file)
     note = "the official files, to the bit"
     if other:
-        note = f"not the official files to the bit ({', '.join(other)} differ), but sizes and labels are right"
+        which = "all six files differ" if len(other) == 6 else f"{', '.join(other)} differ"
+        note = f"not the official files to the bit ({which}), but sizes and labels are right"
     return Batches(folder, name, tuple(official), training.hexdigest(), note)
 
 

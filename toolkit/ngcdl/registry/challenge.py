@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote
 
 _HEADER_LIMIT = 16384
@@ -111,6 +111,11 @@ def address(url: str) -> Address | None:
     match = _URL.fullmatch(url)
     if match is None or int(match["port"] or 443) > 65535:
         return None
+    if match["host"].startswith("["):
+        try:
+            IPv6Address(match["host"].strip("[]"))
+        except ValueError:
+            return None
     port = int(match["port"]) if match["port"] else None
     return Address(match["scheme"].lower(), match["host"].strip("[]").lower(), port)
 
