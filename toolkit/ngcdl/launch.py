@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +18,7 @@ from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable,
 from ngcdl.interrupt import Interrupted, Stopper
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
+from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
 if TYPE_CHECKING:
@@ -34,17 +35,17 @@ UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it compute
 class Herald:
     """Says at once when a training that was free to choose computes on the CPU, although it was given a GPU."""
 
-    def __init__(self, folder: Path, show: Show) -> None:
-        self._folder, self._show = folder, show
+    def __init__(self, show: Show) -> None:
+        self._show = show
         self._is_known = False
         self.told: tuple[str, ...] = ()
 
-    def look(self, run: Run) -> None:
-        """Look whether the trainer has said what it computes on; cheap, and nothing once it has."""
+    def look(self, run: Run, events: Iterable[dict[str, object]]) -> None:
+        """Look whether the trainer has said what it computes on; nothing is read of `events` once it has."""
         workload = (run.spec or {}).get("workload") or {}
         if self._is_known or not run.gpus or workload.get("device") != "auto":
             return
-        for event in store.lines(self._folder / store.EVENTS):
+        for event in events:
             if event.get("event") == "start":
                 self._is_known = True
                 if event.get("device") == "cpu":
@@ -60,76 +61,116 @@ class Show(Protocol):
     def chunk(self, chunk: Chunk) -> None: ...
 
 
-def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None) -> Run:
-    """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it.
-
-    A person who detaches from a terminal gets the record as it is, running; reconcile closes it later.
-    """
-    run, folder = ready.run, ready.order.folder
-    stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS)
-    trouble: Exception | None = None
-    ended = Exit(None)
-    job: Job | None = None
-    problems: tuple[str, ...] = ()
-    herald = Herald(folder, show)
-    with stopper.listening():
-        try:
-            job = ready.engine.start(ready.order)
-            stopper.job = job
-            for note in job.started.news:
-                show.say(note)
-            run = replace(run, container=job.identity).noting(*job.started.notes)
-            _save(shelf, run, show)
-            run = _gpus_inside(run, ready, job, show)
-            with _sampling(ready, job, run.gpus) as taken:
-                _stream(job, folder, show, terminal, lambda: herald.look(run))
-                if not job.detached:
-                    ended = job.wait()
-            problems = taken.problems
-            if job.detached:
-                run = run.noting(DETACHED, *problems)
-                _save(shelf, run, show)
-                return run
-            _gpu_was_met(folder, ended)
-        except Interrupted:
-            ended = Exit(None, reason="interrupted before it had started")
-            if job:
-                job.kill()
-            else:
-                _remove_unstarted(ready)
-        except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
-            trouble = error
-            if job and not isinstance(error, EngineLost):
-                job.kill()
-                ended = _quietly(job)
-        run = _closed(run, ended, stopper, trouble, folder).noting(*problems)
-        herald.look(run)
-        run = run.noting(*herald.told)
-        _save(shelf, run, show)
-    if job and not isinstance(trouble, EngineLost):
-        job.remove()
-    _tidy(folder)
-    if trouble:
-        raise trouble
-    if stopper.signal and job is None:
-        raise Interrupted(stopper.signal)
-    return run
-
-
-def _remove_unstarted(ready: Ready) -> None:
-    """Take away what the engine may have made before the interruption."""
-    with contextlib.suppress(NgcdlError):
-        left = ready.engine.find(ready.run.id)
-        if left:
-            left.remove()
-
-
 class Terminal(Protocol):
     """The caller's stdin, while the container has it; `raw`: it is a terminal, and Ctrl-C a byte of it."""
 
     raw: bool
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
+
+
+def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None) -> Run:
+    """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it.
+
+    A person who detaches from a terminal gets the record as it is, running; reconcile closes it later.
+    """
+    stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS)
+    course = Course(ready, shelf, show, stopper)
+    with stopper.listening():
+        try:
+            job = course.start()
+            course.watch(job, terminal)
+            if job.detached:
+                return course.run
+        except Interrupted:
+            course.interrupted()
+        except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
+            course.failed(error)
+        course.close()
+    course.clean_up()
+    if course.trouble:
+        raise course.trouble
+    if stopper.signal and course.job is None:
+        raise Interrupted(stopper.signal)
+    return course.run
+
+
+class Course:
+    """One run on its way: its record so far, its job once it has started, and how both ended."""
+
+    def __init__(self, ready: Ready, shelf: Store, show: Show, stopper: Stopper) -> None:
+        self._ready, self._shelf, self._show, self._stopper = ready, shelf, show, stopper
+        self._folder = ready.order.folder
+        self._herald = Herald(show)
+        self._ended = Exit(None)
+        self.run = ready.run
+        self.job: Job | None = None
+        self.trouble: Exception | None = None
+
+    def start(self) -> Job:
+        """Start the job and record what it runs in, and which GPUs it sees."""
+        job = self.job = self._stopper.job = self._ready.engine.start(self._ready.order)
+        for note in job.started.news:
+            self._show.say(note)
+        self.run = replace(self.run, container=job.identity).noting(*job.started.notes)
+        self._save()
+        self.run = _gpus_inside(self.run, self._ready, job, self._show)
+        return job
+
+    def watch(self, job: Job, terminal: Terminal | None) -> None:
+        """Measure, and bring the output to log and screen, until the job has ended or a person has detached."""
+        with _sampling(self._ready, job, self.run.gpus) as taken:
+            _stream(job, self._folder, self._show, terminal, lambda: self._herald.look(self.run, self._events()))
+            if not job.detached:
+                self._ended = job.wait()
+        self.run = self.run.noting(*([DETACHED] if job.detached else []), *taken.problems)
+        if job.detached:
+            self._save()
+
+    def interrupted(self) -> None:
+        """A signal came before there was a job that could be asked to stop."""
+        self._ended = Exit(None, reason="interrupted before it had started")
+        if self.job:
+            self.job.kill()
+            return
+        with contextlib.suppress(NgcdlError):
+            left = self._ready.engine.find(self.run.id)  # the engine may have made it
+            if left:
+                left.remove()
+
+    def failed(self, error: Exception) -> None:
+        self.trouble = error
+        if self.job and not isinstance(error, EngineLost):
+            self.job.kill()
+            with contextlib.suppress(NgcdlError):
+                self._ended = self.job.wait()
+
+    def close(self) -> None:
+        """Record how it ended: from the engine, the trainer's events and our own signals."""
+        events = list(self._events())
+        self.trouble = self.trouble or _gpu_not_met(events, self._ended)
+        closed = _closed(self.run, self._ended, self._stopper, self.trouble, events)
+        self.run = filled(closed, events, store.lines(self._folder / store.SAMPLES))
+        self._herald.look(self.run, events)
+        self.run = self.run.noting(*self._herald.told)
+        self._save()
+
+    def clean_up(self) -> None:
+        """Take away what the engine keeps of a job whose end is known, and the HOME that nothing was left in."""
+        if self.job and not isinstance(self.trouble, EngineLost):
+            self.job.remove()
+        with contextlib.suppress(OSError):
+            (self._folder / "home").rmdir()
+
+    def _events(self) -> Iterator[dict[str, object]]:
+        return store.lines(self._folder / store.EVENTS)
+
+    def _save(self) -> None:
+        """A record that can't be written does not stop what runs: it is said, and the run goes on."""
+        try:
+            self._shelf.save(self.run)
+        except StateNotWritable as error:
+            self._show.say(f"WARNING: {error.message} The run goes on; its record is not up to date.")
 
 
 def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
@@ -151,11 +192,12 @@ def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     return replace(run, gpus=inside)
 
 
-def _gpu_was_met(folder: Path, ended: Exit) -> None:
-    """Raise GpuNotInside where the training ended because its framework saw no GPU and was to compute on one."""
-    errors = [event for event in store.lines(folder / store.EVENTS) if event.get("event") == "error"]
+def _gpu_not_met(events: list[dict[str, object]], ended: Exit) -> GpuNotInside | None:
+    """Give the error of a training that ended because its framework saw no GPU and was to compute on one."""
+    errors = [event for event in events if event.get("event") == "error"]
     if ended.code != 0 and errors and errors[-1].get("kind") == "no_gpu":
-        raise GpuNotInside(str(errors[-1].get("message")))
+        return GpuNotInside(str(errors[-1].get("message")))
+    return None
 
 
 def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> None:
@@ -200,23 +242,15 @@ def _sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator
         taken.stop()
 
 
-def _quietly(job: Job) -> Exit:
-    try:
-        return job.wait()
-    except NgcdlError:
-        return Exit(None)
-
-
-def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, folder: Path) -> Run:
-    """Give the run as it ended: status, code and why, from the engine, the trainer's events and our own signals."""
-    events = list(store.lines(folder / store.EVENTS))
-    run = with_events(run, folder)
+def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, events: list[dict[str, object]]) -> Run:
+    """Give the run as it ended: status, code and why."""
     fault = f"{type(trouble).__name__}: {trouble}" if trouble else ended.reason
     reason = trouble.message if isinstance(trouble, NgcdlError) else fault
     code = ended.code
     errors = [event for event in events if event.get("event") == "error"]
     if errors and code != 0:
         reason = reason or f"{errors[-1].get('kind')}: {errors[-1].get('message')}"
+    has_finished = any(event.get("event") == "finish" for event in events)
     if isinstance(trouble, EngineLost):
         status = "lost"
     elif stopper.signal:
@@ -224,43 +258,12 @@ def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, 
         reason = f"stopped by {stopper.name}"
     elif trouble:
         status, code = "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code
-    elif ended.code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not _has(events, "finish")):
+    elif ended.code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not has_finished):
         status = "failed"
     else:
         status = "finished"
-    finished = ended.finished or time.time()
     return replace(
-        run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason, finished=finished,
+        run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason,
+        finished=ended.finished or time.time(),
         owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
     )  # fmt: skip
-
-
-def _has(events: list[dict[str, object]], kind: str) -> bool:
-    return any(event.get("event") == kind for event in events)
-
-
-def with_events(run: Run, folder: Path) -> Run:
-    """Give `run` with what its trainer and its samples say."""
-    from ngcdl.report import figures
-
-    events = list(store.lines(folder / store.EVENTS))
-    starts = [event for event in events if event.get("event") == "start"]
-    if starts:
-        last = starts[-1]
-        run = replace(run, dataset=figures.text(last.get("dataset")), device=figures.text(last.get("device")))
-        run = replace(run, dataset_note=run.dataset_note or figures.text(last.get("dataset_note")))
-    return replace(run, summary=figures.summary(events, store.lines(folder / store.SAMPLES)))
-
-
-def _save(shelf: Store, run: Run, show: Show) -> None:
-    """A record that can't be written does not stop what runs: it is said, and the run goes on."""
-    try:
-        shelf.save(run)
-    except StateNotWritable as error:
-        show.say(f"WARNING: {error.message} The run goes on; its record is not up to date.")
-
-
-def _tidy(folder: Path) -> None:
-    """Take away the HOME that nothing was left in."""
-    with contextlib.suppress(OSError):
-        (folder / "home").rmdir()

@@ -16,10 +16,10 @@ from pathlib import Path
 from ngcdl import engines, store
 from ngcdl.engines.base import Exit, Job
 from ngcdl.errors import NgcdlError
-from ngcdl.launch import with_events
 from ngcdl.owner import is_alive
 from ngcdl.record import Run
 from ngcdl.report import figures
+from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
 STOPPED = "ngcdl stop was typed."
@@ -91,7 +91,8 @@ def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
         run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=reason,
         finished=ended.finished or time.time(), owner=None,
     )  # fmt: skip
-    return with_events(closed, shelf.folder(run.id))
+    folder = shelf.folder(run.id)
+    return filled(closed, list(store.lines(folder / store.EVENTS)), store.lines(folder / store.SAMPLES))
 
 
 def _by_events(shelf: Store, run: Run) -> Run:
@@ -110,7 +111,8 @@ def _by_events(shelf: Store, run: Run) -> Run:
         reason = f"{last.get('kind')}: {last.get('message')}"
     else:
         status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
-    return with_events(replace(run, status=status, reason=reason, finished=when, owner=None), folder)
+    closed = replace(run, status=status, reason=reason, finished=when, owner=None)
+    return filled(closed, events, store.lines(folder / store.SAMPLES))
 
 
 def _is_quiet(shelf: Store, run: Run) -> bool:

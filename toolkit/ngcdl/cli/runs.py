@@ -14,7 +14,7 @@ from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import STOPPED, reconcile, training
 from ngcdl.record import Run
-from ngcdl.store import LOG, Store
+from ngcdl.store import EVENTS, LOG, SAMPLES, Store, lines
 
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
@@ -81,9 +81,10 @@ def _filled(shelf: Store, run: Run) -> Run:
     """A record that the trainer wrote by itself, and a run that still runs, have their figures in their files."""
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
-    from ngcdl.launch import with_events
+    from ngcdl.report.filled import filled
 
-    return with_events(run, shelf.folder(run.id))
+    folder = shelf.folder(run.id)
+    return filled(run, list(lines(folder / EVENTS)), lines(folder / SAMPLES))
 
 
 def show_summary(shelf: Store, run: Run) -> None:

@@ -1,0 +1,19 @@
+"""A run with what its trainer and its samples say. Pure: lines in, a record out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ngcdl.record import Run
+from ngcdl.report import figures
+
+
+def filled(run: Run, events: Sequence[figures.Line], samples: Iterable[figures.Line]) -> Run:
+    """Give `run` with its dataset, device and summary, as far as `events` and `samples` tell them."""
+    starts = [event for event in events if event.get("event") == "start"]
+    if starts:
+        last = starts[-1]
+        run = replace(run, dataset=figures.text(last.get("dataset")), device=figures.text(last.get("device")))
+        run = replace(run, dataset_note=run.dataset_note or figures.text(last.get("dataset_note")))
+    return replace(run, summary=figures.summary(events, samples))
