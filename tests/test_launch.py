@@ -277,8 +277,20 @@ def test_a_record_that_can_t_be_written_at_the_close_is_said_and_the_run_s_end_g
     show = FakeShow()
     run = launch.follow(prepared, shelf, show)
     assert (run.status, run.exit_code) == ("finished", 0)
-    assert "its record is not up to date" in show.said[-1]
-    assert job.asked == ["remove"]
+    assert "Its record is not up to date" in show.said[-1]
+    assert job.asked == [], "the engine's word on how it ended is all there is, and stays for the next command"
+
+
+def test_a_record_that_can_t_be_written_meanwhile_costs_nothing_when_it_can_at_the_close(shelf: Store) -> None:
+    job = FakeJob()
+    prepared, folder = ready(shelf, job)
+    blocker = folder / f".{store.RECORD}.{os.getpid()}"
+    blocker.mkdir()
+    job.chunks = (blocker.rmdir,)
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert "The run goes on" in show.said[0]
+    assert (shelf.load(run.id), job.asked) == (run, ["remove"])
 
 
 def test_a_fault_of_ngcdl_itself_kills_the_job_closes_the_record_and_is_shown(shelf: Store) -> None:

@@ -244,6 +244,10 @@ def test_a_full_disk_under_the_record_does_not_stop_the_run(user: User, small_st
     assert "end" in done.out
     assert "can't be written" in done.err
     assert "Traceback" not in done.err
+    (state / "filler").unlink()
+    shown = json.loads(user.run("show", "last", "--json", XDG_STATE_HOME=str(state)).out)
+    assert (shown["status"], shown["exit_code"]) == ("failed", 4), "its container was kept to tell it"
+    assert shown["id"] not in user.docker("ps", "-a", "--format", '{{.Label "ngcdl.run"}}')
 
 
 def test_a_state_folder_that_cannot_be_written_stops_before_anything_runs(user: User) -> None:

@@ -103,6 +103,7 @@ class Course:
         self._folder = ready.order.folder
         self._herald = Herald(show)
         self._ended = Exit(None)
+        self._is_recorded = False
         self.run = ready.run
         self.job: Job | None = None
         self.trouble: Exception | None = None
@@ -153,11 +154,11 @@ class Course:
         self.run = filled(closed, events, store.lines(self._folder / store.SAMPLES))
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
-        self._save()
+        self._is_recorded = self._save("Its record is not up to date; the next ngcdl command closes it.")
 
     def clean_up(self) -> None:
-        """Take away what the engine keeps of a job whose end is known, and the HOME that nothing was left in."""
-        if self.job and not isinstance(self.trouble, EngineLost):
+        """Take away what the engine keeps of a job whose end is recorded, and the HOME that nothing was left in."""
+        if self.job and self._is_recorded and not isinstance(self.trouble, EngineLost):
             self.job.remove()
         with contextlib.suppress(OSError):
             (self._folder / "home").rmdir()
@@ -165,12 +166,14 @@ class Course:
     def _events(self) -> Iterator[dict[str, object]]:
         return store.lines(self._folder / store.EVENTS)
 
-    def _save(self) -> None:
-        """A record that can't be written does not stop what runs: it is said, and the run goes on."""
+    def _save(self, otherwise: str = "The run goes on; its record is not up to date.") -> bool:
+        """A record that can't be written does not stop what runs: it is said, with what comes of it. Was it written?"""
         try:
             self._shelf.save(self.run)
         except StateNotWritable as error:
-            self._show.say(f"WARNING: {error.message} The run goes on; its record is not up to date.")
+            self._show.say(f"WARNING: {error.message} {otherwise}")
+            return False
+        return True
 
 
 def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
