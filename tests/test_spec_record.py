@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, redacted
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, redacted, redacted_words
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -22,6 +22,26 @@ def test_a_variable_whose_name_says_secret_is_hidden(name: str) -> None:
 def test_a_key_is_hidden_under_any_name_and_the_rest_is_shown() -> None:
     assert redacted("X", "Bearer nvapi-abc") == REDACTED
     assert redacted("EPOCHS", "3") == "3"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("echo", "nvapi-a_b-C9 x"), ("echo", "*** x")),
+        (("sh", "-c", "a nvapi-1; b 'nvapi-2'"), ("sh", "-c", "a ***; b '***'")),
+        (("x", "--api-key=hush=hush", "y"), ("x", "--api-key=***", "y")),
+        (("x", "--hf-Token", "hush", "y"), ("x", "--hf-Token", "***", "y")),
+        (("x", "--use-password", "--secret", "hush"), ("x", "--use-password", "--secret", "***")),
+        (("python", "key.py", "--steps", "3", "-k", "v"), ("python", "key.py", "--steps", "3", "-k", "v")),
+    ],
+)
+def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
+    words: tuple[str, ...], shown: tuple[str, ...]
+) -> None:
+    assert redacted_words(words) == shown
+    spec = RunSpec(None, words)
+    assert (spec.without_secrets().command, tuple(spec.as_json()["command"])) == (shown, shown)
+    assert tuple(spec.as_json(secrets=True)["command"]) == words
 
 
 FULL = RunSpec(

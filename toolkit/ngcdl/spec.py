@@ -324,14 +324,15 @@ class RunSpec:
     workload: Workload | None = None
 
     def without_secrets(self) -> Self:
-        """Give the spec as people may see it: variables that look like a secret are REDACTED."""
-        return replace(self, environment=tuple((name, redacted(name, value)) for name, value in self.environment))
+        """Give the spec as people may see it: variables and words that look like a secret are REDACTED."""
+        environment = tuple((name, redacted(name, value)) for name, value in self.environment)
+        return replace(self, command=redacted_words(self.command), environment=environment)
 
     def as_json(self, secrets: bool = False) -> dict[str, Any]:
-        """Give the spec as a record keeps it: without `secrets`, variables that look like one are REDACTED."""
+        """Give the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, also in the command."""
         return {
             "image": str(self.image) if self.image else None,
-            "command": list(self.command),
+            "command": list(self.command if secrets else redacted_words(self.command)),
             "gpus": str(self.gpus),
             "mounts": [str(mount) for mount in self.mounts],
             "environment": {name: value if secrets else redacted(name, value) for name, value in self.environment},
@@ -366,12 +367,29 @@ class RunSpec:
 
 
 REDACTED = "***"
+_SECRET_OPTION = re.compile(r"--[\w-]*(?:key|token|password|secret)[\w-]*", re.IGNORECASE)
+_NGC_KEY = re.compile(r"nvapi-[\w-]+")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def redacted(name: str, value: str) -> str:
     """Give `value`, or REDACTED where the name of the variable, or an NGC key in it, says that it is a secret."""
     return REDACTED if _SECRET_NAME.search(name) or "nvapi-" in value else value
+
+
+def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Give `words` with REDACTED for every NGC key in them, and for the values of options that look like a secret's."""
+    shown: list[str] = []
+    is_value = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        is_option = bool(_SECRET_OPTION.fullmatch(name))
+        if is_option and equals:
+            shown.append(f"{name}={REDACTED}")
+        else:
+            shown.append(REDACTED if is_value and not word.startswith("-") else _NGC_KEY.sub(REDACTED, word))
+        is_value = is_option and not equals
+    return tuple(shown)
 
 
 def parse_bytes(text: str) -> int:
