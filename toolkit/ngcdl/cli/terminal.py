@@ -50,8 +50,11 @@ class RawTerminal:
 
 
 def _forward(job: Job) -> None:
-    with contextlib.suppress(OSError):
-        while data := os.read(sys.stdin.fileno(), 65536):
-            job.write(data)
-    with contextlib.suppress(OSError):
-        job.close_input()
+    """Pass the caller's stdin on. One that was closed (`<&-`) is at its end at once."""
+    try:
+        with contextlib.suppress(OSError):
+            while sys.stdin and (data := os.read(sys.stdin.fileno(), 65536)):
+                job.write(data)
+    finally:
+        with contextlib.suppress(OSError):
+            job.close_input()
