@@ -26,8 +26,6 @@ from ngcdl.registry.credentials import Secret, find, save
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "byte 0"),
-        ("  \n", "empty"),
         ('{"auths": {', "byte 11 (line 1)"),
         ('{\n "auths": {},\n oops\n}', "byte 17 (line 3)"),
         ('{"ä": oops}', "byte 7 (line 1)"),
@@ -71,6 +69,14 @@ def test_a_broken_config_is_named_and_left_as_it_is(home, config, content, says)
         assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("content", ["", "  \n"])
+def test_an_empty_config_is_what_docker_takes_it_for_and_a_login_fills_it(home, config, content):
+    path = config(content)
+    assert find(NVCR, home) is None
+    save(NVCR, Secret(KEY), home)
+    assert json.loads(path.read_text()) == {"auths": OURS}
+
+
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
@@ -101,7 +107,7 @@ def test_junk_in_config_gives_a_key_or_an_error_of_ours(home, config, content):
         assert path.read_bytes() == content
     else:
         assert find(NVCR, home) is not None
-        before, after = json.loads(content), json.loads(path.read_bytes())
+        before, after = json.loads(content.strip() or b"{}"), json.loads(path.read_bytes())
         assert {**after, "auths": None} == {**before, "auths": None}
 
 

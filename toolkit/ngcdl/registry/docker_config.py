@@ -116,7 +116,7 @@ def _bare(key: str) -> str:
 
 
 def read(file: Path) -> DockerConfig:
-    """Read the file; none at all is an empty one. Raises ConfigBroken, naming line and byte, never the content."""
+    """Read the file; none, or an empty one, is {}. Raises ConfigBroken, naming line and byte, never the content."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(_SIZE_LIMIT_BYTES + 1)
@@ -124,8 +124,8 @@ def read(file: Path) -> DockerConfig:
         return DockerConfig(file, {})
     except OSError as error:
         raise ConfigBroken(file, f"it can't be read: {error.strerror}") from error
-    if not raw.strip():
-        raise ConfigBroken(file, "it is empty, which is not JSON (byte 0, line 1)")
+    if not raw.strip():  # Docker's own CLI takes it so
+        return DockerConfig(file, {})
     if len(raw) > _SIZE_LIMIT_BYTES:
         raise ConfigBroken(file, "it is larger than 8 MiB")
     return DockerConfig(file, _parse(file, raw))
