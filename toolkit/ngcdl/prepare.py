@@ -48,7 +48,7 @@ class Asked:
     device: str | None = None
     always_pull: bool = False
     root: bool = False
-    extra: RunSpec | None = None  # mounts, environment, ports, limits that were typed
+    extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ def decide(
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload))
+    if picked.engine.name == "local":
+        _nothing_of_a_container(asked)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
@@ -85,6 +87,27 @@ def decide(
     if picked.engine.name != "local":
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
     return picked, _with_extra(spec, asked.extra), data
+
+
+def _nothing_of_a_container(asked: Asked) -> None:
+    """Raises BadOption where something was typed that only a container can have."""
+    plain, typed = RunSpec(None), asked.extra or RunSpec(None)
+    given = {
+        "-v": typed.mounts != plain.mounts,
+        "-p": typed.ports != plain.ports,
+        "--shm-size": typed.shm_bytes != plain.shm_bytes,
+        "--ulimit": typed.ulimits != plain.ulimits,
+        "-w": typed.workdir != plain.workdir,
+        "-i": typed.stdin != plain.stdin,
+        "--root": asked.root,
+        "--pull": asked.always_pull,
+    }
+    stray = [name for name, is_given in given.items() if is_given]
+    if stray:
+        raise BadOption(
+            f"{', '.join(stray)}: only a container has that, and this run is in none.",
+            "    ngcdl run IMAGE --engine docker ...",
+        )
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:

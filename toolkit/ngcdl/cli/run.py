@@ -130,6 +130,8 @@ def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         raise BadOption(f"{words}: the container's command stands after --.", f"    ngcdl run {typed.image} -- {words}")
     if typed.train and typed.command:
         raise BadOption("--train runs the bundled training: no command can stand after --.")
+    if typed.train and typed.workdir:
+        raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: missing or always.")
     image = ImageRef.parse(typed.image, config.registry) if typed.image else None
@@ -215,6 +217,7 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         shm_bytes=parse_bytes(typed.shm_size),
         ulimits=tuple(limits.items()),
         workdir=typed.workdir,
+        stdin=typed.interactive,
     )
 
 
