@@ -74,9 +74,8 @@ def test_a_command_has_a_terminal_only_on_a_terminal(terminal: int, piped: int, 
     assert (spec.tty, spec.stdin, spec.command) == (bool(tty), bool(stdin), ("ls", "-l"))
 
 
-def test_the_working_directory_is_at_hand_unless_something_else_is_there() -> None:
+def test_the_caller_s_folder_is_at_hand_and_a_working_directory_that_was_typed_stays() -> None:
     spec = plan.at_hand(plan.command(IMAGE, (), ALL, True, False), Path("/home/me/x"))
     assert (spec.mounts, spec.workdir) == ((Mount("/home/me/x", "/work", True),), "/work")
-    assert plan.at_hand(spec, Path("/other")) == spec
     own = replace(spec, mounts=(), workdir="/mine")
     assert plan.at_hand(own, Path("/x")).workdir == "/mine"

@@ -55,8 +55,8 @@ def measure(options: argparse.Namespace, busy: int, path: Path) -> dict[str, obj
         "seconds": round(wall, 1),
         "processes_on_host": len(psutil.pids()),
         "cards": len(gpu.probe().cards) if options.gpus else 0,
-        "host": host.facts().cpu,
-        "cores": host.facts().cores,
+        "host": host.machine().cpu,
+        "cores": host.machine().cores,
     }
 
 

@@ -61,7 +61,7 @@ def test_every_shape_of_config_gives_its_key(home, config, helper, tree, usernam
     assert (found.username if found else None) == username
     assert (found.secret.reveal() if found else None) == secret
     assert source in (found.source if found else "")
-    assert credentials.docker_auth(NVCR, home) == (found and {"username": username, "password": secret})
+    assert (found and found.docker_auth()) == (found and {"username": username, "password": secret})
 
 
 def test_variables_come_first_and_only_for_nvidias_registry(home, config):
@@ -97,8 +97,11 @@ def test_docker_config_names_the_folder(home, tmp_path):
 def test_other_registries_keep_their_user_names_and_tokens(home, config):
     tree = {"auths": {"a.example": {"auth": auth("somebody")}, "b.example": {"auth": "", "identitytoken": KEY}}}
     config(json.dumps(tree))
-    assert credentials.docker_auth("a.example", home) == {"username": "somebody", "password": KEY}
-    assert credentials.docker_auth("b.example", home) == {"identitytoken": KEY}
+    a, b = find("a.example", home), find("b.example", home)
+    assert a is not None
+    assert a.docker_auth() == {"username": "somebody", "password": KEY}
+    assert b is not None
+    assert b.docker_auth() == {"identitytoken": KEY}
 
 
 @pytest.mark.parametrize(

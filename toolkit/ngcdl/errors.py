@@ -47,10 +47,9 @@ NgcdlError (125)
 │   ├── StateNotWritable
 │   ├── RecordBroken
 │   └── NoSuchRun
-├── DatasetError
-│   ├── DatasetUnavailable    can't be downloaded (now)
-│   └── DatasetWrong          it is there, but is not CIFAR-10
-└── TrainingError             the training stopped by itself: NaN, out of memory, disk full
+└── DatasetError
+    ├── DatasetUnavailable    can't be downloaded (now)
+    └── DatasetWrong          it is there, but is not CIFAR-10
 
 An error carries no secret, ever: keys are held in credentials.Secret, whose text is "***".
 """
@@ -422,10 +421,6 @@ class DatasetWrong(DatasetError):
             f"{path} is not CIFAR-10: {why}.",
             "--data takes a folder with cifar-10-batches-bin/, cifar-10-batches-py/ or the official archive.",
         )
-
-
-class TrainingError(NgcdlError):
-    """The training stopped by itself. `exit_code` of the run is the container's; this only explains it."""
 
 
 def signal_exit_code(number: int) -> int:

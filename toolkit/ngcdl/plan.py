@@ -78,7 +78,5 @@ def command(image: ImageRef, words: tuple[str, ...], gpus: GpuRequest, terminal:
 
 
 def at_hand(spec: RunSpec, folder: Path) -> RunSpec:
-    """Give `spec` with `folder` at HERE as its working directory, unless it mounts something there itself."""
-    if any(mount.container == HERE for mount in spec.mounts):
-        return spec
+    """Give `spec` with `folder` at HERE as its working directory."""
     return replace(spec, mounts=(*spec.mounts, Mount(str(folder), HERE, writable=True)), workdir=spec.workdir or HERE)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ngcdl import settings
 from ngcdl.engines.base import RUN_FOLDER, Chunk, Exit, GpuWay, Job, Order, PullEvent, Show, Started
 from ngcdl.errors import LocalUnavailable
 from ngcdl.spec import ImageRef, redacted
@@ -33,7 +34,7 @@ SIZES = {"local-cpu.txt": "a wheel of 274 MB and what it needs,", "local.txt": "
 
 
 def connect() -> LocalEngine:
-    return LocalEngine(Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser()) / "ngcdl")
+    return LocalEngine(settings.load().share)
 
 
 def lock_name(has_gpu: bool) -> str:

@@ -20,7 +20,7 @@ from ngcdl.registry.helper import HELPER_SECONDS, Helper
 from ngcdl.registry.key import NGC_USERNAME, Credential, Secret, check_key
 from ngcdl.spec import NVCR
 
-__all__ = ["KEY_VARIABLES", "Credential", "Kept", "Secret", "check_key", "docker_auth", "exposure", "find"]
+__all__ = ["KEY_VARIABLES", "Credential", "Kept", "Secret", "check_key", "exposure", "find"]
 __all__ += ["find_or_none", "forget", "key_variables", "save"]
 
 KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
@@ -56,12 +56,6 @@ def find_or_none(
         return find(host, environ, helper_seconds=helper_seconds), None
     except NgcdlError as error:
         return None, error
-
-
-def docker_auth(host: str, environ: Mapping[str, str] = os.environ) -> dict[str, str] | None:
-    """Give the Docker SDK's `auth_config` for `host`. It holds the secret in clear: send it, never show it."""
-    credential = find(host, environ)
-    return credential.docker_auth() if credential else None
 
 
 def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:

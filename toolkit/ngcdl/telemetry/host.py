@@ -6,7 +6,6 @@ import os
 import platform
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,53 +14,32 @@ import psutil
 from ngcdl import record
 from ngcdl.telemetry.card import Card
 
-CPUINFO, OS_RELEASE = Path("/proc/cpuinfo"), Path("/etc/os-release")
-
-
-@dataclass(frozen=True)
-class HostFacts:
-    """`cores` are logical processors, `cores_physical` the cores behind them."""
-
-    hostname: str | None = None
-    cpu: str | None = None
-    cores: int | None = None
-    cores_physical: int | None = None
-    memory_bytes: int | None = None
-    kernel: str | None = None
-    os: str | None = None
-
-
-def facts() -> HostFacts:
-    """Say what this machine is."""
-    return HostFacts(
-        hostname=socket.gethostname() or None,
-        cpu=_value(CPUINFO, "model name", ":") or platform.processor() or platform.machine() or None,
-        cores=os.cpu_count(),
-        cores_physical=psutil.cpu_count(logical=False),
-        memory_bytes=psutil.virtual_memory().total,
-        kernel=platform.release() or None,
-        os=_value(OS_RELEASE, "PRETTY_NAME", "="),
-    )
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine(driver: str | None = None, cards: Sequence[Card] = ()) -> record.Machine:
     """Give this machine as a run's record has it."""
-    here = facts()
     gpus = (record.Gpu(c.index, c.name, c.uuid, c.memory_total_bytes, c.compute_capability) for c in cards)
     return record.Machine(
-        here.hostname, here.cpu, here.cores, here.memory_bytes, here.kernel, driver=driver, gpus=tuple(gpus)
+        hostname=socket.gethostname() or None,
+        cpu=_cpu() or platform.processor() or platform.machine() or None,
+        cores=os.cpu_count(),
+        memory_bytes=psutil.virtual_memory().total,
+        kernel=platform.release() or None,
+        driver=driver,
+        gpus=tuple(gpus),
     )
 
 
-def _value(file: Path, key: str, separator: str) -> str | None:
+def _cpu() -> str | None:
     try:
-        lines = file.read_text(errors="replace").splitlines()
+        lines = CPUINFO.read_text(errors="replace").splitlines()
     except OSError:
         return None
     for line in lines:
-        name, found, value = line.partition(separator)
-        if found and name.strip() == key:
-            return value.strip().strip('"') or None
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip() or None
     return None
 
 
