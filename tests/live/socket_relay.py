@@ -1,4 +1,4 @@
-"""A Unix socket before the engine's, which holds back the requests that a test wants to be in the middle of."""
+"""A Unix socket before the engine's, which holds back or cuts the requests that a test wants to be in the middle of."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from pathlib import Path
 
 
 class Relay:
-    """Listens at `path`. `hold(pattern)` keeps what matches from the engine; `hold_answer` lets it through first."""
+    """Listens at `path`. `hold(pattern)` keeps what matches from the engine; `hold_answer` lets it through first.
+
+    `cut` ends the open connections whose request matches; `freeze` passes nothing on any more, to nobody.
+    """
 
     def __init__(self, path: Path, engine: str) -> None:
         self.path, self._engine = path, engine.removeprefix("unix://")
         self._pattern: re.Pattern[bytes] | None = None
         self._answer_too = False
+        self._open: dict[socket.socket, bytes] = {}
+        self._frozen = threading.Event()
         self.held = threading.Event()
         self._closed = threading.Event()
         self._server = socket.socket(socket.AF_UNIX)
@@ -35,6 +40,16 @@ class Relay:
     def hold_answer(self, pattern: bytes) -> None:
         self._pattern, self._answer_too = re.compile(pattern), True
 
+    def cut(self, pattern: bytes) -> None:
+        cut = [client for client, request in list(self._open.items()) if re.search(pattern, request)]
+        assert cut, "no such request is open"
+        for client in cut:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def freeze(self) -> None:
+        self._frozen.set()
+
     def close(self) -> None:
         self._closed.set()
         self._server.close()
@@ -48,13 +63,22 @@ class Relay:
     def _serve(self, client: socket.socket) -> None:
         engine = socket.socket(socket.AF_UNIX)
         muted = False
-        with client, engine, contextlib.suppress(OSError):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.suppress(OSError))
+            stack.enter_context(client)
+            stack.enter_context(engine)
+            stack.callback(self._open.pop, client, None)
             engine.connect(self._engine)
             open_ends = {client: engine, engine: client}
             while open_ends and not self._closed.is_set():
+                if self._frozen.wait(0):
+                    self._closed.wait(0.2)
+                    continue
                 for source in select.select(list(open_ends), [], [], 0.2)[0]:
                     data = source.recv(65536)
                     target = open_ends[source]
+                    if source is client and re.match(rb"[A-Z]+ /", data):
+                        self._open[client] = data
                     if source is client and self._pattern and self._pattern.search(data):
                         muted = True
                         if self._answer_too:

@@ -18,6 +18,7 @@ import pytest
 from faulty_front import Front
 from ngcdl_child import User, until, user_in
 from own_engine import engine_of_ones_own
+from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
 
@@ -182,6 +183,22 @@ def test_a_killed_engine_without_live_restore_ends_the_run_and_says_so(lab: dict
         assert done.code in (137, 143, 255), done
         assert record["status"] == "failed"
         assert "engine" in record["reason"] or "not by ngcdl" in record["reason"]
+
+
+def test_lines_of_an_output_that_was_cut_come_exactly_once(user: User, tmp_path: Path) -> None:
+    script = "i=0; until [ -e over ]; do i=$((i + 1)); echo line $i; echo wrong $i >&2; sleep 0.02; done; exit 5"
+    with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
+        child = user.start("run", "busybox:1", "--", "sh", "-c", script, DOCKER_HOST=relay.address)
+        child.until_out("line 20\n")
+        relay.cut(rb"^POST /[^ ]*/attach")
+        child.until_out("line 200\n")
+        (user.here / "over").touch()
+        done = child.done(20)
+    assert done.code == 5, done
+    for word in ("line", "wrong"):
+        numbers = [int(line.split()[1]) for line in user.log().splitlines() if line.startswith(word)]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) >= 200
 
 
 # -- disk -----------------------------------------------------------------------------------------------------------

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.engines.docker import stream
 from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError
 
-_STREAMS = {1: "stdout", 2: "stderr"}
 _DETACH = b"\x10\x11"  # Ctrl-P Ctrl-Q, Docker's own
 # How long a daemon may be away before the run is given up: a package update restarts it in a few seconds.
 PATIENCE_SECONDS = 20.0
@@ -47,42 +45,25 @@ class DockerJob:
     # -- output and input -------------------------------------------------------------------------------------------
 
     def output(self) -> Iterator[Chunk]:
-        seen = time.time()
+        seen = stream.Seen()
         if self._attachment is not None:
-            yield from self._attached()
+            yield from seen.noted(stream.attached(self._attachment, self._tty, self._state_running))
         else:
-            yield from self._followed(None)
+            # attach() shows only what is new; the log has the rest.
+            yield from seen.noted(self._logged())
         while not self.detached and self._is_running_again():
-            # The daemon came back and the container had gone on: read on from where the stream broke.
-            yield from self._followed(seen)
-            seen = time.time()
+            # The stream broke, or the daemon came back, and the container had gone on.
+            yield from seen.noted(self._rest(seen))
 
-    def _attached(self) -> Iterator[Chunk]:
-        read = _reader(self._attachment, lambda: self._state_running())
-        if self._tty:
-            yield from (Chunk("stdout", data) for data in read(65536, exact=False))
-            return
-        for header in read(8):
-            kind, length = struct.unpack(">BxxxL", header)
-            for data in read(length, once=True):
-                yield Chunk(_STREAMS.get(kind, "stdout"), data)
+    def _rest(self, seen: stream.Seen) -> Iterator[Chunk]:
+        """Give what the log has beyond `seen`, and go on with it."""
+        try:
+            yield from seen.beyond(self._logged())
+        except stream.Shortened:
+            yield from self._logged(seen.last)
 
-    def _followed(self, since: float | None) -> Iterator[Chunk]:
-        import docker.errors
-        import requests.exceptions
-        import urllib3.exceptions
-
-        broken = (
-            docker.errors.DockerException,
-            requests.exceptions.RequestException,
-            urllib3.exceptions.HTTPError,
-            OSError,
-        )
-        with contextlib.suppress(*broken):
-            # attach() shows only what is new; logs() has the rest. Its stream is not told apart here.
-            stream = self._client.logs(self.identity, stream=True, follow=True, **({"since": since} if since else {}))
-            for data in stream:
-                yield Chunk("stdout", data)
+    def _logged(self, since: float | None = None) -> Iterator[Chunk]:
+        return stream.logged(self._client, self.identity, self._tty, since)
 
     def _state_running(self) -> bool:
         state = self._inspect_or_none()
@@ -241,43 +222,3 @@ def _seconds(stamp: str) -> float | None:
     except ValueError:
         return None
     return when.timestamp() if when.year > 1 else None
-
-
-def _reader(attachment: Any, is_running: Any) -> Any:
-    """Give a function that reads from the open stream: pieces of exactly n bytes until it ends.
-
-    A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): after 2 silent seconds the
-    container is asked for, and 2 more after its end the stream is given up.
-    """
-    descriptor = attachment.fileno()
-    os.set_blocking(descriptor, True)  # the SDK's own time-out is not meant for a stream
-
-    def some(limit: int) -> bytes:
-        silent_after_end = 0
-        while True:
-            ready, _, _ = select.select([descriptor], [], [], 2.0)
-            if ready:
-                try:
-                    return os.read(descriptor, limit)
-                except ConnectionError:
-                    return b""
-            if not is_running():
-                silent_after_end += 1
-                if silent_after_end > 1:
-                    return b""
-
-    def read(length: int, exact: bool = True, once: bool = False) -> Iterator[bytes]:
-        while True:
-            data = some(length)
-            while data and exact and len(data) < length:
-                more = some(length - len(data))
-                if not more:
-                    return
-                data += more
-            if not data and length:
-                return
-            yield data
-            if once:
-                return
-
-    return read
