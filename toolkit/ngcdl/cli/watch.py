@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ngcdl import engines, launch
-from ngcdl.engines.base import Chunk, Order, PullEvent
-from ngcdl.errors import BadOption, EngineRefused, NgcdlError
+from ngcdl import console, engines, errors, launch
+from ngcdl.engines.base import Chunk, Job, Order, PullEvent
+from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.interrupt import Interrupted
 from ngcdl.owner import this_process
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
 from ngcdl.spec import RunSpec
 from ngcdl.store import Store
 
-START_SECONDS = 60.0
+LOOK_SECONDS = 0.2
 
 
 class Silent:
@@ -35,36 +43,105 @@ class Silent:
     def chunk(self, chunk: Chunk) -> None: ...
 
 
-def hand_over(ready: Ready, shelf: Store) -> str:
-    """Start a watcher for `ready` and give the run's id once it runs. Raises EngineRefused where it could not start.
+class Begun:
+    """A Terminal that passes nothing on. It is asked to once the run has started and its GPUs were looked for: then
+    the caller is told that all went well."""
 
-    The order goes through a pipe: variables that look like secrets are in no file and on no command line.
+    raw = False
+
+    def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
+        del job
+        _answer({})
+        return output
+
+
+def hand_over(ready: Ready, shelf: Store) -> str:
+    """Start a watcher for `ready` and give the run's id once it runs and its GPUs were looked for.
+
+    Raises what the start failed with; the record is closed then. The order goes through a pipe: variables that look
+    like secrets are in no file and on no command line.
     """
     order = ready.order
     letter = {
         "root": str(shelf.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
         "way": order.way, "engine": ready.engine.name, "uuids": ready.uuids,
     }  # fmt: skip
-    watcher = subprocess.Popen(
-        [sys.executable, "-m", "ngcdl", "_watch", order.run_id],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    with tempfile.TemporaryFile() as said:
+        watcher = subprocess.Popen(
+            # -P: a docker.py in the caller's folder must not be taken for the library
+            [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
+        )  # fmt: skip
+        try:
+            answer = _asked(watcher, json.dumps(letter).encode())
+        except (KeyboardInterrupt, Interrupted) as error:
+            watcher.terminate()
+            watcher.wait()
+            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            _close_left(shelf, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
+            console.say(f"recorded as {order.run_id}")
+            raise
+        if answer is None:
+            said.seek(0)
+            raise _died(shelf, ready, watcher.wait(), said.read().decode(errors="replace"))
+    if answer:
+        raise _error(answer)
+    return order.run_id
+
+
+def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | None:
+    """Hand `letter` over and wait for the answer: {} runs, else why it does not; None where the watcher died."""
     assert watcher.stdin is not None  # PIPE was asked for
-    with watcher.stdin:
-        watcher.stdin.write(json.dumps(letter).encode())
-    run = _once_started(shelf, order.run_id, watcher)
-    if run.status == "failed" and run.container is None:
-        raise EngineRefused(run.reason or "the run could not be started", f"    ngcdl show {run.id}")
-    return run.id
+    assert watcher.stdout is not None
+    with contextlib.suppress(BrokenPipeError), watcher.stdin:
+        watcher.stdin.write(letter)
+    with watcher.stdout:
+        while not select.select([watcher.stdout], [], [], LOOK_SECONDS)[0]:
+            if watcher.poll() is not None:  # a child that it left behind may hold the pipe
+                return None
+        try:
+            answer: dict[str, Any] = json.loads(watcher.stdout.readline())
+        except ValueError:
+            return None
+        return answer
 
 
-def _once_started(shelf: Store, run_id: str, watcher: subprocess.Popen[bytes]) -> Run:
-    end = time.monotonic() + START_SECONDS
-    run = shelf.load(run_id)
-    while time.monotonic() < end and watcher.poll() is None and run.status == "running" and run.container is None:
-        time.sleep(0.05)
-        run = shelf.load(run_id)
-    return shelf.load(run_id)
+def _died(shelf: Store, ready: Ready, code: int, said: str) -> NgcdlError:
+    """Close the record of a run whose watcher ended without a word, and give the error that says so."""
+    last = (said.strip().splitlines() or [f"it ended with {code}"])[-1]
+    reason = f"The process that was to watch the run ended: {last}"
+    _close_left(shelf, ready, "failed", NgcdlError.exit_code, reason)
+    return NgcdlError(reason, f"    ngcdl show {ready.run.id}")
+
+
+def _close_left(shelf: Store, ready: Ready, status: str, code: int, reason: str) -> None:
+    """End what a watcher left running, if it did, and close its record."""
+    run = shelf.load(ready.run.id)
+    if run.status != "running":
+        return
+    with contextlib.suppress(NgcdlError):
+        left = ready.engine.find(run.id)
+        if left:
+            left.kill()
+            left.remove()
+    shelf.save(replace(run, status=status, exit_code=code, reason=reason, finished=time.time(), owner=None))
+
+
+def _error(answer: dict[str, Any]) -> NgcdlError:
+    """Give the error that the watcher met: its class has the exit code."""
+    kind = getattr(errors, answer["kind"], NgcdlError)
+    error: NgcdlError = kind.__new__(kind)
+    NgcdlError.__init__(error, answer["message"], answer["hint"])
+    return error
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    """Tell the caller how the start went, once; the pipe is let go of then."""
+    with contextlib.suppress(OSError):  # the caller has gone
+        os.write(1, json.dumps(answer).encode() + b"\n")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def watch(argv: list[str]) -> int:
@@ -75,13 +152,19 @@ def watch(argv: list[str]) -> int:
         raise BadOption("_watch RUN is what ngcdl run --detach starts; it is not for typing.") from error
     shelf = Store(Path(letter["root"]))
     run = replace(shelf.load(run_id), owner=this_process())
-    shelf.save(run)
-    order = Order(RunSpec.from_json(letter["spec"]), run_id, shelf.folder(run_id), letter["target"], letter["way"])
-    uuids = None if letter["uuids"] is None else tuple(letter["uuids"])
     try:
-        done = launch.follow(Ready(engines.connect(letter["engine"]), order, run, uuids), shelf, Silent())
+        shelf.save(run)
+        done = _followed(shelf, run, letter)
     except NgcdlError as error:
         if shelf.load(run_id).status == "running":
             shelf.save(replace(run, status="failed", exit_code=error.exit_code, reason=error.message, owner=None))
+        _answer({"kind": type(error).__name__, "message": error.message, "hint": error.hint})
         return error.exit_code
     return done.exit_code or 0
+
+
+def _followed(shelf: Store, run: Run, letter: dict[str, Any]) -> Run:
+    folder = shelf.folder(run.id)
+    order = Order(RunSpec.from_json(letter["spec"]), run.id, folder, letter["target"], letter["way"])
+    uuids = None if letter["uuids"] is None else tuple(letter["uuids"])
+    return launch.follow(Ready(engines.connect(letter["engine"]), order, run, uuids), shelf, Silent(), Begun())

@@ -1,0 +1,77 @@
+"""The handing over of a run to a watcher: it runs, or the caller is told why not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import FakeJob, ready
+from house import TRAIN, House
+
+from ngcdl.cli.watch import hand_over
+from ngcdl.errors import NgcdlError
+from ngcdl.store import Store
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def stand_in_for_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Make `script` what hand_over starts."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def test_a_watcher_takes_no_library_from_the_caller_s_folder(trained: House) -> None:
+    for name in ("psutil", "filelock", "docker"):
+        (trained.home / f"{name}.py").write_text("open('taken', 'w'); raise SystemExit(7)")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ngcdl", *TRAIN, "--detach"], capture_output=True, text=True, check=False,
+        env=trained.environment(), cwd=trained.home,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not (trained.home / "taken").exists()
+
+
+def test_a_watcher_that_dies_is_an_error_with_its_last_words_and_the_record_is_closed(
+    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path
+) -> None:
+    stand_in_for_python(monkeypatch, tmp_path, "echo Traceback >&2; echo MemoryError >&2; exit 3")
+    job = FakeJob()
+    order, _ = ready(shelf, job)
+    with pytest.raises(NgcdlError, match="MemoryError") as caught:
+        hand_over(order, shelf)
+    run = shelf.load(order.run.id)
+    assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
+    assert "MemoryError" in (run.reason or "")
+    assert job.asked == ["kill", "remove"], "nothing is left running unwatched"
+
+
+def test_a_start_that_fails_is_told_as_without_a_watcher(trained: House) -> None:
+    for python in (trained.home / "share/ngcdl").glob("*/bin/python"):
+        python.chmod(0o644)
+    done, plain = trained.run(*TRAIN, "--detach"), trained.run(*TRAIN)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "can't be started" in done.stderr
+    assert set(done.stderr.splitlines()) <= set(plain.stderr.splitlines())
+    assert trained.record("last-1")["status"] == "failed"
+
+
+def test_ctrl_c_meanwhile_ends_the_watcher_and_closes_the_record(
+    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = f"trap 'echo ended > {tmp_path}/said; exit 143' TERM; kill -INT $PPID; while :; do sleep 0.05; done"
+    stand_in_for_python(monkeypatch, tmp_path, script)
+    order, _ = ready(shelf, FakeJob())
+    with pytest.raises(KeyboardInterrupt):
+        hand_over(order, shelf)
+    assert (tmp_path / "said").read_text() == "ended\n"
+    run = shelf.load(order.run.id)
+    assert (run.status, run.exit_code) == ("interrupted", 130)
+    assert order.run.id in capsys.readouterr().err
