@@ -13,8 +13,10 @@ import pytest
 from house import TRAIN, House, until
 
 from ngcdl import owner
-from ngcdl.cli.run import exit_code
+from ngcdl.cli.run import _no_open_record, exit_code
+from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
+from ngcdl.store import Store
 
 
 def events(house: House) -> list[dict[str, Any]]:
@@ -130,6 +132,19 @@ def _is_stopping(pid: int) -> bool:
 )
 def test_the_exit_code_is_the_run_s_and_never_0_for_one_that_failed(status: str, code: int | None, exits: int) -> None:
     assert exit_code(Run("x", status, 1.0, exit_code=code)) == exits
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(signal.SIGTERM)])
+def test_a_signal_between_the_record_and_the_start_closes_the_record(tmp_path: Path, error: BaseException) -> None:
+    shelf = Store(tmp_path)
+    for run in (Run("2-ours", "running", 1.0, owner=owner.this_process()), Run("1-theirs", "running", 1.0)):
+        shelf.create(run)
+    with pytest.raises(type(error)), _no_open_record(shelf):
+        raise error
+    closed = shelf.load("2-ours")
+    assert (closed.status, closed.exit_code in (130, 143), closed.owner) == ("interrupted", True, None)
+    assert closed.finished is not None
+    assert shelf.load("1-theirs").status == "running"
 
 
 def test_a_gpu_that_is_demanded_where_there_is_none_ends_before_anything_runs(trained: House) -> None:

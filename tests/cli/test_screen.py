@@ -6,9 +6,10 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from house import House
+from house import TRAIN, House
 
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Chunk, PullEvent
@@ -92,3 +93,13 @@ def test_a_reader_that_has_gone_ends_the_showing_only(house: House) -> None:
     code = "import os\n" + PULL + "os.close(1)\nscreen.chunk(Chunk('stdout', b'x' * 100000))\nos._exit(7)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=house.environment())
     assert (done.returncode, b"Traceback" in done.stderr) == (7, False)
+
+
+def test_a_full_disk_behind_stdout_is_said_once_and_the_exit_code_tells_it(trained: House) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = trained.run(*TRAIN, stdout=full)
+        failed = trained.run(*TRAIN, stdout=full, env={"STAND_IN": "fail"})
+    assert (done.returncode, failed.returncode) == (125, 7)
+    assert done.stderr.count("stdout takes nothing more (No space left on device); log.txt has all of it.") == 1
+    assert trained.record()["status"] == "failed"
+    assert trained.record("last-1")["status"] == "finished"

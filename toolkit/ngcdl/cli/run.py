@@ -6,14 +6,19 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ngcdl import console, launch, plan, prepare, settings
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
-from ngcdl.errors import BadOption, NgcdlError, NoSuchRun
+from ngcdl.errors import BadOption, NgcdlError, NoSuchRun, signal_exit_code
+from ngcdl.interrupt import Interrupted
+from ngcdl.owner import this_process
 from ngcdl.record import Run
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, parse_bytes, parse_environment
 from ngcdl.store import EVENTS, Store
@@ -59,7 +64,7 @@ def run(typed: Typed) -> int:
     if typed.dry_run:
         return _dry_run(asked, config, shelf, screen, typed.json)
     _reconcile_last(shelf)
-    with screen:
+    with screen, _no_open_record(shelf):
         ready = prepare.prepare(asked, config, shelf, screen)
         if typed.detach:
             from ngcdl.cli.watch import hand_over
@@ -86,7 +91,24 @@ def run(typed: Typed) -> int:
         _next_step(done, shelf)
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")
-    return exit_code(done)
+    return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0)
+
+
+@contextlib.contextmanager
+def _no_open_record(shelf: Store) -> Iterator[None]:
+    """Close the record that was made where a signal comes before launch has taken the signals over."""
+    try:
+        yield
+    except (KeyboardInterrupt, Interrupted) as error:
+        number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+        for run_id in shelf.ids()[:20]:
+            with contextlib.suppress(NgcdlError):
+                run = shelf.load(run_id)
+                if run.status == "running" and run.owner == this_process():
+                    reason = f"stopped by {signal.Signals(number).name} before it had started"
+                    closed = replace(run, status="interrupted", exit_code=signal_exit_code(number), reason=reason)
+                    shelf.save(replace(closed, finished=time.time(), owner=None))
+        raise
 
 
 def _next_step(done: Run, shelf: Store) -> None:

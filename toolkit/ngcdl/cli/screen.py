@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -26,6 +27,7 @@ class Screen:
     """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out."""
 
     def __init__(self, output_to_stderr: bool = False, is_training: bool = False) -> None:
+        self.is_lost = False
         self._moving = console.on_terminal(sys.stderr)
         self._output_to_stderr = output_to_stderr
         self._is_training = is_training
@@ -137,7 +139,9 @@ class Screen:
     # -- the run's own output ---------------------------------------------------------------------------------------
 
     def chunk(self, chunk: Chunk) -> None:
-        """Pass on what the run wrote. A reader that has gone (`| head`) ends the showing, not the run."""
+        """Pass on what the run wrote. A reader that has gone (`| head`) ends the showing, not the run.
+
+        `is_lost` tells afterwards that it could not all be shown for another reason, such as a full disk."""
         stream = sys.stderr if chunk.stream == "stderr" or self._output_to_stderr else sys.stdout
         told = self._without_chatter(chunk.data) if self._is_training and chunk.stream == "stderr" else chunk.data
         self._write(stream, told)
@@ -146,13 +150,23 @@ class Screen:
         *lines, self._started_line = (self._started_line + data).split(b"\n")
         return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
 
-    @staticmethod
-    def _write(stream: TextIO | None, data: bytes) -> None:
-        if stream is None:  # closed by the caller: `>&-`
+    def _write(self, stream: TextIO | None, data: bytes) -> None:
+        if stream is None or not data:  # None: closed by the caller, `>&-`
             return
         data = _UNWANTED.sub(b"", data) if stream.isatty() else data
         try:
             stream.buffer.write(data)
             stream.flush()
-        except (OSError, ValueError):
+        except (BrokenPipeError, ValueError):
             return
+        except OSError as error:
+            self._lose(stream, error)
+
+    def _lose(self, stream: TextIO, error: OSError) -> None:
+        """Say once that `stream` takes nothing more; what follows goes nowhere."""
+        self.is_lost = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        name = "stdout" if stream is sys.stdout else "stderr"
+        self.say(f"{name} takes nothing more ({error.strerror}); log.txt has all of it.")
