@@ -106,7 +106,9 @@ def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Setti
             prepare.decide(asked, config, shelf, FakeShow())
 
 
-def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(
+    daemon: Daemon, config: settings.Settings, shelf: Store
+) -> None:
     show = FakeShow()
     _, spec, data = prepare.decide(training(workload=Workload("cifar10")), config, shelf, show, dry=True)
     assert data is not None

@@ -329,7 +329,7 @@ class RunSpec:
         return replace(self, command=redacted_words(self.command), environment=environment)
 
     def as_json(self, secrets: bool = False) -> dict[str, Any]:
-        """Give the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, also in the command."""
+        """Give the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, in words too."""
         return {
             "image": str(self.image) if self.image else None,
             "command": list(self.command if secrets else redacted_words(self.command)),
