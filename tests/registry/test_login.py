@@ -72,11 +72,21 @@ def test_a_key_in_a_variable_is_taken_without_a_question(user, ngc, name):
 
 
 def test_nvidias_key_is_not_for_a_strangers_host(user, ngc):
-    done = run(user, f"plain {ngc.host}", NGC_API_KEY=KEY, NGCDL_REGISTRY="nvcr.io")
-    assert done.returncode == 2
+    for way, variables in (("plain", {"NGC_API_KEY": KEY}), ("stdin", {})):
+        done = run(user, f"{way} {ngc.host}", KEY, NGCDL_REGISTRY="nvcr.io", **variables)
+        assert done.returncode == 2
+        assert f"    docker login {ngc.host}\n  ngcdl reads the same file." in done.stderr
     assert ngc.seen == []
-    assert run(user, f"stdin https://{ngc.host}/v2/", KEY, NGCDL_REGISTRY="nvcr.io").returncode == 0
+    assert run(user, f"stdin https://{ngc.host}/v2/", KEY).returncode == 0
     assert entry(user, ngc.host)
+
+
+@pytest.mark.parametrize("way", ["stdin", "logout"])
+@pytest.mark.parametrize("host", ["bad", "a.b/C", "https://", "a.b:x"])
+def test_what_is_no_host_is_a_usage_error(user, way, host):
+    done = run(user, f"{way} {host}", KEY)
+    assert done.returncode == 2
+    assert "wanted a host, such as nvcr.io" in done.stderr
 
 
 def test_a_broken_config_is_told_before_the_key_is_used(user, ngc):

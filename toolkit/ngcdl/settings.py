@@ -41,17 +41,18 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
     if text := environ.get("NGCDL_REGISTRY"):
         registry, source = text, "NGCDL_REGISTRY"
     return Settings(
-        registry=_registry(registry, source),
+        registry=host(registry, f"{source} = {registry}"),
         runs=folder("XDG_STATE_HOME", ".local/state") / "runs",
         cache=folder("XDG_CACHE_HOME", ".cache"),
         share=folder("XDG_DATA_HOME", ".local/share"),
     )
 
 
-def _registry(text: str, source: str) -> str:
+def host(text: str, typed: str) -> str:
+    """Read a registry's host, perhaps with a path prefix. Raises BadOption, which repeats what was `typed`."""
     host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
     first = host.partition("/")[0]
-    wanted = BadOption(f"{source} = {text}: wanted a host, such as nvcr.io or 127.0.0.1:5443.")
+    wanted = BadOption(f"{typed}: wanted a host, such as nvcr.io or 127.0.0.1:5443.")
     if not ("." in first or ":" in first or first == "localhost"):
         raise wanted
     try:

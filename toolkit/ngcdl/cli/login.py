@@ -8,15 +8,16 @@ import sys
 from collections.abc import Mapping
 
 from ngcdl import console, settings
-from ngcdl.errors import BadKey, NoKey
+from ngcdl.errors import BadKey, BadOption, NoKey
 from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME
+from ngcdl.spec import NVCR
 
 _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
 
 
 def login(registry: str | None = None, key_stdin: bool = False) -> None:
-    """Sign in to nvcr.io, or to the registry that is named, with an NGC API key.
+    """Sign in to nvcr.io, or to the mirror of it that NGCDL_REGISTRY names, with an NGC API key.
 
     The key is read from standard input (--password-stdin), else from NGC_API_KEY or NGC_CLI_API_KEY, else asked for.
     It is kept where `docker login` keeps it, once the registry has taken it; if it is refused, the old one stays.
@@ -24,6 +25,11 @@ def login(registry: str | None = None, key_stdin: bool = False) -> None:
     from ngcdl.registry.client import Registry
 
     host = _host(registry)
+    if host not in (NVCR, _host(None)):
+        raise BadOption(
+            f"{host}: an NGC API key is for {NVCR}, or for the mirror of it that NGCDL_REGISTRY names.",
+            f"    docker login {host}\nngcdl reads the same file.",
+        )
     docker_config.read(docker_config.path(os.environ))  # a broken file is told before a key is asked for
     text, source = _read_key(host, key_stdin, os.environ)
     secret = credentials.check_key(text)
@@ -56,8 +62,8 @@ def logout(registry: str | None = None) -> None:
 
 
 def _host(registry: str | None) -> str:
-    text = registry or settings.load().registry
-    return text.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    named = settings.host(registry, registry) if registry else settings.load().registry
+    return named.partition("/")[0]
 
 
 def _without_keys(environ: Mapping[str, str]) -> dict[str, str]:
