@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,19 @@ from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
 from ngcdl import fetch, plan, prepare, settings
-from ngcdl.errors import BadOption, DigestMismatch, EngineLost, MountMissing, NgcdlError, NoGpu, StateNotWritable
+from ngcdl.errors import (
+    BadOption,
+    DatasetWrong,
+    DigestMismatch,
+    EngineLost,
+    MountMissing,
+    NgcdlError,
+    NoGpu,
+    StateNotWritable,
+    UnknownRepository,
+)
 from ngcdl.prepare import Asked
-from ngcdl.spec import GpuRequest, Mount, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
 from ngcdl.store import Store
 
 DIGEST = "sha256:" + "5" * 64
@@ -78,6 +91,44 @@ def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(
     with pytest.raises(MountMissing, match="none"):
         prepare.prepare(training(extra=extra), config, shelf, FakeShow())
     assert shelf.ids() == []
+
+
+def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
+    daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
+) -> None:
+    asked = training(workload=Workload("cifar10", data=str(tmp_path / "no-data")))
+    mount = RunSpec(None, mounts=(Mount(str(tmp_path / "none"), "/x"),))
+    with pytest.raises(MountMissing):
+        prepare.prepare(replace(asked, extra=mount), config, shelf, FakeShow())
+    with registry_without_anything() as host, pytest.raises(UnknownRepository):
+        prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, shelf, FakeShow())
+    unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")
+    with pytest.raises(DatasetWrong):  # what the registry does not say is left to the pull, and the pull is last
+        prepare.prepare(replace(asked, image=unreachable), config, shelf, FakeShow())
+
+
+@contextlib.contextmanager
+def registry_without_anything() -> Iterator[str]:
+    """Serve 404 with a registry's words on a port of this host, and give its name."""
+
+    class Nothing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # http.server's name
+            body = b'{"errors": [{"code": "NAME_UNKNOWN"}]}'
+            self.send_response(404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_mount_whose_name_can_t_be_one_is_told_too(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:

@@ -5,8 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ngcdl.engines.base import Engine, Show
-from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, RegistryError
+from ngcdl.errors import (
+    DigestMismatch,
+    DiskFull,
+    EngineRefused,
+    KeyRejected,
+    KeyWithoutRights,
+    LoginNeeded,
+    RegistryError,
+    UnknownRepository,
+    UnknownTag,
+    WrongPlatform,
+)
 from ngcdl.spec import ImageRef
+
+# What no pull can mend. Anything else, such as a registry that only the engine reaches, is left to the pull.
+_FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag, WrongPlatform)
+
+
+def look(ref: ImageRef) -> None:
+    """Ask the registry for a few KB about `ref`: raises now what a pull would end with after a long download."""
+    from ngcdl.registry import client, credentials
+
+    credential, trouble = credentials.find_or_none(ref.registry)
+    error = client.explain(ref, credential)
+    if isinstance(error, _FINAL):
+        raise trouble or error
 
 
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:

@@ -75,6 +75,8 @@ def decide(
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
+    if not dry:
+        _look_ahead(asked, picked)
     data = None
     if asked.workload:
         data = _data(asked.workload, settings, show, dry)
@@ -110,13 +112,19 @@ def _nothing_of_a_container(asked: Asked) -> None:
         )
 
 
+def _look_ahead(asked: Asked, picked: choice.Choice) -> None:
+    """Raise what would end the run after a long download: a mount that is missing, an image that can't be had."""
+    for mount in asked.extra.mounts if asked.extra else ():
+        if not mount.is_volume and _is_missing(mount.host):
+            raise MountMissing(mount.host)
+    if asked.workload and picked.image and (asked.always_pull or picked.engine.has(picked.image) is None):
+        fetch.look(picked.image)
+
+
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
     """Do all that comes before the start. Raises NgcdlError; then nothing was recorded."""
     shelf.ensure_writable()
     picked, spec, data = decide(asked, settings, shelf, show)
-    for mount in spec.mounts:
-        if not mount.is_volume and _is_missing(mount.host):
-            raise MountMissing(mount.host)
     digest, target = _target(picked, asked, show)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     run = Run(
