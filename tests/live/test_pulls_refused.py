@@ -39,10 +39,10 @@ def test_without_a_key_a_private_repository_asks_to_sign_in(user: User) -> None:
 @pytest.mark.parametrize("kind", ["key_revoked", "nvapi-never-issued-0123456789"])
 def test_a_key_that_the_registry_refuses_is_401_and_not_kept(user: User, kind: str) -> None:
     key = user.lab["registry"].get(kind, kind)
-    refused(user.run("login", "--password-stdin", stdin=key), "refused the key (401)")
+    refused(user.run("login", "--password-stdin", stdin=key), "refused the key of standard input (401)")
     assert not (user.home / ".docker/config.json").exists()
     done = user.run("pull", "tensorflow:18.01-py2", NGC_API_KEY=key)
-    refused(done, "refused the key (401)")
+    refused(done, "refused the key of the variable NGC_API_KEY (401)", "unset NGC_API_KEY && ngcdl login")
     assert key not in done.err
 
 

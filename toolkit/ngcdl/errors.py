@@ -184,7 +184,8 @@ class RateLimited(RegistryError):
 class KeyRejected(RegistryError):
     def __init__(self, host: str, source: str = "") -> None:
         # a variable goes before everything that is kept: a new login would meet the same key again
-        again = f"unset {source} && ngcdl login" if source.isupper() else "ngcdl login"
+        variable = source.removeprefix("the variable ")
+        again = f"unset {variable} && ngcdl login" if variable.isupper() else "ngcdl login"
         super().__init__(
             f"{host} refused the key{f' of {source}' if source else ''} (401): it is wrong, expired or revoked.",
             f"Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog):\n    {again}",
