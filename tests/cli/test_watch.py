@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +53,17 @@ def test_a_watcher_that_dies_is_an_error_with_its_last_words_and_the_record_is_c
     assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
     assert "MemoryError" in (run.reason or "")
     assert job.asked == ["kill", "remove"], "nothing is left running unwatched"
+
+
+def test_a_pipe_that_a_child_of_a_dead_watcher_holds_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path
+) -> None:
+    stand_in_for_python(monkeypatch, tmp_path, f"sleep 100 & echo $! > {tmp_path}/child; exit 3")
+    try:
+        with pytest.raises(NgcdlError, match="ended with 3"):
+            hand_over(ready(shelf, FakeJob())[0], shelf)
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
 def test_a_start_that_fails_is_told_as_without_a_watcher(trained: House) -> None:

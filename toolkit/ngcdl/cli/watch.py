@@ -96,9 +96,11 @@ def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | 
     with contextlib.suppress(BrokenPipeError), watcher.stdin:
         watcher.stdin.write(letter)
     with watcher.stdout:
+        has_ended = False
         while not select.select([watcher.stdout], [], [], LOOK_SECONDS)[0]:
-            if watcher.poll() is not None:  # a child that it left behind may hold the pipe
+            if has_ended:  # and said nothing; a child that it left behind may hold the pipe
                 return None
+            has_ended = watcher.poll() is not None
         try:
             answer: dict[str, Any] = json.loads(watcher.stdout.readline())
         except ValueError:
