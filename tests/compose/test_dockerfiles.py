@@ -54,7 +54,17 @@ def test_an_image_with_the_trainer_keeps_the_bases_entrypoint_and_trains_as_anyb
     config, below = (json.loads(docker("inspect", image))[0]["Config"] for image in built)
     assert config["Entrypoint"] == below["Entrypoint"]
     assert config["Entrypoint"]
-    assert config["Cmd"] == ["python", "-m", "trainer", "cifar10", "--record", "--runs", "/ngcdl/runs", "--device", "gpu"]
+    assert config["Cmd"] == [
+        "python",
+        "-m",
+        "trainer",
+        "cifar10",
+        "--record",
+        "--runs",
+        "/ngcdl/runs",
+        "--device",
+        "gpu",
+    ]
     assert config["Labels"]["org.opencontainers.image.base.name"] == base
     assert config["Labels"]["org.opencontainers.image.title"].startswith("ngcdl trainer on NVIDIA ")
     runs = tmp_path / ".local/state/ngcdl/runs"

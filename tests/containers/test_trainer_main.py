@@ -31,7 +31,7 @@ def test_the_workloads_are_listed_as_json():
         ["cifar10", "--out", "x", "--queue-fraction", "1.5"],
         ["cifar10", "--out", "x", "--device", "tpu"],
         ["cifar10", "--out", "x", "--checkpoint-seconds", "nan"],
-    ["cifar10", "--out", "x", "--data", ""],
+        ["cifar10", "--out", "x", "--data", ""],
     ],
 )
 def test_what_is_not_understood_ends_with_2_and_leaves_nothing(tmp_path, argv):
