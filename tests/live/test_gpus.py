@@ -58,7 +58,7 @@ def test_the_look_inside_names_the_runs_cards(gpu_user: User, way: str) -> None:
 
 
 def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
-    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20")
+    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")
     assert done.code == 0, done
     assert "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU." in done.err
     record = gpu_user.shown()
@@ -108,7 +108,7 @@ def test_a_driver_that_cannot_be_asked_stops_a_demand_and_warns_auto(gpu_user: U
 def test_a_card_that_is_not_there_is_named_with_those_that_are(gpu_user: User) -> None:
     done = gpu_user.run("run", "busybox:1", "--gpus", "0,7", "--", "true")
     assert done.code == 125
-    assert "there is no GPU 7" in done.err
+    assert "0 cards are called 7" in done.err
     assert CARDS[0] in done.err
 
 
