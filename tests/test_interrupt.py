@@ -7,30 +7,63 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from fakes import FakeJob
 from house import until
 
-from ngcdl.interrupt import SIGNALS, Interrupted, Stopper
+from ngcdl.interrupt import SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_before_there_is_a_job_interrupts(number: signal.Signals) -> None:
-    stopper = Stopper(1)
+    stopper = Stopper(1, print)
     with pytest.raises(Interrupted) as caught, stopper.listening():
         os.kill(os.getpid(), number)
     assert (caught.value.number, stopper.signal, stopper.name) == (number, number, number.name)
 
 
 def test_the_first_signal_stops_and_the_second_kills() -> None:
-    stopper, job = Stopper(7), FakeJob(ignores_stop=True)
+    stopper, job = Stopper(7, print), FakeJob(ignores_stop=True)
     stopper.job = job
     stopper.on_signal(signal.SIGINT)
     until(lambda: job.asked == ["stop 7"])
     stopper.on_signal(signal.SIGTERM)
     until(lambda: job.asked == ["stop 7", "kill"])
+    stopper.ended()
     assert stopper.signal == signal.SIGINT
+
+
+def test_the_first_signal_says_what_the_second_does() -> None:
+    said: list[str] = []
+    stopper = Stopper(7, said.append)
+    stopper.job = FakeJob(ignores_stop=True)
+    stopper.on_signal(signal.SIGINT)
+    stopper.on_signal(signal.SIGINT)
+    until(lambda: said)
+    stopper.ended()
+    assert said == [STOPPING]
+
+
+def test_a_job_that_does_not_end_when_it_is_killed_is_waited_for_no_longer() -> None:
+    stopper = Stopper(7, print, kill_seconds=0.05)
+    stopper.job = FakeJob(ignores_stop=True)
+    with stopper.listening():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Unkillable):
+            threading.Event().wait(20)
+
+
+def test_a_job_that_ended_in_time_is_closed_in_peace() -> None:
+    stopper = Stopper(7, print, kill_seconds=0.05)
+    stopper.job = FakeJob(ignores_stop=True)
+    with stopper.listening():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        stopper.ended()
+        threading.Event().wait(0.2)
 
 
 def test_a_stop_that_fails_is_no_noise() -> None:
@@ -41,7 +74,7 @@ def test_a_stop_that_fails_is_no_noise() -> None:
             super().stop(grace_seconds)
             raise EngineHangs("unix socket", 60)
 
-    stopper, job = Stopper(7), Hanging()
+    stopper, job = Stopper(7, print), Hanging()
     stopper.job = job
     stopper.on_signal(signal.SIGINT)
     until(lambda: job.asked)
@@ -50,12 +83,12 @@ def test_a_stop_that_fails_is_no_noise() -> None:
 
 def test_no_exception_handler_of_a_library_swallows_an_interruption() -> None:
     assert not issubclass(Interrupted, Exception)
-    assert Stopper(1).name == "no signal"
+    assert Stopper(1, print).name == "no signal"
 
 
 def test_handlers_are_put_back_also_after_an_error() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
-    with contextlib.suppress(RuntimeError), Stopper(1).listening():
+    with contextlib.suppress(RuntimeError), Stopper(1, print).listening():
         assert [signal.getsignal(number) for number in SIGNALS] != before
         raise RuntimeError
     assert [signal.getsignal(number) for number in SIGNALS] == before
@@ -68,7 +101,7 @@ import os, signal
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 from ngcdl.interrupt import Stopper, raise_on_signals
 raise_on_signals()
-with Stopper(1).listening():
+with Stopper(1, print).listening():
     os.kill(os.getpid(), signal.SIGHUP)
 print("still here")
 """

@@ -158,6 +158,39 @@ def test_a_second_signal_kills(shelf: Store) -> None:
     assert (run.status, run.exit_code) == ("interrupted", 130), "the first signal counts"
 
 
+@pytest.mark.parametrize(("said", "status"), [
+    (None, "lost"), (EngineLost("a look at the run"), "lost"), (Exit(137, False), "interrupted"),
+])  # fmt: skip
+def test_a_second_signal_ends_ngcdl_also_where_the_kill_does_not_end_the_job(
+    shelf: Store, said: Exit | EngineLost | None, status: str
+) -> None:
+    class Unmoved(FakeJob):
+        def kill(self) -> None:
+            self.asked.append("kill")
+
+        def ended(self) -> Exit | None:
+            if isinstance(said, EngineLost):
+                raise said
+            return said
+
+    job = Unmoved((by_signal(signal.SIGINT, signal.SIGINT),), until_stopped=True, ignores_stop=True)
+    prepared, _ = ready(shelf, job)
+    show = FakeShow()
+    if status == "lost":
+        with pytest.raises(Interrupted) as caught:
+            launch.follow(prepared, shelf, show)
+        assert caught.value.number == signal.SIGINT
+    else:
+        launch.follow(prepared, shelf, show)
+    run = recorded(shelf)
+    assert run.status == status
+    assert (run.exit_code, "remove" in job.asked) == ((None, False) if status == "lost" else (130, True))
+    if status == "lost":
+        assert "its end is not confirmed" in (run.reason or "")
+        assert show.said[-1] == run.reason
+        assert run.owner is not None, "the next command looks for it again"
+
+
 def test_signals_are_the_caller_s_again_afterwards(shelf: Store) -> None:
     before = signal.getsignal(signal.SIGTERM)
     follow(shelf, FakeJob())

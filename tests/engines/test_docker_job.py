@@ -11,7 +11,7 @@ import pytest
 import requests.exceptions
 
 from ngcdl.engines.base import Started
-from ngcdl.engines.docker.job import DockerJob
+from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.errors import EngineLost, GpuNotInside
 
 RUNNING = {"Status": "running", "Running": True, "ExitCode": 0, "OOMKilled": False, "Error": "", "FinishedAt": ""}
@@ -28,6 +28,7 @@ class Client:
 
     states: list[dict[str, Any] | None]
     smi: tuple[int, bytes] | None = None  # None: the exec fails
+    timeout: float = 60
     killed: list[str] = field(default_factory=list)
 
     def inspect_container(self, identity: str) -> dict[str, Any]:
@@ -57,7 +58,8 @@ class Client:
 
 
 def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = None, **more: Any) -> DockerJob:
-    return DockerJob(Client(list(states), **more), "unix:///x", "c0ffee", tty, Started(), attachment)
+    client = Client(list(states), **more)
+    return DockerJob(Clients(client, client), "unix:///x", "c0ffee", tty, Started(), attachment)
 
 
 @pytest.mark.parametrize(("state", "code", "oom", "reason"), [
@@ -126,6 +128,22 @@ def line() -> Any:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours.makefile("rwb", buffering=0), theirs
+
+
+def test_an_engine_that_hangs_is_not_a_container_that_runs(line: Any) -> None:
+    job = _job(None, attachment=line[0])
+    job.patience_seconds = 0.05
+    assert list(job.output()) == []
+    job.patience_seconds = 3600
+    with pytest.raises(EngineLost):
+        job.wait()
+
+
+def test_an_engine_that_is_away_for_a_moment_ends_no_output(line: Any) -> None:
+    job = _job(None, RUNNING, None, _ended(0), attachment=line[0])
+    job.patience_seconds = 3600
+    line[1].sendall(_frame(1, b"one\n"))
+    assert [chunk.data for chunk in job.output()] == [b"one\n"]
 
 
 @pytest.mark.parametrize(("typed", "tty", "detached"), [

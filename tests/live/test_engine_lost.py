@@ -201,6 +201,30 @@ def test_lines_of_an_output_that_was_cut_come_exactly_once(user: User, tmp_path:
         assert len(numbers) >= 200
 
 
+@pytest.mark.parametrize("signals", [0, 1, 2])
+def test_an_engine_that_hangs_ends_no_later_than_patience_and_after_two_signals_at_once(
+    user: User, tmp_path: Path, signals: int
+) -> None:
+    user.may_leave_containers = True
+    with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
+        child = user.start("run", "busybox:1", "--", "sh", "-c", "echo up; sleep 600", DOCKER_HOST=relay.address)
+        child.until_out("up")
+        relay.freeze()
+        began = time.monotonic()
+        for number in range(signals):
+            child.signal(signal.SIGINT)
+            if not number:
+                child.until_err("Ctrl-C once more kills", 5)
+        done = child.done(45)
+        took = time.monotonic() - began
+    record = user.record()
+    assert (record["status"], record["exit_code"]) == ("lost", None), done
+    assert done.code == (130 if signals == 2 else 125), done
+    assert took < (12 if signals == 2 else 40)
+    assert "Traceback" not in done.err
+    assert user.shown()["status"] == "running"
+
+
 # -- disk -----------------------------------------------------------------------------------------------------------
 
 

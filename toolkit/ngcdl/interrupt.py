@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 from ngcdl.engines.base import Job
 from ngcdl.errors import NgcdlError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = "stopping; Ctrl-C once more kills"
+# How long a kill may take to be confirmed, before the caller gets the prompt back all the same.
+KILL_SECONDS = 5.0
 
 
 class Interrupted(BaseException):
@@ -20,6 +24,10 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+class Unkillable(BaseException):
+    """The job was killed, and nobody confirms within KILL_SECONDS that it has ended."""
 
 
 def _heard() -> list[signal.Signals]:
@@ -42,10 +50,14 @@ def raise_on_signals() -> None:
 class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first that came, None if none did."""
 
-    def __init__(self, grace_seconds: float) -> None:
+    def __init__(self, grace_seconds: float, say: Callable[[str], None], kill_seconds: float = KILL_SECONDS) -> None:
         self.job: Job | None = None
         self.signal: int | None = None
         self._grace_seconds = grace_seconds
+        self._kill_seconds = kill_seconds
+        self._say = say
+        self._is_over = False
+        self._alarm: threading.Timer | None = None
 
     @property
     def name(self) -> str:
@@ -53,24 +65,50 @@ class Stopper:
 
     def on_signal(self, number: int, frame: FrameType | None = None) -> None:
         del frame
+        if self._is_over:
+            return
         first = self.signal is None
         self.signal = self.signal or number
         if self.job is None:
             raise Interrupted(number)
+        if not first and self._alarm is None:
+            self._alarm = threading.Timer(self._kill_seconds, self._wake)
+            self._alarm.daemon = True
+            self._alarm.start()
         # The stop waits for the job, which may save a checkpoint: its output is read on meanwhile.
         threading.Thread(target=self._stop if first else self.job.kill, daemon=True).start()
 
     def _stop(self) -> None:
+        self._say(STOPPING)
         with contextlib.suppress(NgcdlError):
             if self.job:
                 self.job.stop(self._grace_seconds)
 
+    def _wake(self) -> None:
+        """Raise Unkillable in the main thread, whatever call to the engine it is in."""
+        if not self._is_over:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not self._is_over:
+            raise Unkillable
+
+    def ended(self) -> None:
+        """The job is over, or given up: what comes now, its record above all, takes a moment and no signal any more."""
+        self._is_over = True
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm.join()
+
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Take the signals over. On a raw terminal Ctrl-C is a byte for the container and comes not as a signal."""
-        before = {number: signal.signal(number, self.on_signal) for number in _heard()}
+        before: dict[int, Any] = {number: signal.signal(number, self.on_signal) for number in _heard()}
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_alarm)
         try:
             yield
         finally:
+            self.ended()
             for number, handler in before.items():
                 signal.signal(number, handler)

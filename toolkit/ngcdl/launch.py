@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ngcdl import store
 from ngcdl.engines.base import Chunk, Exit, Job
 from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable, signal_exit_code
-from ngcdl.interrupt import Interrupted, Stopper
+from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
 from ngcdl.report.filled import filled
@@ -74,7 +74,7 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
 
     A person who detaches from a terminal gets the record as it is, running; reconcile closes it later.
     """
-    stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS)
+    stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS, show.say)
     course = Course(ready, shelf, show, stopper)
     with stopper.listening():
         try:
@@ -84,13 +84,17 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
                 return course.run
         except Interrupted:
             course.interrupted()
+        except Unkillable:
+            stopper.ended()
+            course.given_up()
         except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
             course.failed(error)
+        stopper.ended()
         course.close()
     course.clean_up()
     if course.trouble:
         raise course.trouble
-    if stopper.signal and course.job is None:
+    if stopper.signal and (course.job is None or course.run.status == "lost"):
         raise Interrupted(stopper.signal)
     return course.run
 
@@ -104,6 +108,7 @@ class Course:
         self._herald = Herald(show)
         self._ended = Exit(None)
         self._is_recorded = False
+        self._is_lost = False
         self.run = ready.run
         self.job: Job | None = None
         self.trouble: Exception | None = None
@@ -139,26 +144,65 @@ class Course:
             if left:
                 left.remove()
 
+    def given_up(self) -> None:
+        """A second signal came, and the kill did not end the job: ask once how it stands, and leave it."""
+        ended = None
+        if self.job:
+            with contextlib.suppress(NgcdlError):
+                ended = self.job.ended()
+        self._is_lost = ended is None
+        unknown = f"stopped by {self._stopper.name}, but its end is not confirmed after {KILL_SECONDS:g} s"
+        self._ended = ended or Exit(None, reason=unknown)
+        if self._is_lost:
+            self._show.say(unknown)
+
     def failed(self, error: Exception) -> None:
         self.trouble = error
-        if self.job and not isinstance(error, EngineLost):
-            self.job.kill()
-            with contextlib.suppress(NgcdlError):
+        self._is_lost = isinstance(error, EngineLost)
+        if self.job and not self._is_lost:
+            with contextlib.suppress(NgcdlError, Unkillable):
+                self.job.kill()
                 self._ended = self.job.wait()
 
     def close(self) -> None:
         """Record how it ended: from the engine, the trainer's events and our own signals."""
         events = list(self._events())
         self.trouble = self.trouble or _gpu_not_met(events, self._ended)
-        closed = _closed(self.run, self._ended, self._stopper, self.trouble, events)
-        self.run = filled(closed, events, store.lines(self._folder / store.SAMPLES))
+        self.run = filled(self._closed(events), events, store.lines(self._folder / store.SAMPLES))
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl command closes it.")
 
+    def _closed(self, events: list[dict[str, object]]) -> Run:
+        """Give the run as it ended: status, code and why."""
+        run, ended, trouble = self.run, self._ended, self.trouble
+        fault = f"{type(trouble).__name__}: {trouble}" if trouble else ended.reason
+        reason = trouble.message if isinstance(trouble, NgcdlError) else fault
+        code = ended.code
+        errors = [event for event in events if event.get("event") == "error"]
+        if errors and code != 0:
+            reason = reason or f"{errors[-1].get('kind')}: {errors[-1].get('message')}"
+        has_finished = any(event.get("event") == "finish" for event in events)
+        if self._is_lost:
+            status = "lost"
+        elif self._stopper.signal:
+            status, code = "interrupted", signal_exit_code(self._stopper.signal)
+            reason = f"stopped by {self._stopper.name}"
+        elif trouble:
+            status, code = "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code
+        elif code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not has_finished):
+            status = "failed"
+        else:
+            status = "finished"
+        return replace(
+            run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason,
+            finished=ended.finished or time.time(),
+            owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
+        )  # fmt: skip
+
     def clean_up(self) -> None:
         """Take away what the engine keeps of a job whose end is recorded, and the HOME that nothing was left in."""
-        if self.job and self._is_recorded and not isinstance(self.trouble, EngineLost):
+        if self.job and self._is_recorded and not self._is_lost:
             self.job.remove()
         with contextlib.suppress(OSError):
             (self._folder / "home").rmdir()
@@ -243,30 +287,3 @@ def _sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator
         yield taken
     finally:
         taken.stop()
-
-
-def _closed(run: Run, ended: Exit, stopper: Stopper, trouble: Exception | None, events: list[dict[str, object]]) -> Run:
-    """Give the run as it ended: status, code and why."""
-    fault = f"{type(trouble).__name__}: {trouble}" if trouble else ended.reason
-    reason = trouble.message if isinstance(trouble, NgcdlError) else fault
-    code = ended.code
-    errors = [event for event in events if event.get("event") == "error"]
-    if errors and code != 0:
-        reason = reason or f"{errors[-1].get('kind')}: {errors[-1].get('message')}"
-    has_finished = any(event.get("event") == "finish" for event in events)
-    if isinstance(trouble, EngineLost):
-        status = "lost"
-    elif stopper.signal:
-        status, code = "interrupted", signal_exit_code(stopper.signal)
-        reason = f"stopped by {stopper.name}"
-    elif trouble:
-        status, code = "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code
-    elif ended.code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not has_finished):
-        status = "failed"
-    else:
-        status = "finished"
-    return replace(
-        run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason,
-        finished=ended.finished or time.time(),
-        owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
-    )  # fmt: skip

@@ -11,12 +11,14 @@ from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, Show, Started
 from ngcdl.engines.docker import memlock, messages, passwd, request
-from ngcdl.engines.docker.job import DockerJob
+from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.errors import BadOption, EngineRefused, NgcdlError
 from ngcdl.spec import ImageRef
 
 _PING_SECONDS = 10
+# Looks at a run that goes on: the engine has nothing to do for them, and a person may be waiting for the end.
+_LOOK_SECONDS = 8
 WAYS = {
     "runtime": "the runtime nvidia",
     "device-request": "docker's --gpus",
@@ -32,14 +34,20 @@ def connect() -> DockerEngine:
     with messages.docker_errors(address, "the first call"):
         client = docker.from_env(version="auto", timeout=_PING_SECONDS, use_ssh_client=True).api
         client.timeout = 60
-    return DockerEngine(client)
+
+    def look() -> Any:
+        return docker.from_env(version=client.api_version, timeout=_LOOK_SECONDS, use_ssh_client=True).api
+
+    return DockerEngine(client, look)
 
 
 class DockerEngine:
     name = "docker"
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, look: Callable[[], Any] | None = None) -> None:
+        """`look` makes a client that waits less long for an answer; without it `client` does all."""
         self._client = client
+        self._look = look
         self.address = str(client.base_url).replace(
             "http+docker://localhost", os.environ.get("DOCKER_HOST", "unix socket")
         )
@@ -186,7 +194,10 @@ class DockerEngine:
         pid = int(state.get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
         started = Started(notes, notes if is_news else (), pid or None)
-        return DockerJob(self._client, self.address, identity, order.spec.tty, started, attachment)
+        return DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
+
+    def _clients(self) -> Clients:
+        return Clients(self._client, self._look() if self._look else self._client)
 
     def _forget(self, identity: str) -> None:
         with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "the clean-up"):
@@ -205,5 +216,5 @@ class DockerEngine:
             state = self._client.inspect_container(found[0]["Id"])
         pid = int(state["State"].get("Pid") or 0) if self.is_here else 0
         return DockerJob(
-            self._client, self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started(pid=pid or None)
+            self._clients(), self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started(pid=pid or None)
         )

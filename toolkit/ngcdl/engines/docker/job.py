@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -22,20 +23,31 @@ from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError
 _DETACH = b"\x10\x11"  # Ctrl-P Ctrl-Q, Docker's own
 # How long a daemon may be away before the run is given up: a package update restarts it in a few seconds.
 PATIENCE_SECONDS = 20.0
+# How long a call may take once a person waits for the end.
+HURRY_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Two ways to one engine: `patient` for what takes its time, `quick` for what must not hold up a person."""
+
+    patient: Any
+    quick: Any
 
 
 class DockerJob:
     """A container by its id. `attachment` is the open stream, None for a container that somebody else started."""
 
     def __init__(
-        self, client: Any, address: str, identity: str, tty: bool, started: Started, attachment: Any = None
+        self, clients: Clients, address: str, identity: str, tty: bool, started: Started, attachment: Any = None
     ) -> None:
-        self._client = client
+        self._client, self._quick = clients.patient, clients.quick
         self._address = address
         self._tty = tty
         self._attachment = attachment
         self._killed_by_us = False
         self._given_up = False
+        self._silent_since: float | None = None
         self._typed = b""
         self.detached = False
         self.patience_seconds = PATIENCE_SECONDS
@@ -66,8 +78,14 @@ class DockerJob:
         return stream.logged(self._client, self.identity, self._tty, since)
 
     def _state_running(self) -> bool:
+        """Does it run, or is it too early to give up an engine that does not say?"""
         state = self._inspect_or_none()
-        return state is None or bool(state["Running"])
+        return bool(state["Running"]) if state else not self._is_given_up()
+
+    def _is_given_up(self) -> bool:
+        silent_seconds = time.monotonic() - self._silent_since if self._silent_since else 0.0
+        self._given_up = self._given_up or silent_seconds >= self.patience_seconds
+        return self._given_up
 
     def write(self, data: bytes) -> None:
         if self._attachment is not None:
@@ -89,23 +107,31 @@ class DockerJob:
 
     def resize(self, rows: int, columns: int) -> None:
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "a resize"):
-            self._client.resize(self.identity, height=rows, width=columns)
+            self._quick.resize(self.identity, height=rows, width=columns)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _inspect_or_none(self) -> dict[str, Any] | None:
-        """Give the container's State, None where the engine does not answer. A container that is gone is 'removed'."""
+        """Give the container's State, None where the engine does not answer. A container that is gone is 'removed'.
+
+        An engine that was given up is not asked again: each question may cost seconds that a person waits.
+        """
         import docker.errors
 
+        if self._given_up:
+            return None
+        began = time.monotonic()
         try:
             with docker_errors(self._address, "the run"):
                 try:
-                    state: dict[str, Any] = self._client.inspect_container(self.identity)["State"]
-                    return state
+                    state: dict[str, Any] = self._quick.inspect_container(self.identity)["State"]
                 except docker.errors.NotFound:
-                    return {"Running": False, "ExitCode": None, "OOMKilled": None, "Removed": True, "FinishedAt": ""}
+                    state = {"Running": False, "ExitCode": None, "OOMKilled": None, "Removed": True, "FinishedAt": ""}
         except NgcdlError:
+            self._silent_since = self._silent_since or began
             return None
+        self._silent_since = None
+        return state
 
     def _is_running_again(self) -> bool:
         state = self._settled_state()
@@ -114,7 +140,6 @@ class DockerJob:
     def _settled_state(self) -> dict[str, Any] | None:
         """Wait until the engine says something final, or that it still runs after it had been away."""
         was_away = False
-        end = time.monotonic() + (0 if self._given_up else self.patience_seconds)
         pause = 0.01
         running_since = time.monotonic()
         while True:
@@ -124,8 +149,7 @@ class DockerJob:
                 pause = 0.5
             elif not state["Running"] or was_away or time.monotonic() - running_since > 2:
                 return state
-            if time.monotonic() >= end:
-                self._given_up = True
+            if state is None and self._is_given_up():
                 return None
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
@@ -164,22 +188,18 @@ class DockerJob:
         return Exit(code, oom, reason, _seconds(state.get("FinishedAt", "")))
 
     def stop(self, grace_seconds: float) -> None:
-        self._killed_by_us = True
-        with docker_errors(self._address, "a stop"):
-            import docker.errors
+        import docker.errors
 
-            # The client must outlast the grace that it asks for.
-            with contextlib.suppress(docker.errors.NotFound):
-                old, self._client.timeout = self._client.timeout, grace_seconds + 30
-                try:
-                    self._client.stop(self.identity, timeout=int(grace_seconds))
-                finally:
-                    self._client.timeout = old
+        self._killed_by_us = True
+        # The SDK adds the grace to its time-out.
+        with docker_errors(self._address, "a stop"), contextlib.suppress(docker.errors.NotFound):
+            self._quick.stop(self.identity, timeout=int(grace_seconds))
 
     def kill(self) -> None:
         self._killed_by_us = True
+        self._quick.timeout = HURRY_SECONDS
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "a kill"):
-            self._client.kill(self.identity)
+            self._quick.kill(self.identity)
 
     def remove(self) -> None:
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "the clean-up"):
