@@ -227,6 +227,16 @@ def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: 
     assert job.asked == []
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(shelf: Store, train: bool) -> None:
+    for job, ran in ((FakeJob(exit=EngineLost("the run")), True), (EngineLost("the start"), False)):
+        prepared, folder = ready(Store(shelf.root / str(ran)), job, train=train)
+        with pytest.raises(EngineLost) as caught:
+            launch.follow(prepared, Store(folder.parent), FakeShow())
+        assert ("--resume last" in caught.value.hint) == (train and ran)
+        assert "sudo systemctl start docker" in caught.value.hint
+
+
 def test_another_error_of_the_engine_kills_the_job(shelf: Store) -> None:
     job = FakeJob(gpus=EngineRefused("no"))
     prepared, _ = ready(shelf, job, gpus="all")

@@ -286,12 +286,15 @@ class EngineTooOld(EngineError):
 
 
 class EngineLost(EngineError):
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: str, *, is_training: bool = False) -> None:
+        """`is_training`: a training was under way, whose checkpoints are left."""
+        again = "go on from the last checkpoint" if is_training else "try again"
         super().__init__(
             f"The Docker engine went away during {doing}.",
-            "Look at its log, start it, and go on from the last checkpoint:\n    sudo systemctl start docker\n"
-            "    ngcdl run ... --resume last",
+            f"Look at its log, start it, and {again}:\n    sudo systemctl start docker"
+            + ("\n    ngcdl run ... --resume last" if is_training else ""),
         )
+        self.doing = doing
 
 
 class EngineRefused(EngineError):

@@ -157,8 +157,10 @@ class Course:
             self._show.say(unknown)
 
     def failed(self, error: Exception) -> None:
-        self.trouble = error
         self._is_lost = isinstance(error, EngineLost)
+        if isinstance(error, EngineLost) and self.job and self._ready.order.spec.workload:
+            error = EngineLost(error.doing, is_training=True).with_traceback(error.__traceback__)
+        self.trouble = error
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):
                 self.job.kill()
