@@ -1,4 +1,4 @@
-"""A Docker daemon as far as a preparation asks one: ping, version, info, images. It starts nothing."""
+"""A Docker daemon as far as a preparation asks one: ping, version, info, images, no containers. It starts none."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class Daemon:
             return 200, {"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "29.1.0"}
         if path.endswith("/info"):
             return 200, self.info
+        if "/containers/json" in path:
+            return 200, []
         name = unquote(path.partition("/images/")[2].removesuffix("/json"))
         if name in self.images:
             return 200, self.images[name]

@@ -93,6 +93,7 @@ class FakeEngine:
     job: FakeJob | NgcdlError
     name: str = "docker"
     version: str = "29.1.0"
+    identity: str | None = "7TWA:KOZU"
     is_here: bool = True
     shares_files: bool = True
     at_start: Callable[[], None] = lambda: None

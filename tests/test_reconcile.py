@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker_socket import Daemon, serving
 from house import TRAIN, House, until
 
 from ngcdl import store
@@ -149,6 +150,20 @@ def test_a_run_on_docker_stays_open_while_docker_is_away(house: House) -> None:
     house.shelf.create(run)
     assert house.record()["status"] == "running"
     assert house.shelf.load(run.id) == run
+
+
+@pytest.mark.parametrize(("engine_id", "status"), [("its-own", "running"), ("this-one", "lost"), (None, "lost")])
+def test_a_run_of_another_engine_stays_as_it_is(
+    shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_id: str | None, status: str
+) -> None:
+    """DOCKER_HOST was changed: that this engine has no such container says nothing."""
+    with serving(Daemon(tmp_path / "docker.sock", info={"ID": "this-one"})) as daemon:
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        for run_id, before in (("a", "running"), ("b", "lost")):
+            run = replace(RUN, id=run_id, engine="docker", container="c0ffee", engine_id=engine_id, status=before)
+            found = left(shelf, run)
+            assert found.status == ("lost" if before == "lost" else status)
+            assert (found == run) == (engine_id == "its-own")
 
 
 def test_a_run_of_another_machine_is_alive_as_long_as_its_files_are_written(shelf: Store) -> None:

@@ -26,6 +26,7 @@ FULL = Run(
     reason="out of memory",
     engine="docker",
     engine_version="29.1.0",
+    engine_id="7TWA:KOZU",
     gpu_way="runtime",
     container="c0ffee",
     image=Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "0" * 64),

@@ -133,6 +133,7 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
         started=time.time(),
         engine=picked.engine.name,
         engine_version=picked.engine.version,
+        engine_id=picked.engine.identity,
         gpu_way=picked.way.name,
         image=Image(str(picked.image) if picked.image else None, digest),
         dataset=data.kind if data else None,

@@ -66,7 +66,10 @@ def _found_out(shelf: Store, run: Run) -> Run:
 
 def _by_docker(shelf: Store, run: Run) -> Run:
     try:
-        job: Job | None = engines.connect("docker").find(run.id)
+        engine = engines.connect("docker")
+        if run.engine_id not in (None, engine.identity):
+            return run  # it is on another engine, which DOCKER_HOST or the context named then
+        job: Job | None = engine.find(run.id)
     except NgcdlError:
         return run  # the engine is away: nobody can say yet
     if job is None and run.status == "lost":

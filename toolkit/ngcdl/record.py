@@ -2,8 +2,9 @@
 
 run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     format, id, status (running | finished | failed | interrupted | lost), started, finished (s since the epoch),
-    exit_code, oom_killed, reason, engine, engine_version, gpu_way, container, image {reference, digest}, dataset,
-    dataset_note, device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
+    exit_code, oom_killed, reason, engine, engine_version, engine_id (which Docker engine, its own ID: the container is
+    looked for there only), gpu_way, container, image {reference, digest}, dataset, dataset_note,
+    device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
     owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {}
 Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
 
@@ -108,6 +109,7 @@ class Run:
     reason: str | None = None
     engine: str | None = None
     engine_version: str | None = None
+    engine_id: str | None = None
     gpu_way: str | None = None
     container: str | None = None
     image: Image = field(default_factory=Image)

@@ -123,6 +123,11 @@ class Engine(Protocol):
     def version(self) -> str: ...
 
     @property
+    def identity(self) -> str | None:
+        """Which engine it is, among others of its kind; None where there is but one."""
+        ...
+
+    @property
     def is_here(self) -> bool:
         """Does it run on this host, with this host's GPUs and processes?"""
         ...

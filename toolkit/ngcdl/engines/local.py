@@ -53,6 +53,7 @@ def lock_path(name: str) -> Path:
 
 class LocalEngine:
     name = "local"
+    identity: str | None = None
     is_here = True
     shares_files = True
 

@@ -65,6 +65,10 @@ class DockerEngine:
         return str(self.info.get("ServerVersion", "unknown"))
 
     @property
+    def identity(self) -> str | None:
+        return self.info.get("ID") or None
+
+    @property
     def is_here(self) -> bool:
         """A socket of this host whose daemon has this host's name. Desktop's virtual machine has another one."""
         return str(self._client.base_url).startswith("http+docker://") and self.info.get("Name") == os.uname().nodename
