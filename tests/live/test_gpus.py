@@ -108,7 +108,7 @@ def test_a_driver_that_cannot_be_asked_stops_a_demand_and_warns_auto(gpu_user: U
 def test_a_card_that_is_not_there_is_named_with_those_that_are(gpu_user: User) -> None:
     done = gpu_user.run("run", "busybox:1", "--gpus", "0,7", "--", "true")
     assert done.code == 125
-    assert "0 cards are called 7" in done.err
+    assert "there is no GPU 7" in done.err
     assert CARDS[0] in done.err
 
 

@@ -141,7 +141,8 @@ def _named(item: str, known: dict[str, str], gpus: GpuRequest) -> str:
     matches = [known[item]] if item in known else [uuid for uuid in known.values() if uuid.startswith(item)]
     if len(matches) != 1:
         have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
-        raise NoGpu(str(gpus), f"{len(matches)} cards are called {item}; there are {have}")
+        what = f"more than one GPU begins with {item}" if matches else f"there is no GPU {item}"
+        raise NoGpu(str(gpus), f"{what}; this host has {have}")
     return matches[0]
 
 

@@ -44,7 +44,10 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        was_fetching = self._progress is not None or bool(self._layers)
         self.quiet()
+        if kind is KeyboardInterrupt:  # typer gives 130 for it, without a word
+            self.say("interrupted" + ("; the layers that are whole were kept" if was_fetching else ""))
 
     def say(self, text: str) -> None:
         if self._progress:
