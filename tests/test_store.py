@@ -186,6 +186,12 @@ def test_ids_begin_with_their_time_and_are_not_told_twice(shelf: Store) -> None:
     assert all(run_id[8] == "-" and run_id[15:24] == "-cifar10-" for run_id in ids)
 
 
+def test_runs_of_one_second_keep_their_order_whatever_they_ran(shelf: Store) -> None:
+    for run_id in ("20261121-120000-zoo-001aaa", "20261121-120000-cifar10-002bbb", "20261121-115959-zoo-fffccc"):
+        shelf.create(Run(run_id, "running", 0.0))
+    assert [run_id[-6:] for run_id in shelf.ids()] == ["002bbb", "001aaa", "fffccc"]
+
+
 def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"a": 1}\n\xff\n[1]\n\n5\n' + b"[" * 100_000 + b'\n{"b": 2}\n{"c": ')

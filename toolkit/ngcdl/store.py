@@ -1,6 +1,6 @@
 """The folder that a run is kept in: create, save, load, list.
 
-    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<4 hex>, UTC
+    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<6 hex>, UTC: 1/4096 s, and chance
         run.json         the record (record.py), written whole
         events.jsonl     what the trainer said, one line each (containers/trainer/events.py)
         samples.jsonl    what was measured meanwhile, one line each (telemetry/sample.py)
@@ -37,8 +37,9 @@ class Store:
     root: Path
 
     def new_id(self, what: str) -> str:
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        return f"{stamp}-{what}-{os.urandom(2).hex()}"
+        now = time.time()
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+        return f"{stamp}-{what}-{int(now % 1 * 4096):03x}{os.urandom(2).hex()[:3]}"
 
     def folder(self, run_id: str) -> Path:
         return self.root / run_id
@@ -103,7 +104,7 @@ class Store:
             raise RecordBroken(path, str(error)) from error
 
     def ids(self) -> list[str]:
-        """All runs' ids, newest first. An id begins with its time, so the name is the order."""
+        """All runs' ids, newest first: by the second in which an id begins, then by the part of it in which it ends."""
         try:
             found = [
                 entry.name for entry in os.scandir(self.root) if entry.is_dir() and (Path(entry.path) / RECORD).exists()
@@ -112,7 +113,7 @@ class Store:
             return []
         except OSError as error:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
-        return sorted(found, reverse=True)
+        return sorted(found, key=lambda run_id: (run_id[:15], run_id.rpartition("-")[2]), reverse=True)
 
     def find(self, name: str) -> str:
         """Give the id that `name` means: last, last-1 (the one before), an id, or the beginning or end of just one."""
