@@ -21,6 +21,7 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
 STDOUT a line each that says device and data, then what the TensorFlow tutorial prints, each line flushed:
        Filling queue with 20000 CIFAR images before starting to train. This will take a few minutes.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
+       Testing the network on 10000 other images
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
        Times are local; the rate is over the steps since the previous line, in the first line with the start-up.
 STDERR what frameworks say, and why the trainer stopped.

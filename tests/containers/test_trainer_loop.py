@@ -197,7 +197,8 @@ def test_every_test_image_counts_once(tmp_path):
     loop.evaluate(cifar10, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), loop.Signals())
     (event,) = events(tmp_path, "eval")
     assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
-    assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[0])
+    assert said[0] == "Testing the network on 1203 other images\n"
+    assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[1])
 
 
 def test_a_network_of_another_size_is_never_trained(run):
