@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl.engines.base import PullEvent, Show
 from ngcdl.engines.docker.messages import is_transient, pull_meaning
-from ngcdl.errors import DigestMismatch, NgcdlError
+from ngcdl.errors import DigestMismatch
 from ngcdl.spec import ImageRef
 
 # The daemon resumes a cut layer by itself, but gives up at once on 429, 5xx and a slow token server.
@@ -46,7 +46,7 @@ def pull(
             break
         except PullFailed as error:
             if attempt == TRIES or error.tried or not is_transient(str(error)):
-                raise _explained(image, str(error)) from error
+                raise pull_meaning(str(error), image.registry) from error
             wait = 2.0**attempt
             show(PullEvent(None, f"{error}. Trying again in {wait:g} s ({attempt + 1} of {TRIES})"))
             sleep(wait)
@@ -88,7 +88,3 @@ def _check(client: Any, image: ImageRef, digest: str) -> None:
         client.inspect_image(image.pinned(digest))
     except docker.errors.ImageNotFound as error:
         raise DigestMismatch(f"the engine has no {image.pinned(digest)} after the pull") from error
-
-
-def _explained(image: ImageRef, text: str) -> NgcdlError:
-    return pull_meaning(text, image.registry)
