@@ -1,0 +1,1 @@
+"""What this host and its engine are, as far as an image's verdict depends on it."""
