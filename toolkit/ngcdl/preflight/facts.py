@@ -42,7 +42,7 @@ class ImageFacts:
     cuda: str | None = None  # None: no CUDA inside, if has_cuda is False; else unknown
     has_cuda: bool | None = None
     driver: str | None = None  # what the image was built with: native from here on
-    minor_floor: str | None = None  # the oldest driver of minor-version compatibility; None: CUDA 10 and older have none
+    minor_floor: str | None = None  # oldest driver of minor-version compatibility; CUDA <= 10 has none
     architectures: tuple[str, ...] | None = None  # amd64, arm64
     sass: tuple[str, ...] | None = None  # compute capabilities with compiled kernels, ascending
     ptx: str | None = None  # the newest one in PTX, which a newer card can compile
