@@ -1,8 +1,8 @@
 """Can this image run on this host: facts of both in, a verdict with its reasons out. Pure: nothing is asked here.
 
-    facts       the values: ImageFacts, HostFacts, Verdict
-    image       a config blob, or a row of the catalogue, becomes ImageFacts
-    host        what is typed after --host becomes HostFacts
-    verdict     judge(ImageFacts, HostFacts) -> Verdict
-    newest      the newest tag of a framework that runs on a host
+facts       the values: ImageFacts, HostFacts, Verdict
+image       a config blob, or a row of the catalogue, becomes ImageFacts
+host        what is typed after --host becomes HostFacts
+verdict     judge(ImageFacts, HostFacts) -> Verdict
+newest      the newest tag of a framework that runs on a host
 """
