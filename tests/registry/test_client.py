@@ -6,9 +6,11 @@ import json
 
 import pytest
 from ngc_server import (
+    OCI_INDEX,
     SCHEMA_1,
     NgcServer,
     denied,
+    digest,
     html,
     status,
 )
@@ -177,3 +179,71 @@ def test_a_token_that_opens_nothing_is_a_matter_of_rights(ngc):
 def test_a_tag_that_is_listed_without_a_manifest_is_the_registrys_trouble(ngc):
     ngc.tags["nvidia/tensorflow"]["18.09"] = "gone"
     assert isinstance(explained(ngc, "nvidia/tensorflow:18.09"), RegistryAnswer)
+
+
+# What a look costs
+
+
+def test_an_image_that_is_made_for_others_is_described_without_a_question_more(ngc, registry):
+    ngc.add_image("nvidia/tensorflow", "24.05-igpu", platforms=("linux/arm64", "linux/riscv64"))
+    image = registry.manifest(ref(ngc, "nvidia/tensorflow:24.05-igpu"), any_platform=True)
+    assert (image.platform, image.platforms) == ("linux/arm64", ("linux/arm64", "linux/riscv64"))
+    assert len(ngc.seen) == 4  # challenge, token, index, manifest
+
+
+def test_the_wanted_platform_goes_before_any(ngc, registry):
+    ngc.add_image("nvidia/tensorflow", "25.02-tf2-py3", platforms=("linux/arm64", "linux/amd64"))
+    both = ref(ngc, "nvidia/tensorflow:25.02-tf2-py3")
+    for wanted, given in (("amd64", "linux/amd64"), ("arm64", "linux/arm64"), ("ppc64le", "linux/amd64")):
+        assert registry.manifest(both, ("linux", wanted), any_platform=True).platform == given
+
+
+def test_an_image_in_no_index_leaves_its_platform_to_the_configuration(ngc, registry):
+    image = registry.manifest(ref(ngc), ("linux", "arm64"))
+    assert (image.platform, image.platforms) == (None, ())
+
+
+def test_an_index_of_nothing_is_for_no_platform(ngc, registry):
+    body = json.dumps({"schemaVersion": 2, "manifests": []}).encode()
+    ngc.tags["nvidia/tensorflow"]["0"] = digest(body)
+    ngc.manifests[digest(body)] = (OCI_INDEX, body)
+    with pytest.raises(WrongPlatform):
+        registry.manifest(ref(ngc, "nvidia/tensorflow:0"), any_platform=True)
+
+
+def test_a_document_that_was_asked_already_is_not_asked_again(ngc, registry):
+    ngc.add_image("nvidia/tensorflow", "25.02-tf2-py3", platforms=("linux/amd64",))
+    both = ref(ngc, "nvidia/tensorflow:25.02-tf2-py3")
+    document = registry.document(both)
+    assert document.digest == ngc.tags["nvidia/tensorflow"]["25.02-tf2-py3"]
+    asked = len(ngc.seen)
+    assert registry.manifest(both, document=document).index_digest == document.digest
+    assert len(ngc.seen) == asked + 1
+
+
+def test_requests_and_bytes_are_counted_those_to_the_token_server_too(ngc, registry):
+    config = registry.config(ref(ngc), registry.manifest(ref(ngc)))
+    assert config["architecture"] == "amd64"
+    assert registry.asked_requests == len(ngc.seen) == 4
+    blob = next(iter(ngc.blobs.values()))
+    manifest = next(iter(ngc.manifests.values()))[1]
+    assert len(blob) + len(manifest) < registry.asked_bytes < len(blob) + len(manifest) + 400
+
+
+def test_who_signs_in_later_is_not_asked_again_who_they_are(ngc, registry):
+    ngc.add_image("nim/gated", "1.0")
+    gated = ref(ngc, "nim/gated:1.0")
+    with pytest.raises(LoginNeeded):
+        registry.manifest(gated)
+    registry.sign_in(GOOD)
+    assert registry.manifest(gated).compressed_bytes == 1230
+    paths = [seen.path.split("?")[0].rpartition("/")[2] for seen in ngc.seen]
+    assert paths == ["1.0", "proxy_auth", "proxy_auth", "1.0"]
+
+
+def test_a_question_that_has_grown_old_is_heard_again_after_signing_in(ngc, registry):
+    registry.manifest(ref(ngc))
+    registry.sign_in(GOOD)
+    ngc.fail("manifests", lambda h: h._challenge(f'realm="http://{ngc.host}/proxy_auth?new=1",scope=""'), times=2)
+    assert registry.manifest(ref(ngc)).compressed_bytes == 1230
+    assert ngc.seen[-2].path == "/proxy_auth?new=1&scope=repository:nvidia/tensorflow:pull"

@@ -91,6 +91,24 @@ def test_an_expired_token_is_dropped_and_the_realm_asked_for_without_it(ngc, sig
     assert before_last[3] == "Bearer token-1"
 
 
+@pytest.mark.parametrize("content_type", ["text/plain; charset=utf-8", "text/html", "application/json", ""])
+def test_a_token_is_read_whatever_its_answer_calls_itself(ngc, registry, content_type):
+    ngc.tokens["token-x"] = "nvidia/tensorflow"
+    ngc.fail("proxy_auth", lambda handler: handler.send(200, {"token": "token-x"}, Content_Type=content_type))
+    assert registry.manifest(ref(ngc)).compressed_bytes == 1230
+    assert ngc.seen[-1].authorization == "Bearer token-x"
+
+
+def test_of_several_challenges_with_commas_inside_the_bearer_s_is_answered(ngc, signed_in):
+    several = (
+        f'Negotiate, Basic realm="a, b", Bearer realm="http://{ngc.host}/proxy_auth?a=b",scope="repository:x:pull,push"'
+    )
+    refuse = {"errors": [{"code": "UNAUTHORIZED"}]}
+    ngc.fail("manifests", lambda handler: handler.send(401, refuse, Www_Authenticate=several), times=1)
+    signed_in.manifest(ref(ngc))
+    assert ngc.seen[1].path == "/proxy_auth?a=b&scope=repository:x:pull,push"
+
+
 def test_access_token_is_a_token_too(ngc, registry):
     ngc.token_field = "access_token"
     registry.manifest(ref(ngc))

@@ -277,3 +277,31 @@ def test_the_digest_of_the_test_is_the_digest_of_the_product():
     from ngcdl.registry.manifest import digest as ours
 
     assert ours(b"x") == digest(b"x")
+
+
+# Budgets
+
+
+def test_what_is_given_holds_for_all_tries_and_waits_together(ngc, naps):
+    ngc.fail("tags", status(503))
+    with Registry(ngc.host, sleep=naps.append) as registry:
+        registry.give(0.2)  # the first wait would be 0.25 s at least
+        with pytest.raises(RegistryAnswer, match="503"):
+            registry.tags("nvidia/tensorflow")
+    assert naps == []
+
+
+def test_nothing_is_asked_any_more_once_all_is_spent(ngc):
+    with Registry(ngc.host) as registry:
+        registry.give(0.0)
+        with pytest.raises(RegistryUnreachable, match="no answer within 0 s"):
+            registry.ping()
+    assert ngc.seen == []
+
+
+def test_a_silent_registry_is_given_up_when_all_is_spent(ngc, naps):
+    ngc.fail("/v2/", silent)
+    with Registry(ngc.host, sleep=naps.append) as registry:
+        registry.give(0.3)
+        with pytest.raises(RegistryUnreachable, match=r"no answer within 0\.3 s"):
+            registry.ping()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urljoin
@@ -24,8 +25,8 @@ from ngcdl.errors import (
     WrongPlatform,
 )
 from ngcdl.registry import challenge, manifest
-from ngcdl.registry.key import Credential, Secret
-from ngcdl.registry.manifest import Layer, Manifest
+from ngcdl.registry.key import Credential
+from ngcdl.registry.manifest import Document, Layer, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
 from ngcdl.registry.wire import Answer, Question, Wire
@@ -33,7 +34,7 @@ from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
 
-__all__ = ["Layer", "Manifest", "Registry", "explain"]
+__all__ = ["Document", "Layer", "Manifest", "Registry", "explain"]
 
 # Public since the end of 2020, so a refusal speaks of the key and not of rights.
 PUBLIC_REPOSITORY = "nvidia/tensorflow"
@@ -61,6 +62,27 @@ class Registry:
         self._wire = Wire(timeout_seconds, sleep)
         self._clock = clock
         self._tokens = Tokens(host, credential, self._wire, clock)
+        self._heard: dict[str, challenge.Challenge] = {}  # by repository: how it asked who we are,
+        self._unanswered: dict[str, challenge.Challenge] = {}  # and what of that a new user may answer at once
+
+    @property
+    def asked_requests(self) -> int:
+        """How many requests went out so far, those to the token server among them."""
+        return self._wire.asked_requests
+
+    @property
+    def asked_bytes(self) -> int:
+        """How many bytes the answers had so far, without their headers."""
+        return self._wire.asked_bytes
+
+    def give(self, seconds: float) -> None:
+        """Let all that is asked from now on take so many seconds together; then RegistryUnreachable is raised."""
+        self._wire.give(seconds)
+
+    def sign_in(self, credential: Credential) -> None:
+        """Go on with a key where nobody in particular was refused. What the registry asked is not heard twice."""
+        self._tokens = Tokens(self.host, credential, self._wire, self._clock)
+        self._unanswered = dict(self._heard)
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +118,7 @@ class Registry:
     def _challenge(self, path: str) -> challenge.Challenge | None:
         answer = self._wire.ask(Question(self._base + path))
         if answer.status != 401:
-            if answer.status != 200 and not _codes(answer):
+            if answer.status != 200 and not manifest.error_codes(answer.body):
                 raise RegistryAnswer(self.host, answer.told)
             if answer.status == 200 and "Docker-Distribution-Api-Version" not in answer.headers:
                 self._json(answer)
@@ -130,24 +152,39 @@ class Registry:
             raise RegistryAnswer(self.host, "its list of tags goes on at another host.")
         return target
 
-    def manifest(self, ref: ImageRef, platform: tuple[str, str] = LINUX_AMD64) -> Manifest:
+    def manifest(
+        self,
+        ref: ImageRef,
+        platform: tuple[str, str] = LINUX_AMD64,
+        *,
+        any_platform: bool = False,
+        document: Document | None = None,
+    ) -> Manifest:
         """Give the manifest of an ImageRef, that of `platform` (os, architecture) where it is made for several.
 
+        `any_platform`: another one's, where it is not made for `platform`. `document` is what document() gave for it,
+        if that was asked already.
         Raises RegistryError: UnknownTag with the nearest ones, WrongPlatform, LoginNeeded, KeyWithoutRights, ...
         """
-        tree, kind, digest = self._manifest(ref, ref.digest or ref.tag or "latest", ref.digest)
-        index_digest = None
-        if kind in manifest.INDEX_TYPES:
-            index_digest = digest
-            chosen, offered = self._shape(manifest.choose, tree, platform)
-            if chosen is None:
-                raise WrongPlatform(str(ref), "/".join(platform), offered)
-            tree, kind, digest = self._manifest(ref, chosen, chosen)
-        if kind in manifest.INDEX_TYPES:
+        top = document or self.document(ref)
+        if not top.is_index:
+            return self._shape(manifest.image, top.tree, top.kind, top.digest, None)
+        offered = self._shape(manifest.offered, top.tree)
+        wanted = "/".join(platform)
+        if wanted not in offered and not (any_platform and offered):
+            raise WrongPlatform(str(ref), wanted, tuple(offered))
+        chosen = next((name for name in (wanted, "/".join(LINUX_AMD64)) if name in offered), next(iter(offered)))
+        one = self._document(ref, offered[chosen], offered[chosen])
+        if one.is_index:
             raise RegistryAnswer(self.host, f"{ref} is an index inside an index.")
-        return self._shape(manifest.image, tree, kind, digest, index_digest)
+        image = self._shape(manifest.image, one.tree, one.kind, one.digest, top.digest)
+        return replace(image, platform=chosen, platforms=tuple(offered))
 
-    def _manifest(self, ref: ImageRef, name: str, promised: str | None) -> tuple[dict[str, Any], str, str]:
+    def document(self, ref: ImageRef) -> Document:
+        """Give what an ImageRef's tag or digest leads to, an index or a manifest. Raises RegistryError."""
+        return self._document(ref, ref.digest or ref.tag or "latest", ref.digest)
+
+    def _document(self, ref: ImageRef, name: str, promised: str | None) -> Document:
         """Fetch one manifest by tag or digest; `promised` is what its bytes must hash to."""
         answer = self._get(f"{self._base}/v2/{ref.repository}/manifests/{name}", ref.repository, manifest.ACCEPT)
         if answer.status != 200:
@@ -157,14 +194,14 @@ class Registry:
         told = answer.headers.get("Docker-Content-Digest")
         if kind in manifest.SCHEMA_1_TYPES:
             # Its digest is that of the text without signatures, which only the registry can tell.
-            return tree, kind, promised or told or manifest.digest(answer.body)
+            return Document(kind, promised or told or manifest.digest(answer.body), tree)
         expected = promised or (told if told and manifest.is_digest(told) else None)
         if expected is not None and not manifest.is_digest(expected):
             raise RegistryAnswer(self.host, f"the digest {expected[:80]} is of a kind that can't be checked.")
         digest = manifest.digest(answer.body, expected or "sha256:")
         if expected is not None and digest != expected:
             raise DigestMismatch(f"the manifest of {ref} hashes to {digest}, not {expected}.")
-        return tree, kind, digest
+        return Document(kind, digest, tree)
 
     def config(self, ref: ImageRef, image: Manifest) -> dict[str, Any]:
         """Give an image's configuration: `config.Env`, `config.Labels`, `architecture`, ... Raises DigestMismatch."""
@@ -181,7 +218,10 @@ class Registry:
 
     def _get(self, url: str, repository: str, accept: str = "*/*") -> Answer:
         """Fetch with a token where one is wanted. The answer may still be 401: a token was given, but not for this."""
-        question = Question(url, accept, self._tokens.held(repository), limit_bytes=_CONFIG_LIMIT_BYTES)
+        token = self._tokens.held(repository)
+        if token is None and repository in self._unanswered:
+            token = self._tokens.fetch(self._unanswered.pop(repository), repository)
+        question = Question(url, accept, token, limit_bytes=_CONFIG_LIMIT_BYTES)
         answer = self._wire.ask(question)
         if answer.status == 401 and question.authorization is not None:
             # An expired token is answered by a realm that refuses it; only a question without one gets a usable realm.
@@ -190,7 +230,8 @@ class Registry:
             answer = self._wire.ask(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES))
         if answer.status != 401:
             return answer
-        token: Secret = self._tokens.fetch(self._asked(answer), repository)
+        self._heard[repository] = self._asked(answer)
+        token = self._tokens.fetch(self._heard[repository], repository)
         return self._wire.ask(Question(url, accept, token, limit_bytes=_CONFIG_LIMIT_BYTES))
 
     def _asked(self, answer: Answer) -> challenge.Challenge:
@@ -202,7 +243,7 @@ class Registry:
     def _missing(self, answer: Answer, ref: ImageRef) -> RegistryError:
         """Say why a manifest can't be had. 403 may mean an absent tag, too: only the list of tags tells."""
         refusal = self._refusal(answer, ref.repository)
-        if isinstance(refusal, RegistryAnswer) or "NAME_UNKNOWN" in _codes(answer):
+        if isinstance(refusal, RegistryAnswer) or "NAME_UNKNOWN" in manifest.error_codes(answer.body):
             return refusal
         if ref.tag is None or ref.digest is not None:
             return UnknownTag(str(ref), ()) if answer.status == 404 else refusal
@@ -223,7 +264,7 @@ class Registry:
             if self._tokens.credential is None:
                 return LoginNeeded(self.host, repository)
             return KeyWithoutRights(self.host, repository, answer.status)
-        if answer.status == 404 and (_codes(answer) or not answer.body.strip()):
+        if answer.status == 404 and (manifest.error_codes(answer.body) or not answer.body.strip()):
             return UnknownRepository(self.host, repository)
         return RegistryAnswer(self.host, answer.told)
 
@@ -238,17 +279,6 @@ class Registry:
             return read(*arguments)
         except ValueError as error:
             raise RegistryAnswer(self.host, f"{error}.") from error
-
-
-def _codes(answer: Answer) -> set[str]:
-    """Give the codes of a registry's error body; empty for everything else, such as a web page."""
-    try:
-        errors = manifest.parse(answer.body).get("errors")
-    except ValueError:
-        return set()
-    if not isinstance(errors, list):
-        return set()
-    return {str(error.get("code")) for error in errors if isinstance(error, dict)}
 
 
 def explain(

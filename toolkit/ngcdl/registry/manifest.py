@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 INDEX_TYPES = (
@@ -35,8 +35,24 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Document:
+    """What a registry has under one name, by its kind: an index of several platforms, or one image's manifest."""
+
+    kind: str
+    digest: str
+    tree: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def is_index(self) -> bool:
+        return self.kind in INDEX_TYPES
+
+
+@dataclass(frozen=True)
 class Manifest:
     """One image for one platform. `digest` is this manifest's, `index_digest` that of the index it was chosen from.
+
+    `platforms` are all that the index offers, as linux/arm64, and `platform` is the one of them that this image is for;
+    () and None where the image stands in no index: then its configuration tells.
 
     A schema-1 image has no sizes and no config blob: `config_digest` and `compressed_bytes` are None, `layers` is (),
     and its configuration is the text `inline_config`.
@@ -48,6 +64,8 @@ class Manifest:
     layers: tuple[Layer, ...]
     index_digest: str | None = None
     inline_config: str | None = None
+    platform: str | None = None
+    platforms: tuple[str, ...] = ()
 
     @property
     def is_schema_1(self) -> bool:
@@ -108,13 +126,12 @@ def _inline_config(tree: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def choose(tree: Mapping[str, Any], platform: tuple[str, str]) -> tuple[str | None, tuple[str, ...]]:
-    """Find the digest that an index has for `platform` (os, architecture), and list the platforms it has in all."""
+def offered(tree: Mapping[str, Any]) -> dict[str, str]:
+    """Give the platforms of an index, as linux/amd64, in its order, each with its image's digest. Raises ValueError."""
     entries = tree.get("manifests")
     if not isinstance(entries, list):
         raise ValueError("an index without manifests")
-    offered: list[str] = []
-    chosen: str | None = None
+    found: dict[str, str] = {}
     for entry in entries:
         about = entry.get("platform") if isinstance(entry, dict) else None
         if not isinstance(about, dict):
@@ -122,11 +139,8 @@ def choose(tree: Mapping[str, Any], platform: tuple[str, str]) -> tuple[str | No
         name = (str(about.get("os", "")), str(about.get("architecture", "")))
         if "unknown" in name:  # attestations: https://docs.docker.com/build/metadata/attestations/attestation-storage/
             continue
-        text = "/".join(name)[:60]
-        offered += [] if text in offered else [text]
-        if name == platform and chosen is None:
-            chosen = _digest_of(entry)
-    return chosen, tuple(offered)
+        found.setdefault("/".join(name)[:60], _digest_of(entry))
+    return found
 
 
 def is_digest(text: str) -> bool:
@@ -150,3 +164,14 @@ def parse(body: bytes) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise ValueError("JSON, but not an object")
     return tree
+
+
+def error_codes(body: bytes) -> set[str]:
+    """Give the codes of a registry's error body; empty for everything else, such as a web page."""
+    try:
+        errors = parse(body).get("errors")
+    except ValueError:
+        return set()
+    if not isinstance(errors, list):
+        return set()
+    return {str(error.get("code")) for error in errors if isinstance(error, dict)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import errno
 import logging
+import math
 import os
 import random
 import socket
@@ -96,7 +97,10 @@ class _TrustingAdapter(HTTPAdapter):
 
 
 class Wire:
-    """A pool of connections. Errors name the host that was asked, which may be the token server."""
+    """A pool of connections. Errors name the host that was asked, which may be the token server.
+
+    `asked_requests` and `asked_bytes` count what went out, and the bodies that came, since it was made.
+    """
 
     def __init__(
         self,
@@ -106,6 +110,8 @@ class Wire:
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._sleep = sleep
+        self._given_seconds, self._until = math.inf, math.inf
+        self.asked_requests, self.asked_bytes = 0, 0
         self._session = requests.Session()
         self._session.headers["User-Agent"] = f"ngcdl/{__version__}"
         self._bundle: bool | str = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or True
@@ -120,6 +126,10 @@ class Wire:
     def close(self) -> None:
         """Close the connections; harmless twice."""
         self._session.close()
+
+    def give(self, seconds: float) -> None:
+        """Let everything from now on, tries and waits among it, take at most so many seconds."""
+        self._given_seconds, self._until = seconds, time.monotonic() + seconds
 
     def ask(self, question: Question) -> Answer:
         """Send it and give the answer. Raises RegistryUnreachable, RateLimited or RegistryAnswer."""
@@ -138,11 +148,12 @@ class Wire:
         waits = _waits()
         while True:
             wait = next(waits, None)
+            timeout_seconds = self._patience(host)
             try:
-                answer = self._once(question)
+                answer = self._once(question, timeout_seconds)
             except _FOREIGN as error:
-                failure, transient = _translated(host, error, self._timeout_seconds)
-                if wait is None or not transient:
+                failure, transient = _translated(host, error, timeout_seconds)
+                if wait is None or not transient or self._is_too_late(wait):
                     raise failure from error
             else:
                 if answer.status not in _RETRIED:
@@ -151,42 +162,58 @@ class Wire:
                 if wait is None or (asked or 0.0) > RETRY_AFTER_LIMIT_SECONDS:
                     raise _tired(host, answer, asked)
                 wait = max(wait, asked or 0.0)
+                if self._is_too_late(wait):
+                    raise _tired(host, answer, asked)
                 log.info("%s answered %s, once more in %.1f s", host, answer.status, wait)
             self._sleep(wait)
 
-    def _once(self, question: Question) -> Answer:
+    def _patience(self, host: str) -> tuple[float, float]:
+        """Give the seconds to wait for a connection and for an answer, of those that are left."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise RegistryUnreachable(host, f"no answer within {self._given_seconds:g} s")
+        connection, answer = self._timeout_seconds
+        left = max(round(left, 1), 0.1)
+        return min(connection, left), min(answer, left)
+
+    def _is_too_late(self, wait_seconds: float) -> bool:
+        return time.monotonic() + wait_seconds >= self._until
+
+    def _once(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer:
         parts = challenge.address(question.url)
         if parts is None or not parts.is_safe:
             raise RegistryAnswer(urlsplit(question.url).netloc[:100], "it names an address that ngcdl does not go to.")
         # This machine is never asked through a proxy, and plain http with a key in it must not leave it.
         self._session.trust_env = not challenge.is_loopback(parts.host)
+        self.asked_requests += 1
         response = self._session.request(
             "POST" if question.form is not None else "GET",
             question.url,
             data={name: value.reveal() for name, value in question.form} if question.form is not None else None,
             headers={"Accept": question.accept, "Accept-Encoding": "identity"},
             auth=_OwnAuth(question.authorization),
-            timeout=self._timeout_seconds,
+            timeout=timeout_seconds,
             allow_redirects=False,
             stream=True,
             verify=self._bundle,
         )
         with response:
-            return Answer(response.status_code, response.headers, _body(response, question))
+            return Answer(response.status_code, response.headers, self._body(response, question))
 
-
-def _body(response: requests.Response, question: Question) -> bytes:
-    # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
-    read = getattr(response.raw, "read1", response.raw.read)
-    body, deadline = b"", time.monotonic() + BODY_SECONDS
-    host = urlsplit(question.url).netloc
-    while chunk := read(65536):
-        body += chunk
-        if len(body) > question.limit_bytes:
-            raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand belong.")
-        if time.monotonic() > deadline:
-            raise RegistryUnreachable(host, f"its answer was not complete after {BODY_SECONDS:g} s")
-    return bytes(body)
+    def _body(self, response: requests.Response, question: Question) -> bytes:
+        # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
+        read = getattr(response.raw, "read1", response.raw.read)
+        given = min(BODY_SECONDS, self._given_seconds)
+        body, deadline = b"", min(time.monotonic() + BODY_SECONDS, self._until)
+        host = urlsplit(question.url).netloc
+        while chunk := read(65536):
+            body += chunk
+            self.asked_bytes += len(chunk)
+            if len(body) > question.limit_bytes:
+                raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand belong.")
+            if time.monotonic() > deadline:
+                raise RegistryUnreachable(host, f"its answer was not complete after {given:g} s")
+        return bytes(body)
 
 
 def _redirected(question: Question, answer: Answer) -> Question:
