@@ -1,0 +1,66 @@
+"""Versions with known security holes: what was public when the table was read, which each row dates.
+
+Holes that Docker is not open to, by their own advisory (runc's CVE-2026-41579), are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ngcdl.catalog.rows import address, is_recalled, rows
+
+# 1.17.8, v1.4.0-rc.3, 1.0.0-rc93; and 1.17.8-1, as NVIDIA's own packages are called
+_VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?:-rc\.?(\d{1,6}))?(?:-1)?", re.ASCII)
+_FINAL = 1 << 30  # a release is newer than all its candidates
+
+
+@dataclass(frozen=True)
+class Hole:
+    """`fixed_in` has one version for each branch that was mended, ascending. `read` is the month of the reading."""
+
+    component: str
+    cve: str
+    fixed_in: tuple[str, ...]
+    cvss: float | None
+    read: str  # 2026-11
+    source: str
+    recalled: bool
+    notes: str
+
+
+def known(component: str, version: str) -> tuple[Hole, ...] | None:
+    """List the known holes of nvidia-container-toolkit, runc or docker at `version`, the worst first, and before them those without a figure.
+
+    () = none is known. None = can't tell: a distribution's package, whose number says nothing of what was mended in
+    it (1.1.5+ds1-1+deb12u1), a text that is no version, or a component that the table does not have.
+    """
+    table = [row for row in rows("known_holes") if row["component"] == component]
+    parsed = parse(version)
+    if parsed is None or not table:
+        return None
+    found = [_hole(row) for row in table if _is_open(parsed, row)]
+    return tuple(sorted(found, key=lambda hole: -(10 if hole.cvss is None else hole.cvss)))
+
+
+def parse(version: str) -> tuple[int, ...] | None:
+    """Read a version as its own makers write it; None for every other text."""
+    match = _VERSION.fullmatch(version)
+    return (*(int(match[n]) for n in (1, 2, 3)), int(match[4]) if match[4] else _FINAL) if match else None
+
+
+def _is_open(version: tuple[int, ...], row: dict[str, str]) -> bool:
+    since = parse(row["since"]) if row["since"] else None
+    fixed = sorted(one for one in map(parse, row["fixed_in"].split()) if one)
+    if (since and version < since) or version >= fixed[-1]:
+        return False
+    own_branch = [one for one in fixed if one[:2] == version[:2]]
+    return version < own_branch[0] if own_branch else True  # a branch that was never mended
+
+
+def _hole(row: dict[str, str]) -> Hole:
+    cvss = float(row["cvss"]) if row["cvss"] else None
+    return Hole(
+        row["component"], row["cve"], tuple(row["fixed_in"].split()), cvss, row["read"], address(row["source"]),
+        is_recalled(row), row["notes"],
+    )  # fmt: skip

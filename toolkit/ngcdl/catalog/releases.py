@@ -1,0 +1,148 @@
+"""NVIDIA's monthly framework images: what each release holds, and which tags it has.
+
+https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from ngcdl.catalog.rows import address, comparable, rows
+
+# column -> the field of preflight.facts.ImageFacts that is made of it
+FIELDS = {
+    "suffixes": "reference", "pythons": "python", "framework_version": "framework_version", "cuda": "cuda",
+    "driver": "driver", "min_capability": "min_capability", "ptx": "ptx", "architectures": "architectures",
+}  # fmt: skip
+_TAG = re.compile(r"(\d{2})\.(0[1-9]|1[0-2])((?:[-.]\w[\w.-]*)?)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release of one framework. A tag is the release and one of `suffixes`, which may be "".
+
+    `driver` is the one that the image was built with (CUDA_DRIVER_VERSION). `compat_drivers` are the oldest drivers of
+    older branches that the release notes allow on data-centre cards. `unverified` names columns that nobody has read.
+    """
+
+    framework: str
+    release: str  # 18.01
+    variant: str | None  # tf1, tf2
+    suffixes: tuple[str, ...]
+    pythons: Mapping[str, str]  # suffix -> version
+    ubuntu: str | None
+    framework_version: str | None
+    cuda: str
+    driver: str
+    docs_min_driver: str | None
+    compat_drivers: tuple[str, ...]
+    min_capability: str | None
+    sass: Mapping[str, tuple[str, ...]]  # architecture -> compute capabilities, ascending
+    ptx: str | None
+    architectures: tuple[str, ...]
+    unverified: frozenset[str]
+    source: str
+    confidence: str
+    notes: str
+
+    @property
+    def recalled(self) -> frozenset[str]:
+        """The fields of ImageFacts that nobody has read; `reference`: that the tag exists."""
+        return self.recalled_on("amd64") | self.recalled_on("arm64")
+
+    def recalled_on(self, architecture: str) -> frozenset[str]:
+        named = {FIELDS[column] for column in self.unverified if column in FIELDS}
+        return frozenset(named | ({"sass"} if f"sass_{architecture}" in self.unverified else set()))
+
+    def source_of(self, field: str) -> str:
+        """Give the address that one field of ImageFacts is from."""
+        own = re.search(rf"(?:^|; ){field}: ([^;]+)", self.source)
+        return address(own[1] if own else self.source)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self.release + suffix for suffix in self.suffixes)
+
+
+def releases(framework: str | None = None) -> tuple[Release, ...]:
+    """List what the table has, newest first; TensorFlow 2 before 1 within a month."""
+    return tuple(release for release in _all() if framework in (None, release.framework))
+
+
+@cache
+def tags(framework: str) -> tuple[str, ...]:
+    """List a framework's tags in the table, newest first, Python 3 before 2; those for Jetson are left out."""
+    every = (tag for release in releases(framework) for tag in release.tags if not is_jetson(tag))
+    return tuple(sorted(every, key=_key, reverse=True))
+
+
+def find(framework: str, tag: str) -> Release | None:
+    """Find the release that has this tag, whole."""
+    return _by_tag().get((framework, tag))
+
+
+def frameworks() -> tuple[str, ...]:
+    return tuple(sorted({release.framework for release in _all()}))
+
+
+def order(tag: str) -> tuple[int, ...] | None:
+    """Give a key that is larger for the newer of two YY.MM tags, known or not; None for other tags.
+
+    Within a month: TensorFlow 2, 1; Python 3, 2; then the shorter tag, for longer ones are special builds.
+    """
+    return _key(tag) if _TAG.fullmatch(tag) else None
+
+
+def is_jetson(tag: str) -> bool:
+    return tag.endswith("-igpu")
+
+
+def release_of(tag: str) -> str | None:
+    """24.05-tf2-py3 -> 24.05, where it begins as NVIDIA's monthly tags do."""
+    found = _TAG.fullmatch(tag)
+    return f"{found[1]}.{found[2]}" if found else None
+
+
+def _key(tag: str) -> tuple[int, ...]:
+    parts = tag.split("-")
+    variant = next((int(part[2:]) for part in parts if part in ("tf1", "tf2")), 0)
+    python = next((int(part[2:]) for part in parts if part in ("py2", "py3")), 0)
+    return (int(tag[:2]), int(tag[3:5]), python, variant, -len(parts))
+
+
+@cache
+def _all() -> tuple[Release, ...]:
+    every = [_release(row) for row in rows("releases")]
+    return tuple(sorted(every, key=lambda one: (comparable(one.release), one.variant or "", one.framework))[::-1])
+
+
+@cache
+def _by_tag() -> dict[tuple[str, str], Release]:
+    return {(release.framework, tag): release for release in _all() for tag in release.tags}
+
+
+def _release(row: dict[str, str]) -> Release:
+    return Release(
+        framework=row["framework"],
+        release=row["release"],
+        variant=row["variant"] or None,
+        suffixes=tuple(row["suffixes"].split()) or ("",),
+        pythons=dict(pair.partition("=")[::2] for pair in row["pythons"].split()),
+        ubuntu=row["ubuntu"] or None,
+        framework_version=row["framework_version"] or None,
+        cuda=row["cuda"],
+        driver=row["driver"],
+        docs_min_driver=row["docs_min_driver"] or None,
+        compat_drivers=tuple(row["compat_drivers"].split()),
+        min_capability=row["min_capability"] or None,
+        sass={name: tuple(row[f"sass_{name}"].split()) for name in ("amd64", "arm64") if row[f"sass_{name}"]},
+        ptx=row["ptx"] or None,
+        architectures=tuple(row["architectures"].split()),
+        unverified=frozenset(row["unverified"].split()),
+        source=row["source"],
+        confidence=row["confidence"],
+        notes=row["notes"],
+    )
