@@ -39,6 +39,7 @@ class Card:
     memory_total_bytes: int | None = None
     brand: int | None = None
     mig: bool | None = None
+    persistence: bool | None = None  # the driver stays awake between two programs
     error: str | None = None
 
 
