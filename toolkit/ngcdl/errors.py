@@ -23,6 +23,7 @@ NgcdlError (125)
 │   ├── UnknownTag            with the nearest ones
 │   ├── UnknownRepository
 │   ├── WrongPlatform         the image exists for other processors only
+│   ├── BlobMissing           a layer that an image names is not there
 │   └── DigestMismatch        bytes are not what their name promises; nothing is launched
 ├── EngineError               Docker
 │   ├── EngineAbsent          no daemon answers
@@ -38,6 +39,8 @@ NgcdlError (125)
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
 │   ├── GpuHookFailed         it has one, and it failed
 │   └── GpuNotInside          it runs, but sees no GPU
+├── ImageUnfit                the image can't run on this host; said before the pull
+├── NoneRuns                  no tag of a repository does
 ├── StartError
 │   ├── MountMissing          a -v source that is not there
 │   ├── CannotInvoke (126)
@@ -239,6 +242,14 @@ class WrongPlatform(RegistryError):
         )
 
 
+class BlobMissing(RegistryError):
+    def __init__(self, host: str, digest: str) -> None:
+        super().__init__(
+            f"{host} names the blob {digest} in an image, but does not have it (404).",
+            "The image is damaged there, or it is just being replaced: try again later, or take another tag.",
+        )
+
+
 class DigestMismatch(RegistryError):
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -354,6 +365,30 @@ class GpuNotInside(GpuError):
             "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\n"
             "A framework may also be built for another CUDA than this driver runs. To train on the CPU, say so:\n"
             "    ngcdl run ... --gpus none",
+        )
+
+
+class ImageUnfit(NgcdlError):
+    """Judged before the pull: nothing was fetched."""
+
+    def __init__(self, reference: str, why: str, newest: str | None, *, has_gpus: bool = True) -> None:
+        """`newest` is the newest tag of the same repository that runs on this host."""
+        take = f"The newest one that does:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
+        on_cpu = "\nOn the CPU:\n    ngcdl run ... --gpus none" if has_gpus else ""
+        super().__init__(
+            f"{reference} can't run here: {why}",
+            f"{take}The whole verdict, and to run it all the same:\n    ngcdl check {reference}\n"
+            f"    ngcdl run ... --force{on_cpu}",
+        )
+        self.newest = newest
+
+
+class NoneRuns(NgcdlError):
+    def __init__(self, repository: str) -> None:
+        super().__init__(
+            f"No tag of {repository} is known to run on this host.",
+            "What each of them wants:\n    ngcdl images --all\nOn the CPU of this host:\n"
+            "    ngcdl run --train cifar10 --engine local",
         )
 
 

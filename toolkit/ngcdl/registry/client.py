@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urljoin
 
 from ngcdl.errors import (
+    BlobMissing,
     DigestMismatch,
     KeyRejected,
     KeyWithoutRights,
@@ -29,7 +30,7 @@ from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import Document, Layer, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
-from ngcdl.registry.wire import Answer, Question, Wire
+from ngcdl.registry.wire import Answer, Question, R, Stream, Wire
 from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
@@ -194,14 +195,14 @@ class Registry:
         told = answer.headers.get("Docker-Content-Digest")
         if kind in manifest.SCHEMA_1_TYPES:
             # Its digest is that of the text without signatures, which only the registry can tell.
-            return Document(kind, promised or told or manifest.digest(answer.body), tree)
+            return Document(kind, promised or told or manifest.digest(answer.body), tree, answer.body)
         expected = promised or (told if told and manifest.is_digest(told) else None)
         if expected is not None and not manifest.is_digest(expected):
             raise RegistryAnswer(self.host, f"the digest {expected[:80]} is of a kind that can't be checked.")
         digest = manifest.digest(answer.body, expected or "sha256:")
         if expected is not None and digest != expected:
             raise DigestMismatch(f"the manifest of {ref} hashes to {digest}, not {expected}.")
-        return Document(kind, digest, tree)
+        return Document(kind, digest, tree, answer.body)
 
     def config(self, ref: ImageRef, image: Manifest) -> dict[str, Any]:
         """Give an image's configuration: `config.Env`, `config.Labels`, `architecture`, ... Raises DigestMismatch."""
@@ -216,23 +217,37 @@ class Registry:
             raise DigestMismatch(f"the configuration of {ref} hashes to {digest}, not {image.config_digest}.")
         return self._json(answer)
 
+    def open(self, repository: str, digest: str, start: int = 0) -> Stream:
+        """Open a blob, from byte `start` on where the registry can (then the status is 206). Raises RegistryError."""
+        url = f"{self._base}/v2/{repository}/blobs/{digest}"
+        answer = self._with_token(
+            Question(url, start=start, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.open
+        )
+        if isinstance(answer, Stream):
+            return answer
+        if answer.status == 404:
+            raise BlobMissing(self.host, digest)
+        raise self._refusal(answer, repository)
+
     def _get(self, url: str, repository: str, accept: str = "*/*") -> Answer:
+        return self._with_token(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
+
+    def _with_token(self, plain: Question, repository: str, ask: Callable[[Question], R]) -> R:
         """Fetch with a token where one is wanted. The answer may still be 401: a token was given, but not for this."""
         token = self._tokens.held(repository)
         if token is None and repository in self._unanswered:
             token = self._tokens.fetch(self._unanswered.pop(repository), repository)
-        question = Question(url, accept, token, limit_bytes=_CONFIG_LIMIT_BYTES)
-        answer = self._wire.ask(question)
-        if answer.status == 401 and question.authorization is not None:
+        answer = ask(replace(plain, authorization=token))
+        if answer.status == 401 and token is not None:
             # An expired token is answered by a realm that refuses it; only a question without one gets a usable realm.
             # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
             self._tokens.drop(repository)
-            answer = self._wire.ask(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES))
-        if answer.status != 401:
+            answer = ask(plain)
+        if isinstance(answer, Stream) or answer.status != 401:
             return answer
         self._heard[repository] = self._asked(answer)
         token = self._tokens.fetch(self._heard[repository], repository)
-        return self._wire.ask(Question(url, accept, token, limit_bytes=_CONFIG_LIMIT_BYTES))
+        return ask(replace(plain, authorization=token))
 
     def _asked(self, answer: Answer) -> challenge.Challenge:
         asked = challenge.parse([answer.headers.get("Www-Authenticate", "")])

@@ -41,6 +41,7 @@ class Document:
     kind: str
     digest: str
     tree: Mapping[str, Any] = field(repr=False)
+    body: bytes = field(repr=False, default=b"")  # what the digest is of
 
     @property
     def is_index(self) -> bool:

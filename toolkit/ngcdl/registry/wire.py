@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -49,6 +49,7 @@ class Question:
     form: tuple[tuple[str, Secret], ...] | None = None
     follow: bool = True
     limit_bytes: int = 4 << 20
+    start: int = 0  # of the body: what comes before is here already
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,29 @@ class Answer:
         except ValueError:
             phrase = str(self.status)
         return f"{phrase}: {text}" if (text := excerpt(self.body)) else f"{phrase} with an empty body."
+
+
+class Stream:
+    """A body that is still to be read: a layer may be too big for the memory. Close it."""
+
+    def __init__(self, response: requests.Response, host: str, timeout_seconds: tuple[float, float]) -> None:
+        self.status, self.headers = response.status_code, response.headers
+        self._response, self._host, self._timeout_seconds = response, host, timeout_seconds
+        # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
+        self._read = getattr(response.raw, "read1", response.raw.read)
+
+    def read(self, limit_bytes: int) -> bytes:
+        """Give what has come, b"" at the end. Raises RegistryUnreachable where it was cut, or nothing comes."""
+        try:
+            return bytes(self._read(limit_bytes))
+        except _FOREIGN as error:
+            raise _translated(self._host, error, self._timeout_seconds)[0] from error
+
+    def close(self) -> None:
+        self._response.close()
+
+
+R = TypeVar("R", bound=Answer | Stream)
 
 
 class _OwnAuth(AuthBase):
@@ -133,9 +157,16 @@ class Wire:
 
     def ask(self, question: Question) -> Answer:
         """Send it and give the answer. Raises RegistryUnreachable, RateLimited or RegistryAnswer."""
+        return self._follow(question, self._once)
+
+    def open(self, question: Question) -> Answer | Stream:
+        """Send it and give the body as a stream; an Answer where that is not what was asked for. Raises as `ask`."""
+        return self._follow(question, self._opened)
+
+    def _follow(self, question: Question, send: Callable[[Question, tuple[float, float]], R]) -> R:
         for _hop in range(_HOPS):
-            answer = self._persist(question)
-            if answer.status not in _REDIRECTS:
+            answer = self._persist(question, send)
+            if isinstance(answer, Stream) or answer.status not in _REDIRECTS:
                 return answer
             if not question.follow:
                 host = urlsplit(question.url).netloc
@@ -143,20 +174,20 @@ class Wire:
             question = _redirected(question, answer)
         raise RegistryAnswer(urlsplit(question.url).netloc, f"it redirects more than {_HOPS} times.")
 
-    def _persist(self, question: Question) -> Answer:
+    def _persist(self, question: Question, send: Callable[[Question, tuple[float, float]], R]) -> R:
         host = urlsplit(question.url).netloc
         waits = _waits()
         while True:
             wait = next(waits, None)
             timeout_seconds = self._patience(host)
             try:
-                answer = self._once(question, timeout_seconds)
+                answer = send(question, timeout_seconds)
             except _FOREIGN as error:
                 failure, transient = _translated(host, error, timeout_seconds)
                 if wait is None or not transient or self._is_too_late(wait):
                     raise failure from error
             else:
-                if answer.status not in _RETRIED:
+                if isinstance(answer, Stream) or answer.status not in _RETRIED:
                     return answer
                 asked = _retry_after(answer.headers)
                 if wait is None or (asked or 0.0) > RETRY_AFTER_LIMIT_SECONDS:
@@ -180,25 +211,37 @@ class Wire:
         return time.monotonic() + wait_seconds >= self._until
 
     def _once(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer:
+        with self._send(question, timeout_seconds) as response:
+            return Answer(response.status_code, response.headers, self._body(response, question))
+
+    def _opened(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer | Stream:
+        response = self._send(question, timeout_seconds)
+        if response.status_code in (200, 206):
+            return Stream(response, urlsplit(question.url).netloc, timeout_seconds)
+        with response:
+            return Answer(response.status_code, response.headers, self._body(response, question))
+
+    def _send(self, question: Question, timeout_seconds: tuple[float, float]) -> requests.Response:
         parts = challenge.address(question.url)
         if parts is None or not parts.is_safe:
             raise RegistryAnswer(urlsplit(question.url).netloc[:100], "it names an address that ngcdl does not go to.")
         # This machine is never asked through a proxy, and plain http with a key in it must not leave it.
         self._session.trust_env = not challenge.is_loopback(parts.host)
         self.asked_requests += 1
-        response = self._session.request(
+        headers = {"Accept": question.accept, "Accept-Encoding": "identity"}
+        if question.start:
+            headers["Range"] = f"bytes={question.start}-"
+        return self._session.request(
             "POST" if question.form is not None else "GET",
             question.url,
             data={name: value.reveal() for name, value in question.form} if question.form is not None else None,
-            headers={"Accept": question.accept, "Accept-Encoding": "identity"},
+            headers=headers,
             auth=_OwnAuth(question.authorization),
             timeout=timeout_seconds,
             allow_redirects=False,
             stream=True,
             verify=self._bundle,
         )
-        with response:
-            return Answer(response.status_code, response.headers, self._body(response, question))
 
     def _body(self, response: requests.Response, question: Question) -> bytes:
         # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
