@@ -39,7 +39,7 @@ def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[byt
     known = _known(lab).get(f"{repository} {key}")
     if known and storage.has(f"/v2/{repository}/blobs/{known['digest']}"):
         return Layer(**known)
-    draft = lab.cache / f"layer-{key}.draft"
+    draft = lab.cache / f"layer-{key}-{threading.get_ident()}.draft"  # two threads may make the same one
     tar_sum, gzip_sum, size = hashlib.sha256(), hashlib.sha256(), 0
     packer = zlib.compressobj(1, wbits=31)
     try:
@@ -65,9 +65,14 @@ def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[byt
 
 
 def manifest(
-    lab: Lab, repository: str, tag: str, layers: list[Layer], config: dict[str, object], architecture: str = "amd64"
+    lab: Lab,
+    repository: str,
+    tag: str | None,
+    layers: list[Layer],
+    config: dict[str, object],
+    architecture: str = "amd64",
 ) -> str:
-    """Upload an image's config and manifest under a tag; return the manifest's digest."""
+    """Upload an image's config and manifest under a tag, or under none; return the manifest's digest."""
     storage = Storage(lab)
     image = {
         "architecture": architecture,
@@ -89,19 +94,16 @@ def manifest(
     return _put(storage, repository, tag, MANIFEST, text)
 
 
-def manifest_list(lab: Lab, repository: str, tag: str, of: str, architecture: str) -> str:
-    """Upload a list that holds one image of one architecture; `of` is that image's digest."""
+def manifest_index(lab: Lab, repository: str, tag: str, images: dict[str, str]) -> str:
+    """Upload a list of one image for each architecture, given by digest; return the list's own digest."""
     storage = Storage(lab)
-    size = len(storage.ask("GET", f"/v2/{repository}/manifests/{of}", headers={"Accept": MANIFEST}).body)
-    entry = {
-        "mediaType": MANIFEST,
-        "size": size,
-        "digest": of,
-        "platform": {"architecture": architecture, "os": "linux"},
-    }
-    return _put(
-        storage, repository, tag, MANIFEST_LIST, {"schemaVersion": 2, "mediaType": MANIFEST_LIST, "manifests": [entry]}
-    )
+    entries = []
+    for architecture, digest in images.items():
+        body = storage.ask("GET", f"/v2/{repository}/manifests/{digest}", headers={"Accept": MANIFEST}).body
+        platform = {"architecture": architecture, "os": "linux"}
+        entries.append({"mediaType": MANIFEST, "size": len(body), "digest": digest, "platform": platform})
+    text: dict[str, object] = {"schemaVersion": 2, "mediaType": MANIFEST_LIST, "manifests": entries}
+    return _put(storage, repository, tag, MANIFEST_LIST, text)
 
 
 def upload(storage: Storage, repository: str, digest: str, body: bytes | IO[bytes], size: int) -> None:
@@ -161,12 +163,13 @@ def tar_of_files(
     return out.getvalue()
 
 
-def _put(storage: Storage, repository: str, tag: str, kind: str, text: dict[str, object]) -> str:
+def _put(storage: Storage, repository: str, tag: str | None, kind: str, text: dict[str, object]) -> str:
     body = json.dumps(text).encode()
-    answer = storage.ask("PUT", f"/v2/{repository}/manifests/{tag}", body, {"Content-Type": kind})
+    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    answer = storage.ask("PUT", f"/v2/{repository}/manifests/{tag or digest}", body, {"Content-Type": kind})
     if answer.status != 201:
         raise LabError(f"docker-registry refused {repository}:{tag}: {answer.status} {answer.body!r}")
-    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+    return digest
 
 
 def _known(lab: Lab) -> dict[str, Any]:

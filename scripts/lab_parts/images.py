@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lab_parts import packages
-from lab_parts.image_writer import Layer, layer, manifest, manifest_list, tar_of_files, tar_of_folder
+from lab_parts import packages, release_images
+from lab_parts.image_writer import Layer, layer, manifest, manifest_index, tar_of_files, tar_of_folder
 from lab_parts.registry import Storage
 from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
 
@@ -135,6 +135,9 @@ def up(lab: Lab) -> dict[str, str]:
         "busybox:arm64": (_busybox_arm64, [BUSYBOX_CONFIG]),
         "gated:1": (_gated, [BUSYBOX_CONFIG]),
     }
+    for release in release_images.RELEASES:
+        made = [repr(release), [release.config(one) for one in release.architectures]]
+        recipes[release.name] = (release_images.builder(release, _busybox_layer), made)
     keys = {name: recipe_key(inspect.getsource(build), made_from) for name, (build, made_from) in recipes.items()}
     built = _built(lab)
     storage = Storage(lab)
@@ -219,7 +222,7 @@ def _busybox_arm64(lab: Lab) -> str:
     image = manifest(
         lab, "nvidia/busybox", "arm64-image", [_busybox_layer(lab, "nvidia/busybox")], BUSYBOX_CONFIG, "arm64"
     )
-    digest = manifest_list(lab, "nvidia/busybox", "arm64", image, "arm64")
+    digest = manifest_index(lab, "nvidia/busybox", "arm64", {"arm64": image})
     Storage(lab).ask(
         "DELETE", "/v2/nvidia/busybox/tags/arm64-image"
     )  # refused by docker-registry 2.8; then the tag stays, harmless
