@@ -70,6 +70,11 @@ class Gpu:
     memory_bytes: int | None = None
     mig: bool | None = None
 
+    @property
+    def title(self) -> str:
+        """What a sentence calls it."""
+        return self.name or "this card"
+
 
 @dataclass(frozen=True)
 class HostFacts:
@@ -95,7 +100,7 @@ class Reason:
     """One rule that was applied. `found` and `needed` are the two numbers, `source` where the needed one is from.
 
     Rules: architecture, capability, ptx, cuda10, native, forward, minor, driver, require, no-cuda, no-gpu, mixed,
-    elsewhere, unknown, avx, disk, schema1, gpu-way. `recalled`: the needed number was not read anywhere.
+    elsewhere, unknown, avx, disk, schema1, gpu-way, igpu. `recalled`: the needed number was not read anywhere.
     """
 
     rule: str
@@ -128,3 +133,11 @@ class Verdict:
 def version(text: str) -> tuple[int, ...]:
     """535.104.05 -> (535, 104, 5). Raises ValueError where it is not a version."""
     return tuple(int(part) for part in text.split("."))
+
+
+def known(text: str | None) -> tuple[int, ...] | None:
+    """Give the version, or None where the text is none."""
+    try:
+        return version(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,63 @@
+"""One card: its kernels, its driver and NVIDIA_REQUIRE_*, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Level, Mode, Reason
+from ngcdl.preflight.kernels import is_igpu, is_jetson, kernels
+from ngcdl.preflight.loading import loading
+from ngcdl.preflight.require import unmet
+
+CONSTRAINTS = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints"
+)
+_LEVELS: tuple[Level, ...] = ("runs", "caution", "no")
+_MODES: dict[str, Mode] = {"native": "native", "forward": "forward", "minor": "minor"}
+
+
+def worst(reasons: Sequence[Reason]) -> Level:
+    return max((reason.level for reason in reasons), key=_LEVELS.index, default="runs")
+
+
+def decisive_first(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Order by level, and what was named first stays first."""
+    return tuple(sorted(reasons, key=lambda reason: -_LEVELS.index(reason.level)))
+
+
+def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
+    """Judge `image` for one card of `host`; mode None: it can't run, or how it would is not known."""
+    able = kernels(image, gpu)
+    if is_jetson(gpu) and (is_igpu(image) or able.level == "no"):
+        return CardVerdict(gpu, able.level, None, (able,))  # its driver belongs to JetPack and counts in another way
+    carried = loading(image, gpu, host.driver, needs_ptx=able.rule == "ptx")
+    # The driver says how a card runs the image; of two refusals the card's is the one that nothing mends.
+    reasons = [carried, able] if able.level == "runs" else [able, carried]
+    if worst(reasons) != "no":
+        reasons += _requirement(image, gpu, host)
+    level = worst(reasons)
+    mode = "ptx" if able.rule == "ptx" else _MODES.get(carried.rule)
+    return CardVerdict(gpu, level, None if level == "no" else mode, decisive_first(reasons))
+
+
+def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
+    """The hook asserts it, NVIDIA's runtime from 1.18 on and CDI don't."""
+    from ngcdl.catalog import cuda
+
+    if not image.require:
+        return []
+    runs = cuda.newest_cuda(host.driver) if host.driver else None
+    values = {"cuda": runs, "driver": host.driver, "arch": gpu.capability, "brand": gpu.brand}
+    text = unmet(image.require, values)
+    if text is None:
+        return []
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    found = ", ".join(f"{name} {value}" for name, value in values.items() if value)
+    if host.gpu_way == "cdi":
+        why = f"NVIDIA_REQUIRE_CUDA ({shown}) is not met, which CDI doesn't ask"
+        return [Reason("require", "runs", why, found, text, CONSTRAINTS)]
+    why = (
+        f"NVIDIA_REQUIRE_CUDA ({shown}) is not met: the legacy hook (docker --gpus before Docker 29.2, toolkit before "
+        "1.18) refuses to start it, unless -e NVIDIA_DISABLE_REQUIRE=1 switches that off"
+    )
+    return [Reason("require", "caution", why, found, text, CONSTRAINTS)]

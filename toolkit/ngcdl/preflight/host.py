@@ -1,0 +1,112 @@
+"""Another machine, as it is typed: --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64 and --gpu name=A100."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from ngcdl.errors import BadOption
+from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
+from ngcdl.preflight.names import brand_of, capability_of
+from ngcdl.spec import parse_bytes
+
+_FORM = (
+    "The form is:\n"
+    "    --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64\n"
+    "One gpu= for each card, by its name or by capability and brand, or --gpu for each:\n"
+    "    --host driver=535.104.05,gpu=T4,gpu=6.1:geforce\n"
+    "    --host driver=535.104.05 --gpu cc=8.0,brand=tesla,name=A100\n"
+    "Also: avx=yes or no, free=SIZE (where the engine keeps images), engine=VERSION"
+)
+_ARCHITECTURES = {
+    "amd64": "amd64", "x86_64": "amd64", "x86-64": "amd64", "x64": "amd64",
+    "arm64": "arm64", "aarch64": "arm64", "arm64/v8": "arm64", "sbsa": "arm64",
+}  # fmt: skip
+_OF_A_CARD = ("cc", "brand", "name")
+_OF_A_HOST = ("driver", "arch", "avx", "free", "engine")
+_DRIVER = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){0,3}", re.ASCII)
+_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]", re.ASCII)
+
+
+def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
+    """Read --host and every --gpu. What is not typed is unknown; without any card there is none.
+
+    A driver alone stands for one card of which nothing is known. Raises BadOption with the form that was wanted.
+    """
+    pairs = _pairs("--host", text, (*_OF_A_HOST, *_OF_A_CARD, "gpu"))
+    if not pairs and not gpus:
+        raise BadOption("--host: nothing was typed of the host.", _FORM)
+    own = [(key, value) for key, value in pairs if key in _OF_A_CARD]
+    host = _host(_once("--host", [pair for pair in pairs if pair not in own and pair[0] != "gpu"]))
+    cards = [_card("--host", _once("--host", own))] if own else []
+    cards += [_short(value) for key, value in pairs if key == "gpu"]
+    cards += [_card("--gpu", _once("--gpu", _pairs("--gpu", one, _OF_A_CARD))) for one in gpus]
+    if host.driver and not cards:
+        cards = [Gpu(None)]
+    return replace(host, gpus=tuple(replace(card, index=place) for place, card in enumerate(cards)))
+
+
+def as_json(host: HostFacts) -> dict[str, Any]:
+    return asdict(host)
+
+
+def _pairs(option: str, text: str, keys: Sequence[str]) -> list[tuple[str, str]]:
+    pairs = []
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key.lower() not in keys or not equals or not value:
+            raise BadOption(f"{option} {text}: {part.strip()!r} is not understood; it takes {', '.join(keys)}.", _FORM)
+        pairs.append((key.lower(), value))
+    return pairs
+
+
+def _once(option: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    keys = [key for key, _ in pairs]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice:
+        raise BadOption(f"{option}: {twice}= is there twice; several cards are named by gpu= or --gpu.", _FORM)
+    return dict(pairs)
+
+
+def _host(values: dict[str, str]) -> HostFacts:
+    driver, architecture = values.get("driver"), values.get("arch", "amd64").lower()
+    if driver is not None and not _DRIVER.fullmatch(driver):
+        raise BadOption(f"--host driver={driver}: wanted a version such as 535.104.05.", _FORM)
+    if architecture not in _ARCHITECTURES:
+        raise BadOption(f"--host arch={architecture}: wanted amd64 or arm64.", _FORM)
+    avx = {"yes": True, "no": False, None: None}.get(values.get("avx"), "?")
+    if avx == "?":
+        raise BadOption(f"--host avx={values['avx']}: wanted yes or no.", _FORM)
+    return HostFacts(
+        architecture=_ARCHITECTURES[architecture],
+        driver=driver,
+        avx=avx if isinstance(avx, bool) else None,
+        free_bytes=parse_bytes(values["free"]) if "free" in values else None,
+        engine_version=values.get("engine"),
+    )
+
+
+def _short(value: str) -> Gpu:
+    """Read 7.5:tesla, 7.5, T4 or T4:tesla."""
+    first, _, brand = (piece.strip() for piece in value.partition(":"))
+    values = {"cc" if _CAPABILITY.fullmatch(first) else "name": first}
+    return _card("--host gpu=", values | ({"brand": brand} if brand else {}))
+
+
+def _card(option: str, values: dict[str, str]) -> Gpu:
+    """What is typed goes before what the card's name says."""
+    name, capability = values.get("name"), values.get("cc")
+    if capability is not None and not _CAPABILITY.fullmatch(capability):
+        raise BadOption(f"{option} cc={capability}: wanted a compute capability such as 7.5.", _FORM)
+    if capability is None and name is not None:
+        capability = capability_of(name)
+        if capability is None:
+            raise BadOption(f"{option}: the card {name!r} is unknown, or there are several of that name.", _FORM)
+    brand = re.sub(r"[\s_-]", "", values["brand"].lower()) if "brand" in values else None
+    if brand is not None and brand not in BRANDS.values():
+        raise BadOption(f"{option} brand={values['brand']}: it is one of {', '.join(BRANDS.values())}.", _FORM)
+    return Gpu(capability, name, brand or (brand_of(name) if name else None))

@@ -1,0 +1,147 @@
+"""Can a card run the image's kernels: compiled ones, PTX that the driver compiles, or none.
+
+Rules: capability, ptx, cuda10, igpu, unknown.
+"""
+
+from __future__ import annotations
+
+from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known, version
+
+BINARIES = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility"
+AMPERE = "https://docs.nvidia.com/cuda/ampere-compatibility-guide/index.html"
+JETSON = (
+    "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform-release-notes/"
+    "pytorch-jetson-rel.html"
+)
+# TX1 and Nano, TX2, Xavier, Orin: https://developer.nvidia.com/cuda-gpus . Thor (11.0) takes the ordinary arm64 images.
+_JETSONS = ("5.3", "6.2", "7.2", "8.7")
+
+
+def is_igpu(image: ImageFacts) -> bool:
+    """Is it made for a Jetson's integrated GPU? Only its tag says so."""
+    return image.reference.partition("@")[0].endswith("-igpu")
+
+
+def is_jetson(gpu: Gpu) -> bool:
+    return gpu.capability in _JETSONS
+
+
+def kernels(image: ImageFacts, gpu: Gpu) -> Reason:
+    capability = known(gpu.capability)
+    if gpu.capability is None or capability is None:
+        text = f"the compute capability of {gpu.title} is unknown, so whether the image has kernels for it is, too"
+        return Reason("unknown", "caution", text, needed=image.min_capability)
+    return (
+        _integrated(image, gpu)
+        or _cuda_10(image, gpu, capability)
+        or _too_old(image, gpu, capability)
+        or _compiled(image, gpu, gpu.capability, capability)
+        or _by_toolkit(image, gpu, capability)
+    )
+
+
+def _integrated(image: ImageFacts, gpu: Gpu) -> Reason | None:
+    if not is_jetson(gpu):
+        if not is_igpu(image):
+            return None
+        text = f"the -igpu tags are made for a Jetson, and {gpu.title} is none: take the tag without -igpu"
+        return Reason("igpu", "no", text, gpu.capability, source=JETSON)
+    if is_igpu(image):
+        text = f"which JetPack the image wants is not judged here: compare NVIDIA's list for {gpu.title}"
+        return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
+    text = f"{gpu.title} is a Jetson, which takes the tags that end in -igpu; this one is made for other cards"
+    return Reason("igpu", "no", text, gpu.capability, source=JETSON)
+
+
+def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
+    """PTX would be compiled for it, but cuDNN and cuBLAS of that time ship no kernels for Ampere and newer."""
+    cuda = known(image.cuda)
+    if cuda is None or cuda[0] > 10 or capability[0] < 8:
+        return None
+    text = (
+        f"not supported by this image: its CUDA {image.cuda} is older than {gpu.title}, and its cuDNN and cuBLAS "
+        "have no kernels for Ampere and newer"
+    )
+    return Reason("cuda10", "no", text, gpu.capability, "CUDA 11", AMPERE, recalled=True)
+
+
+def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
+    documented = known(image.min_capability)
+    if documented is not None and capability < documented:
+        text = f"the image is documented for compute capability {_family(image.min_capability)} and newer"
+        return _unfit(image, gpu, text, image.min_capability, "min_capability")
+    compiled = _sass(image)
+    if compiled and capability < compiled[0][0]:
+        text = f"the image's oldest kernels are for compute capability {_family(compiled[0][1])}"
+        return _unfit(image, gpu, text, compiled[0][1], "sass")
+    return None
+
+
+def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...]) -> Reason | None:
+    """A kernel compiled for X.y runs on X.z, z >= y; PTX is compiled by the driver for any newer card."""
+    compiled = _sass(image)
+    if not compiled:
+        return None
+    fitting = [one for parts, one in compiled if parts[0] == capability[0] and parts <= capability]
+    source, recalled = image.sources.get("sass", BINARIES), "sass" in image.recalled
+    if fitting:
+        same = f"compiled kernels for {fitting[-1]} run on {gpu.title} ({text})"
+        return Reason("capability", "runs", same, text, fitting[-1], source, recalled)
+    portable = known(image.ptx)
+    if portable is not None and portable <= capability:
+        return Reason("ptx", "caution", _ptx_text(gpu, text), text, compiled[-1][1], source, recalled)
+    none = (
+        f"the image has no kernels for compute capability {_family(text)}; it has {', '.join(o for _, o in compiled)}"
+    )
+    return _unfit(image, gpu, none, compiled[-1][1], "sass")
+
+
+def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
+    """Judge by what its CUDA can compile for: what the image's framework was compiled for is not known."""
+    from ngcdl.catalog import cuda
+
+    row = cuda.capabilities(image.cuda) if image.cuda else None
+    if row is None:
+        return _as_documented(image, gpu)
+    if capability < version(row.lowest):
+        text = f"CUDA {image.cuda} makes no kernels below compute capability {_family(row.lowest)}"
+        return Reason("capability", "no", text, gpu.capability, row.lowest, row.source, row.recalled)
+    if capability > version(row.listed[-1]):
+        text = _ptx_text(gpu, gpu.capability or "")
+        return Reason("ptx", "caution", text, gpu.capability, row.listed[-1], row.source, row.recalled)
+    text = f"CUDA {image.cuda} can make kernels for {gpu.title} ({gpu.capability}); which ones are inside is not known"
+    return Reason("capability", "runs", text, gpu.capability, row.lowest, row.source, row.recalled)
+
+
+def _as_documented(image: ImageFacts, gpu: Gpu) -> Reason:
+    if known(image.min_capability) is None:
+        text = f"neither the image's kernels nor its CUDA are known, so whether {gpu.title} can run them is not, too"
+        return Reason("unknown", "caution", text, gpu.capability)
+    text = f"{gpu.title} ({gpu.capability}) is within what the image is documented for"
+    source, recalled = image.sources.get("min_capability"), "min_capability" in image.recalled
+    return Reason("capability", "runs", text, gpu.capability, image.min_capability, source, recalled)
+
+
+def _sass(image: ImageFacts) -> list[tuple[tuple[int, ...], str]]:
+    return sorted((parts, one) for one in image.sass or () if (parts := known(one)) is not None)
+
+
+def _ptx_text(gpu: Gpu, capability: str) -> str:
+    return (
+        f"{gpu.title} ({capability}) is newer than the image's kernels: the driver compiles them at the first start, "
+        "which takes minutes, and a library without PTX may fail"
+    )
+
+
+def _unfit(image: ImageFacts, gpu: Gpu, text: str, needed: str | None, name: str) -> Reason:
+    source = image.sources.get(name, BINARIES)
+    whole = f"{text}, and {gpu.title} has {gpu.capability}"
+    return Reason("capability", "no", whole, gpu.capability, needed, source, name in image.recalled)
+
+
+def _family(capability: str | None) -> str:
+    """6.0 -> 6.0 (Pascal)."""
+    from ngcdl.catalog import cards
+
+    row = cards.family(capability) if capability else None
+    return f"{capability} ({row.architecture})" if row else str(capability)

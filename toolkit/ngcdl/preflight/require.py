@@ -1,0 +1,66 @@
+"""Would NVIDIA's legacy hook start the image: the texts of NVIDIA_REQUIRE_*, evaluated for one card.
+
+Blanks are OR, commas are AND, several variables are ANDed; cuda, driver and arch are versions, brand is a word:
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints
+A version is compared part by part, missing parts are 0, as in the hook's own src/cli/dsl.c:
+https://github.com/NVIDIA/libnvidia-container
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+
+_ATOM = re.compile(r"([a-z]+)(<=|>=|!=|<|>|=)([^<>=!]+)", re.IGNORECASE)
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*", re.ASCII)
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def unmet(require: Sequence[str], values: Mapping[str, str | None]) -> str | None:
+    """Give the first text that `values` (cuda, driver, arch, brand) do not satisfy; None where all are, or may be.
+
+    A value that is None, and a text outside the grammar, leave it open: only a certain no is told.
+    """
+    return next((text for text in require if _any(text, values) is False), None)
+
+
+def _any(text: str, values: Mapping[str, str | None]) -> bool | None:
+    answers = [_all(alternative, values) for alternative in text.split()]
+    if True in answers or not answers:
+        return True
+    return None if None in answers else False
+
+
+def _all(alternative: str, values: Mapping[str, str | None]) -> bool | None:
+    answers = [_atom(atom, values) for atom in alternative.split(",") if atom]
+    if False in answers:
+        return False
+    return None if None in answers else True
+
+
+def _atom(atom: str, values: Mapping[str, str | None]) -> bool | None:
+    match = _ATOM.fullmatch(atom)
+    found = values.get(match[1].lower()) if match else None
+    if match is None or found is None:
+        return None
+    if match[1].lower() == "brand":
+        is_same = found.lower() == match[3].lower()
+        return {"=": is_same, "!=": not is_same}.get(match[2])
+    return _compared(found, match[2], match[3])
+
+
+def _compared(found: str, sign: str, needed: str) -> bool | None:
+    if not (_VERSION.fullmatch(found) and _VERSION.fullmatch(needed)) or max(len(found), len(needed)) > 100:
+        return None
+    pairs = zip_longest(found.split("."), needed.split("."), fillvalue="0")
+    first = next(((a, b) for a, b in ((int(a), int(b)) for a, b in pairs) if a != b), (0, 0))
+    return _COMPARISONS[sign](*first)

@@ -1,0 +1,162 @@
+"""Can this image run on this host: one rule after the other, each with its number and where that is from. Pure.
+
+What belongs to one card is judged in card.py; here are the rules of the host, and what follows from all of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ngcdl.preflight.card import decisive_first, judge_card, worst
+from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known, version
+from ngcdl.preflight.kernels import JETSON, is_igpu
+from ngcdl.spec import GpuRequest
+
+SCHEMA_1 = "https://docs.docker.com/engine/deprecated/#pushing-and-pulling-with-image-manifest-v2-schema-1"
+AVX = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
+TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+# What is fetched and what it unpacks to lie there at the same time: 2.5 to 3 times what travels, by experience.
+UNPACKED = 2.5
+_MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)
+_WORDS: dict[Mode, str] = {
+    "native": "native",
+    "forward": "by forward compatibility",
+    "minor": "by minor-version compatibility",
+    "ptx": "by PTX compiled at the first start",
+}
+
+
+def judge(image: ImageFacts, host: HostFacts) -> Verdict:
+    """Judge `image` for `host`. Never raises: a fact that is unknown, or no fact at all, is said to be so."""
+    made_for = _architecture(image, host)
+    if made_for and made_for.level == "no":
+        return Verdict("no", None, decisive_first([made_for, *_host_rules(image, host)]))
+    reasons, mode, cards = _on_gpus(image, host)
+    reasons += [made_for] if made_for else []
+    reasons += _host_rules(image, host)
+    level = worst(reasons)
+    return Verdict(level, None if level == "no" else mode, decisive_first(reasons), cards)
+
+
+def headline(verdict: Verdict, image: ImageFacts) -> str:
+    """Say it in one line for people."""
+    decisive = verdict.reasons[0]
+    if verdict.verdict != "runs" or verdict.mode is None:
+        return f"{verdict.verdict}: {decisive.text}"
+    own = f", image's own {image.driver}" if image.driver else ""
+    return f"runs: {_WORDS[verdict.mode]} (driver {decisive.found}{own})"
+
+
+# -- the GPUs ---------------------------------------------------------------------------------------------------------
+
+
+def _on_gpus(image: ImageFacts, host: HostFacts) -> tuple[list[Reason], Mode | None, tuple[CardVerdict, ...]]:
+    without = _without_gpus(image, host)
+    if without:
+        return [without], None, ()
+    cards = tuple(judge_card(image, gpu, host) for gpu in host.gpus)
+    best = min(cards, key=_rank)
+    reasons = [*best.reasons]
+    if any(_rank(card)[0] > _rank(best)[0] for card in cards):
+        reasons.append(_mixed(cards, best))
+    if host.gpu_way == "none":
+        text = "Docker has no way to hand a GPU to a container: install the NVIDIA Container Toolkit"
+        reasons.append(Reason("gpu-way", "caution", text, source=TOOLKIT))
+    return reasons, best.mode, cards
+
+
+def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
+    if image.has_cuda is False:
+        return Reason("no-cuda", "runs", "the image has no CUDA inside, so no GPU and no driver is needed")
+    if host.elsewhere:
+        text = f"the engine is another machine's, whose GPUs and driver are not judged from here: {host.elsewhere}"
+        return Reason("elsewhere", "caution", text)
+    if not host.gpus:
+        why = f" ({host.gpu_trouble})" if host.gpu_trouble else ""
+        return Reason("no-gpu", "caution", f"no GPU is found on this host{why}: it would run on the CPU only")
+    return None
+
+
+def _rank(card: CardVerdict) -> tuple[int, int]:
+    return ("runs", "caution", "no").index(card.verdict), _MODES.index(card.mode)
+
+
+def _mixed(cards: tuple[CardVerdict, ...], best: CardVerdict) -> Reason:
+    """Name the cards to take, in words that --gpus takes."""
+    good = [(place, card.gpu) for place, card in enumerate(cards) if card.verdict == best.verdict]
+    names = [gpu.uuid or str(place) if gpu.index is None else str(gpu.index) for place, gpu in good]
+    worse = [card for card in cards if card.verdict != best.verdict]
+    text = (
+        f"{len(good)} of {len(cards)} cards run it as well as can be, {worse[0].gpu.title} does not: "
+        f"use --gpus {GpuRequest('devices', devices=tuple(names))}"
+    )
+    return Reason("mixed", "caution", text, ", ".join(card.gpu.title for card in worse))
+
+
+# -- the rest of the host ---------------------------------------------------------------------------------------------
+
+
+def _host_rules(image: ImageFacts, host: HostFacts) -> list[Reason]:
+    rules = (_manifest(image, host), _disk(image, host), _avx(image, host))
+    return [reason for reason in rules if reason]
+
+
+def _architecture(image: ImageFacts, host: HostFacts) -> Reason | None:
+    made_for = ("arm64",) if is_igpu(image) else image.architectures
+    source = JETSON if is_igpu(image) else image.sources.get("architectures")
+    if not made_for:
+        if host.architecture == "amd64":  # every image of NVIDIA's that is no -igpu one is made for it
+            return None
+        text = f"which processors the image is made for is unknown, and this host is {host.architecture}"
+        return Reason("unknown", "caution", text, host.architecture)
+    if host.architecture in made_for:
+        return None
+    text = f"the image is made for {' and '.join(made_for)}, and this host is {host.architecture}"
+    recalled = "architectures" in image.recalled
+    return Reason("architecture", "no", text, host.architecture, " ".join(made_for), source, recalled)
+
+
+def _disk(image: ImageFacts, host: HostFacts) -> Reason | None:
+    from ngcdl.console import size
+
+    free, travels = host.free_bytes, image.compressed_bytes
+    if free is None or travels is None or free >= UNPACKED * travels:
+        return None
+    wanted = round(UNPACKED * travels)
+    text = (
+        f"{size(free)} are free where the engine keeps images, and the image wants about {size(wanted)} "
+        f"({size(travels)} to fetch, and what that unpacks to)"
+    )
+    return Reason("disk", "no" if free < travels else "caution", text, str(free), str(wanted))
+
+
+def _avx(image: ImageFacts, host: HostFacts) -> Reason | None:
+    if host.avx is not False or host.architecture != "amd64" or image.framework != "tensorflow":
+        return None
+    if not _is_built_with_avx(image):
+        return None
+    text = (
+        "this processor has no AVX, which TensorFlow's builds use from 1.6 on: it may end with an illegal instruction"
+    )
+    return Reason("avx", "caution", text, "no AVX", "AVX", AVX)
+
+
+def _is_built_with_avx(image: ImageFacts) -> bool:
+    numbers = re.match(r"[0-9]{1,4}\.[0-9]{1,4}", image.framework_version or "")
+    if numbers:
+        return version(numbers[0]) >= (1, 6)
+    release = known(image.release)
+    return release is not None and release >= (18, 4)  # 18.03 holds 1.4, 18.04 1.7
+
+
+def _manifest(image: ImageFacts, host: HostFacts) -> Reason | None:
+    """A manifest of the first format: off by default from Docker 26.0 on, and taken out after that."""
+    if not image.is_schema_1:
+        return None
+    numbers = re.match(r"[0-9]{1,4}", host.engine_version or "")
+    found = host.engine_version
+    if numbers and int(numbers[0]) >= 26:
+        text = f"the image has a schema 1 manifest, which Docker {found} refuses to pull (26.0 and newer do)"
+        return Reason("schema1", "no", text, found, "25", SCHEMA_1)
+    text = "the image has a schema 1 manifest, which Docker 26.0 and newer refuse to pull"
+    return Reason("schema1", "caution", text, found, "25", SCHEMA_1)
