@@ -17,6 +17,7 @@ NgcdlError (125)
 │   ├── RegistryUnreachable   no address, refused, timed out, TLS
 │   ├── RegistryAnswer        something answered, but not as a registry does
 │   ├── RateLimited
+│   ├── NotAsked              nothing is known here, and the registry was not to be asked
 │   ├── KeyRejected           401: the key is wrong, revoked or expired
 │   ├── KeyWithoutRights      403: the key is good, but not for this repository
 │   ├── LoginNeeded           no key, and the repository isn't public
@@ -182,6 +183,15 @@ class RateLimited(RegistryError):
     def __init__(self, host: str, seconds: float | None) -> None:
         wait = f" It asks to wait {seconds:g} s." if seconds is not None else ""
         super().__init__(f"{host} limits the number of requests.{wait}", "Try again later.")
+
+
+class NotAsked(RegistryError):
+    def __init__(self, host: str, what: str) -> None:
+        super().__init__(
+            f"{host} was not asked about {what}, and nothing is known of it here.",
+            "Its answer is kept once it was asked, with the network there:\n"
+            f"    ngcdl {'check' if ':' in what or '@' in what else 'images'} {what}",
+        )
 
 
 class KeyRejected(RegistryError):

@@ -1,1 +1,255 @@
-"""What an image is, asked of its registry in a few KB, remembered by digest; where it can't be asked, the catalogue."""
+"""What an image is, asked of its registry in a few KB, remembered by digest; where it can't be asked, the catalogue.
+
+Asked as nobody first, and with the key where nobody is refused. A digest's content never changes, so it is asked for
+once; what a tag names is asked again after some minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ngcdl.errors import NgcdlError, NotAsked, RateLimited, RegistryUnreachable, UnknownRepository, UnknownTag
+from ngcdl.preflight.facts import ImageFacts
+from ngcdl.registry.kept import Kept, Said
+from ngcdl.registry.session import Keys, Session
+from ngcdl.spec import ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.registry.client import Registry
+
+Clock = Callable[[], float]
+Cost = tuple[int, int]
+
+TAG_SECONDS = 600.0
+TAGS_SECONDS = 3600.0
+THREADS = 8
+# What the registry says of its own: there is no such thing. All else leaves open what the image is.
+_TRUTH = (UnknownTag, UnknownRepository)
+_DOWN = (RegistryUnreachable, RateLimited)
+
+
+@dataclass(frozen=True)
+class Found:
+    """`trouble`: why the registry was not asked, or not believed. `age_seconds`: how old the answer of a cached tag is.
+
+    `requests` and `bytes` are what this look cost. Origin `engine`: the image is here, and its own configuration told.
+    """
+
+    facts: ImageFacts
+    origin: Literal["registry", "cache", "catalogue", "engine"]
+    trouble: NgcdlError | None
+    requests: int
+    bytes: int
+    age_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Tags:
+    """`names` in the registry's own order, or the catalogue's; `trouble` and `age_seconds` as with Found."""
+
+    names: tuple[str, ...]
+    origin: Literal["registry", "cache", "catalogue"]
+    trouble: NgcdlError | None
+    age_seconds: float | None = None
+
+
+def of(
+    ref: ImageRef,
+    cache: Path,
+    architecture: str = "amd64",
+    *,
+    offline: bool = False,
+    max_age_seconds: float = TAG_SECONDS,
+    now: Clock = time.time,
+) -> Found:
+    """Give what is known of an image. Raises RegistryError where the registry knows better, or nobody knows anything.
+
+    UnknownTag and UnknownRepository are the registry's word and raised. Where it can't be asked (unreachable, limited,
+    a key is wanted, an odd answer) an older answer is given, else the catalogue's, with the trouble.
+    """
+    look = _Look(ref, architecture, Kept(cache, ref.name, now))
+    known = look.known()
+    if known and (known.age_seconds is None or known.age_seconds <= max_age_seconds):
+        return known
+    if offline:
+        return look.without(known, None)
+    with Session(Keys(), hurry=known is not None) as session:
+        return look.answer(session, known)
+
+
+def many(
+    refs: Iterable[ImageRef],
+    cache: Path,
+    architecture: str = "amd64",
+    *,
+    offline: bool = False,
+    max_age_seconds: float = TAG_SECONDS,
+    now: Clock = time.time,
+) -> dict[ImageRef, Found | NgcdlError]:
+    """Give what is known of each image, or why nothing is; eight at a time. A registry that is down is asked once."""
+    found: dict[ImageRef, Found | NgcdlError] = {}
+    left: deque[tuple[_Look, Found | None]] = deque()
+    order = list(dict.fromkeys(refs))
+    for ref in order:
+        look = _Look(ref, architecture, Kept(cache, ref.name, now))
+        known = look.known()
+        if known and (known.age_seconds is None or known.age_seconds <= max_age_seconds):
+            found[ref] = known
+        elif offline:
+            found[ref] = _without(look, known)
+        else:
+            left.append((look, known))
+    _ask_all(left, found)
+    return {ref: found[ref] for ref in order}
+
+
+def tags(registry: str, repository: str, cache: Path, *, offline: bool = False, now: Clock = time.time) -> Tags:
+    """Give the tags of a repository: the registry's, remembered for an hour, else the catalogue's. Raises as of()."""
+    kept = Kept(cache, f"{registry}/{repository}", now)
+    known = kept.listed()
+    if known and known.age_seconds <= TAGS_SECONDS:
+        return Tags(known.names, "cache", None, known.age_seconds)
+    trouble: NgcdlError | None = None
+    if not offline:
+        try:
+            with Session(Keys(), hurry=known is not None) as session:
+                names = tuple(session.ask(registry, repository, lambda one: one.tags(repository)))
+        except _TRUTH:
+            raise
+        except NgcdlError as error:
+            trouble = error
+        else:
+            kept.keep_listed(names)
+            return Tags(names, "registry", None)
+    if known:
+        return Tags(known.names, "cache", trouble, known.age_seconds)
+    from ngcdl.catalog import releases
+
+    *_, owner, framework = ("", *repository.split("/"))
+    if owner == "nvidia" and (names := releases.tags(framework)):
+        return Tags(names, "catalogue", trouble)
+    raise trouble or NotAsked(registry, repository)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One image to be looked at, for one processor architecture."""
+
+    ref: ImageRef
+    architecture: str
+    kept: Kept
+
+    def known(self) -> Found | None:
+        """Give what was said before: of a digest for ever, of a tag with its age."""
+        digest, age = self.ref.digest, None
+        if digest is None and self.ref.tag and (tagged := self.kept.tagged(self.ref.tag)):
+            digest, age = tagged.digest, tagged.age_seconds
+        said = self.kept.image(digest, self.architecture) if digest else None
+        return Found(self._facts(said), "cache", None, 0, 0, age) if said else None
+
+    def without(self, known: Found | None, trouble: NgcdlError | None, cost: Cost = (0, 0)) -> Found:
+        """Give what can be said without the registry. Raises `trouble`, or NotAsked, where that is nothing."""
+        from ngcdl.preflight import image
+
+        if known:
+            return Found(known.facts, "cache", trouble, *cost, known.age_seconds)
+        if facts := image.from_catalog(self.ref, self.architecture):
+            return Found(facts, "catalogue", trouble, *cost)
+        raise trouble or NotAsked(self.ref.registry, str(self.ref))
+
+    def answer(self, session: Session, known: Found | None) -> Found:
+        """Ask the registry, and keep what it says. Raises as of()."""
+        before = session.cost
+        try:
+            said = session.ask(self.ref.registry, self.ref.repository, self._ask)
+        except _TRUTH:
+            raise
+        except NgcdlError as trouble:
+            return self.without(known, trouble, _less(session.cost, before))
+        if self.ref.digest is None and self.ref.tag:
+            self.kept.keep_tagged(self.ref.tag, said.digest)
+        return Found(self._facts(said), "registry", None, *_less(session.cost, before))
+
+    def _ask(self, registry: Registry) -> Said:
+        document = registry.document(self.ref)
+        if said := self.kept.image(document.digest, self.architecture):
+            return said
+        manifest = registry.manifest(self.ref, ("linux", self.architecture), any_platform=True, document=document)
+        config = registry.config(self.ref, manifest)
+        own = config.get("architecture")
+        chosen = manifest.platform.rpartition("/")[2] if manifest.platform else None
+        offered = tuple(name.partition("/")[2] for name in manifest.platforms if name.startswith("linux/"))
+        said = Said(
+            digest=document.digest,
+            architecture=own if isinstance(own, str) and own else chosen or self.architecture,
+            architectures=offered or ((own,) if isinstance(own, str) and own else None),
+            compressed_bytes=manifest.compressed_bytes,
+            is_schema_1=manifest.is_schema_1,
+            config=config,
+        )
+        self.kept.keep_image(self.architecture, said)
+        return said
+
+    def _facts(self, said: Said) -> ImageFacts:
+        from ngcdl.preflight import image
+
+        return image.from_config(
+            self.ref,
+            said.config,
+            architecture=said.architecture,
+            architectures=said.architectures,
+            digest=said.digest,
+            compressed_bytes=said.compressed_bytes,
+            is_schema_1=said.is_schema_1,
+        )
+
+
+def _ask_all(left: deque[tuple[_Look, Found | None]], found: dict[ImageRef, Found | NgcdlError]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    keys, hurry = Keys(), all(known for _, known in left)
+    down: dict[str, NgcdlError] = {}
+
+    def work() -> None:
+        with Session(keys, hurry=hurry) as session:
+            while left:
+                with contextlib.suppress(IndexError):  # another thread was faster
+                    look, known = left.popleft()
+                    found[look.ref] = _one(look, known, session, down)
+
+    with ThreadPoolExecutor(max(1, min(THREADS, len(left)))) as pool:
+        try:
+            for job in [pool.submit(work) for _ in range(min(THREADS, len(left)))]:
+                job.result()
+        finally:
+            left.clear()  # Ctrl-C waits for what is under way only
+
+
+def _one(look: _Look, known: Found | None, session: Session, down: dict[str, NgcdlError]) -> Found | NgcdlError:
+    host = look.ref.registry
+    answer: Found | NgcdlError
+    try:
+        answer = look.without(known, down[host]) if host in down else look.answer(session, known)
+    except NgcdlError as error:
+        answer = error
+    trouble = answer if isinstance(answer, NgcdlError) else answer.trouble
+    if isinstance(trouble, _DOWN):
+        down[host] = trouble
+    return answer
+
+
+def _without(look: _Look, known: Found | None) -> Found | NgcdlError:
+    try:
+        return look.without(known, None)
+    except NgcdlError as error:
+        return error
+
+
+def _less(cost: Cost, before: Cost) -> Cost:
+    return cost[0] - before[0], cost[1] - before[1]

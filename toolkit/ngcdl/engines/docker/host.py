@@ -1,0 +1,228 @@
+"""What `docker info` tells of an engine's machine: storage, runtimes, CDI, and what kind of engine it is. Pure.
+
+https://docs.docker.com/reference/api/engine/version/v1.50/#tag/System/operation/SystemInfo
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from ngcdl.engines.docker.engine import DockerEngine
+
+# The mark of the containerd image store, the default of new installations from Docker 29 on:
+# https://docs.docker.com/engine/storage/containerd/
+_CONTAINERD_STORE = "io.containerd.snapshotter.v1"
+_CONTAINERD_FOLDER = "/var/lib/containerd"
+_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_RUNC = "org.opencontainers.runc.version"
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*")
+_SPEC_LIMIT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of the engine's machine, where that is this one: `read` gives a text, `list` the paths in a folder,
+    `free_bytes` what is left on the disk of a folder. Each gives None where it can't look.
+    """
+
+    read: Callable[[str], str | None]
+    list: Callable[[str], list[str] | None]
+    free_bytes: Callable[[str], int | None]
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What is known of an engine. `images_folder` is where it keeps what a pull brings, `data_root` all else.
+
+    `cdi_dirs` is empty where CDI is off; `cdi_devices` are those that the engine tells (from Docker 28.2 on) and those
+    in the descriptions there. `is_desktop`: a virtual machine of Docker Desktop. The version of NVIDIA's toolkit is not
+    told by any engine.
+    """
+
+    version: str | None = None
+    name: str | None = None
+    system: str | None = None  # Debian GNU/Linux 12 (bookworm), Docker Desktop
+    architecture: str | None = None  # amd64, arm64
+    storage_driver: str | None = None
+    is_containerd_store: bool = False
+    data_root: str | None = None
+    images_folder: str | None = None
+    free_bytes: int | None = None
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str | None = None
+    cdi_dirs: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    is_rootless: bool = False
+    is_snap: bool = False
+    is_desktop: bool = False
+    cgroup_driver: str | None = None
+    cgroup_version: str | None = None
+    live_restore: bool | None = None
+    security_options: tuple[str, ...] = ()
+    http_proxy: str | None = None  # without a password
+    https_proxy: str | None = None
+    runc_version: str | None = None
+    toolkit_version: str | None = None
+
+
+def engine_facts(engine: DockerEngine) -> EngineFacts:
+    """Give what is known of an engine; of files only where it is on this machine. Raises EngineError."""
+    return read(engine.info, here() if engine.is_here else None)
+
+
+def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
+    """Read what `docker info` gave. `files` None: the engine is another machine's, and its files are unknown."""
+    store = _is_containerd_store(info)
+    root = _text(info, "DockerRootDir")
+    folder = _images_folder(info, root) if store else root
+    options = tuple(str(option) for option in info.get("SecurityOptions") or ())
+    folders = tuple(str(one) for one in info.get("CDISpecDirs") or ())
+    return EngineFacts(
+        version=_text(info, "ServerVersion"),
+        name=_text(info, "Name"),
+        system=_text(info, "OperatingSystem"),
+        architecture=architecture(info.get("Architecture")),
+        storage_driver=_text(info, "Driver"),
+        is_containerd_store=store,
+        data_root=root,
+        images_folder=folder,
+        free_bytes=_free_bytes(folder, root, files),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        default_runtime=_text(info, "DefaultRuntime"),
+        cdi_dirs=folders,
+        cdi_devices=tuple(_devices(info, folders, files)),
+        is_rootless=any("rootless" in option for option in options),
+        is_snap=(root or "").startswith("/var/snap/"),
+        is_desktop=info.get("OperatingSystem") == "Docker Desktop",
+        cgroup_driver=_text(info, "CgroupDriver"),
+        cgroup_version=_text(info, "CgroupVersion"),
+        live_restore=value if isinstance(value := info.get("LiveRestoreEnabled"), bool) else None,
+        security_options=options,
+        http_proxy=_without_password(_text(info, "HttpProxy")),
+        https_proxy=_without_password(_text(info, "HttpsProxy")),
+        runc_version=_runc(info),
+    )
+
+
+def architecture(machine: object) -> str | None:
+    """Give the name that images have for a machine: x86_64 is amd64, aarch64 is arm64; others as they are."""
+    return _ARCHITECTURES.get(machine, machine) if isinstance(machine, str) and machine else None
+
+
+def here() -> Files:
+    """This machine's files."""
+    return Files(_read, _list, free_bytes)
+
+
+def free_bytes(folder: str) -> int | None:
+    """Give what this user may still write on the disk of a folder; None where it can't be looked at."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    return disk.f_bavail * disk.f_frsize
+
+
+def _text(info: Mapping[str, Any], key: str) -> str | None:
+    value = info.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _is_containerd_store(info: Mapping[str, Any]) -> bool:
+    return any(list(pair) == ["driver-type", _CONTAINERD_STORE] for pair in info.get("DriverStatus") or ())
+
+
+def _images_folder(info: Mapping[str, Any], root: str | None) -> str:
+    """Find the folder of the containerd that the engine uses: the system's, or one of its own below its data root."""
+    address = str((info.get("Containerd") or {}).get("Address") or "")  # from Docker 27 on
+    is_own = address.endswith("/docker/containerd/containerd.sock")
+    return f"{root}/containerd/daemon" if is_own and root else _CONTAINERD_FOLDER
+
+
+def _free_bytes(folder: str | None, root: str | None, files: Files | None) -> int | None:
+    if folder is None or files is None:
+        return None
+    found = files.free_bytes(folder)
+    # What lies below the data root is closed to others than root, and nearly always on the same disk.
+    if found is None and root and folder.startswith(f"{root}/"):
+        return files.free_bytes(root)
+    return found
+
+
+def _devices(info: Mapping[str, Any], folders: tuple[str, ...], files: Files | None) -> list[str]:
+    told = [str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"]
+    described = [one for folder in folders if files for one in _described(folder, files)]
+    return list(dict.fromkeys(told + described))
+
+
+def _described(folder: str, files: Files) -> Iterator[str]:
+    """Name the devices of the CDI descriptions in a folder, which are JSON or YAML."""
+    for path in files.list(folder) or ():
+        text = files.read(path) if path.endswith((".json", ".yaml")) else None
+        if text is not None:
+            kind, names = _from_json(text) if path.endswith(".json") else _from_yaml(text)
+            yield from (f"{kind}={name}" for name in names if kind)
+
+
+def _from_json(text: str) -> tuple[str, list[str]]:
+    try:
+        tree = json.loads(text)
+        return str(tree["kind"]), [str(device["name"]) for device in tree["devices"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "", []
+
+
+def _from_yaml(text: str) -> tuple[str, list[str]]:
+    """Read kind and names out of what `nvidia-ctk cdi generate` writes: blocks, not braces, and plain or quoted words.
+
+    https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
+    """
+    kind = re.search(r"^kind:\s*[\"']?([^\"'\s#]+)", text, re.MULTILINE)
+    section = re.search(r"^devices:[ \t]*\n((?:[ \t#-].*\n?|\n)*)", text, re.MULTILINE)
+    first = re.match(r"(?:\s*#.*\n|\s*\n)*( *)-", section[1]) if section else None
+    if kind is None or section is None or first is None:
+        return "", []
+    names = re.findall(rf"^{first[1]}[ -] name:\s*[\"']?([^\"'\s#]+)", section[1], re.MULTILINE)
+    return kind[1], names
+
+
+def _runc(info: Mapping[str, Any]) -> str | None:
+    """Give runc's version: Docker tells it among its features from 25.0 on, before that in the commit at times."""
+    runc = (info.get("Runtimes") or {}).get("runc") or {}
+    try:
+        features = json.loads((runc.get("status") or {}).get("org.opencontainers.runtime-spec.features") or "{}")
+        told = (features.get("annotations") or {}).get(_RUNC)
+    except (ValueError, AttributeError):
+        told = None
+    found = _VERSION.search(str(told or (info.get("RuncCommit") or {}).get("ID") or ""))
+    return found[0] if found else None
+
+
+def _without_password(proxy: str | None) -> str | None:
+    if proxy is None or "@" not in proxy:
+        return proxy
+    parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).removeprefix("//")
+
+
+def _read(path: str) -> str | None:
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return file.read(_SPEC_LIMIT_BYTES)
+    except OSError:
+        return None
+
+
+def _list(folder: str) -> list[str] | None:
+    try:
+        return sorted(str(path) for path in Path(folder).iterdir())
+    except OSError:
+        return None

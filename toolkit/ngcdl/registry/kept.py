@@ -1,0 +1,152 @@
+"""What a registry has said before, kept in a folder: an image by its digest for ever, what a tag names with the time.
+
+    images/REGISTRY+REPOSITORY/     0700, / written as +
+        DIGEST.ARCHITECTURE.json    a Said: what is read of an image, its configuration without history
+        tag=TAG.json                {"digest": ..., "time": s since the epoch}
+        tags.json                   {"names": [...], "time": ...}
+
+Files are written whole, 0600. One that can't be read is as none and is written anew; a folder that can't be written is
+no error: then nothing is kept. Never a key or a token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ngcdl.registry.manifest import is_digest
+
+_FORMAT = 1
+# What stands in a configuration beside these is history: by far the most of it, and told by nobody.
+_KEPT = ("architecture", "os", "variant", "created", "config")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One image as its registry describes it. `architecture` is whose manifest it is, `architectures` are all.
+
+    `digest` is what the tag names: the index's where there is one.
+    """
+
+    digest: str
+    architecture: str
+    architectures: tuple[str, ...] | None
+    compressed_bytes: int | None
+    is_schema_1: bool
+    config: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    digest: str
+    age_seconds: float
+
+
+@dataclass(frozen=True)
+class Listed:
+    names: tuple[str, ...]
+    age_seconds: float
+
+
+class Kept:
+    """The answers about one repository. `name` is it with its registry; nothing is made before the first keep."""
+
+    def __init__(self, cache: Path, name: str, now: Callable[[], float] = time.time) -> None:
+        self._folder = cache / "images" / name.replace("/", "+")
+        self._now = now
+
+    def image(self, digest: str, architecture: str) -> Said | None:
+        """Give what was said of a digest to one who asked for `architecture`."""
+        try:
+            said = _said(self._read(_name_of(digest, architecture)))
+        except (KeyError, ValueError):
+            return None
+        return said if said.digest == digest else None
+
+    def keep_image(self, architecture: str, said: Said) -> None:
+        config = {name: said.config[name] for name in _KEPT if name in said.config}
+        self._write(_name_of(said.digest, architecture), {**vars(said), "config": config})
+
+    def tagged(self, tag: str) -> Tagged | None:
+        """Give what a tag named when that was asked last."""
+        tree = self._read(f"tag={tag}.json")
+        age, digest = self._age(tree), tree.get("digest")
+        return Tagged(digest, age) if age is not None and isinstance(digest, str) and is_digest(digest) else None
+
+    def keep_tagged(self, tag: str, digest: str) -> None:
+        self._write(f"tag={tag}.json", {"digest": digest, "time": self._now()})
+
+    def listed(self) -> Listed | None:
+        """Give the tags as they were listed last."""
+        tree = self._read("tags.json")
+        age = self._age(tree)
+        try:
+            names = _texts(tree.get("names"))
+        except ValueError:
+            return None
+        return Listed(names, age) if age is not None and names is not None else None
+
+    def keep_listed(self, names: tuple[str, ...]) -> None:
+        self._write("tags.json", {"names": names, "time": self._now()})
+
+    def _age(self, tree: Mapping[str, Any]) -> float | None:
+        """Give the seconds since it was kept; what comes from the future is as old as can be."""
+        kept = tree.get("time")
+        if not isinstance(kept, int | float) or isinstance(kept, bool):
+            return None
+        return self._now() - kept if kept <= self._now() else float("inf")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            tree = json.loads((self._folder / name).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(tree, dict) or tree.pop("format", None) != _FORMAT:
+            return {}
+        return tree
+
+    def _write(self, name: str, tree: Mapping[str, Any]) -> None:
+        path = self._folder / name
+        beside = path.with_name(f".{os.getpid()}.{time.monotonic_ns()}")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                json.dump({"format": _FORMAT, **tree}, file)
+            beside.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+
+def _name_of(digest: str, architecture: str) -> str:
+    return f"{digest}.{architecture.replace('/', '_')}.json"
+
+
+def _said(tree: Mapping[str, Any]) -> Said:
+    """Raises KeyError or ValueError."""
+    said = Said(
+        digest=str(tree["digest"]),
+        architecture=str(tree["architecture"]),
+        architectures=_texts(tree["architectures"]),
+        compressed_bytes=None if tree["compressed_bytes"] is None else int(tree["compressed_bytes"]),
+        is_schema_1=tree["is_schema_1"] is True,
+        config=tree["config"],
+    )
+    if not isinstance(said.config, dict):
+        raise ValueError("no configuration")
+    return said
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    """Read a list of texts, or null. Raises ValueError."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError("no list of texts")
+    return tuple(value)

@@ -1,0 +1,114 @@
+"""Registries asked as a person would have it: as nobody first, with the key where nobody is refused, and not for long.
+
+Imports requests only when something is asked.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from ngcdl.errors import LoginNeeded, NgcdlError, RegistryUnreachable
+
+if TYPE_CHECKING:
+    from ngcdl.registry.client import Registry
+    from ngcdl.registry.key import Credential
+
+T = TypeVar("T")
+
+# For one question in all, and for a connection; less where an older answer is there to be given instead.
+PATIENCE_SECONDS, CONNECT_SECONDS = 10.0, 5.0
+HURRY_SECONDS, CONNECT_IN_HURRY_SECONDS = 4.0, 2.0
+_LEAST_SECONDS = 1.0  # for the second question, with the key
+_GRACE_SECONDS = 0.5
+
+
+@dataclass
+class Keys:
+    """The keys on this machine: each is looked for when a registry wants one, and once."""
+
+    _found: dict[str, tuple[Credential | None, NgcdlError | None]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def find(self, host: str) -> tuple[Credential | None, NgcdlError | None]:
+        from ngcdl.registry import credentials
+
+        with self._lock:
+            if host not in self._found:
+                self._found[host] = credentials.find_or_none(host)
+            return self._found[host]
+
+
+@dataclass
+class Session:
+    """The connections of one thread, one for each repository, so that no public one is asked with another one's key.
+
+    `hurry`: an answer is there already, which a newer one would only replace.
+    """
+
+    keys: Keys
+    hurry: bool = False
+    _registries: dict[tuple[str, str], Registry] = field(default_factory=dict, repr=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for registry in self._registries.values():
+            registry.close()
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """The requests and the bytes of their answers so far."""
+        every = self._registries.values()
+        return sum(one.asked_requests for one in every), sum(one.asked_bytes for one in every)
+
+    def ask(self, host: str, repository: str, question: Callable[[Registry], T]) -> T:
+        """Ask `question` of a registry, a second time with the key where one is wanted. Raises NgcdlError."""
+        registry = self._registry(host, repository)
+        began = time.monotonic()
+        patience = HURRY_SECONDS if self.hurry else PATIENCE_SECONDS
+        try:
+            return _within(patience, registry, question)
+        except LoginNeeded:
+            spent = time.monotonic() - began
+            credential, trouble = self.keys.find(host)
+            if trouble:
+                raise trouble from None
+            if credential is None:
+                raise
+        registry.sign_in(credential)
+        return _within(max(patience - spent, _LEAST_SECONDS), registry, question)
+
+    def _registry(self, host: str, repository: str) -> Registry:
+        from ngcdl.registry.client import Registry
+
+        if (host, repository) not in self._registries:
+            connect = CONNECT_IN_HURRY_SECONDS if self.hurry else CONNECT_SECONDS
+            self._registries[host, repository] = Registry(host, timeout_seconds=(connect, PATIENCE_SECONDS))
+        return self._registries[host, repository]
+
+
+def _within(seconds: float, registry: Registry, question: Callable[[Registry], T]) -> T:
+    """Ask in a thread, which is left behind where the look-up of an address never ends: nothing else can stop that."""
+    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    registry.give(seconds)
+
+    def work() -> None:
+        try:
+            answers.put((question(registry), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=seconds + _GRACE_SECONDS)
+    except queue.Empty:
+        raise RegistryUnreachable(registry.host, f"no answer within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return answer  # type: ignore[return-value]  # a T, since there is no error
