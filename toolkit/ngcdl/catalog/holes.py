@@ -30,7 +30,7 @@ class Hole:
 
 
 def known(component: str, version: str) -> tuple[Hole, ...] | None:
-    """List the known holes of nvidia-container-toolkit, runc or docker at `version`, the worst first, and before them those without a figure.
+    """List the known holes of nvidia-container-toolkit, runc or docker at `version`: without a figure, then the worst.
 
     () = none is known. None = can't tell: a distribution's package, whose number says nothing of what was mended in
     it (1.1.5+ds1-1+deb12u1), a text that is no version, or a component that the table does not have.

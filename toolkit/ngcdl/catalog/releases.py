@@ -59,8 +59,9 @@ class Release:
 
     def source_of(self, field: str) -> str:
         """Give the address that one field of ImageFacts is from."""
-        own = re.search(rf"(?:^|; ){field}: ([^;]+)", self.source)
-        return address(own[1] if own else self.source)
+        parts = self.source.split(" ; ")
+        own = [part.removeprefix(f"{field}: ") for part in parts if part.startswith(f"{field}: ")]
+        return address((own or parts)[0])
 
     @property
     def tags(self) -> tuple[str, ...]:

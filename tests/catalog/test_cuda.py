@@ -1,0 +1,155 @@
+"""CUDA toolkits: drivers, floors, compute capabilities, and what the compat packages stand over."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngcdl.catalog import cards, cuda
+from ngcdl.catalog.rows import comparable, rows
+from ngcdl.preflight.facts import BRANDS
+
+TOOLKITS = [row["cuda"] for row in rows("cuda_driver")]
+versions = st.lists(st.integers(0, 999), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "row", "driver"),
+    [
+        ("9.0", "9.0.76", "384.81"),
+        ("9.0.176", "9.0.76", "384.81"),
+        ("10.1.243", "10.1.105", "418.39"),
+        ("11.0.167", "11.0.1", "450.36.06"),
+        ("11.0.194", "11.0.2", "450.51.05"),
+        ("11.0.3", "11.0.3", "450.51.06"),
+        ("12.4.1.003", "12.4.1", "550.54.15"),
+        ("12.4.7", "12.4.1", "550.54.15"),
+        ("13.3", "13.3.0", "610.43.02"),
+    ],
+)
+def test_a_toolkit_has_its_row_or_the_nearest_below_of_the_same_minor(asked: str, row: str, driver: str) -> None:
+    found = cuda.driver_for(asked)
+    assert found is not None
+    assert (found.cuda, found.driver) == (row, driver)
+
+
+@pytest.mark.parametrize("asked", ["12.7", "6.5", "14.0", "abc", "", "12.x"])
+def test_a_toolkit_of_an_unknown_minor_has_no_row(asked: str) -> None:
+    assert cuda.driver_for(asked) is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "newest"),
+    [
+        ("346.10", "7.0"),
+        ("390.12", "9.1"),
+        ("384.81", "9.0"),
+        ("470.57.02", "11.4"),
+        ("535.54.03", "12.2"),
+        ("570.86.10", "12.8"),
+        ("575.51.02", "12.9"),
+        ("999.1", "13.4"),
+        ("340.108", None),
+        ("none", None),
+    ],
+)
+def test_a_driver_runs_the_cuda_of_its_branch(driver: str, newest: str | None) -> None:
+    assert cuda.newest_cuda(driver) == newest
+
+
+@given(versions, versions)
+def test_a_newer_driver_never_runs_an_older_cuda(one: str, other: str) -> None:
+    older, newer = sorted((one, other), key=comparable)
+    assert comparable(cuda.newest_cuda(older) or "0") <= comparable(cuda.newest_cuda(newer) or "0")
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+def test_the_driver_that_a_toolkit_wants_runs_it(toolkit: str) -> None:
+    row = cuda.driver_for(toolkit)
+    assert row is not None
+    newest = cuda.newest_cuda(row.driver)
+    assert newest is not None
+    assert comparable(newest) >= comparable(toolkit)[:2]
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "floor"),
+    [("10.2.89", None), ("9.0", None), ("11.0.3", "450.80.02"), ("12.7", "525.60.13"), ("13.9", "580.65.06"),
+     ("14.0", None), ("abc", None)],
+)  # fmt: skip
+def test_each_major_from_11_on_has_a_floor(toolkit: str, floor: str | None) -> None:
+    found = cuda.minor_floor(toolkit)
+    assert (found[0] if found else None) == floor
+    assert found is None or found[1].startswith("https://docs.nvidia.com/")
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "lowest", "highest"),
+    [("8.0.61", "2.0", "6.2"), ("9.1", "3.0", "7.0"), ("11.8.0", "3.5", "9.0"), ("12.9.1.010", "5.0", "12.1"),
+     ("13.0.2", "7.5", "12.1")],
+)  # fmt: skip
+def test_a_toolkit_knows_its_cards(toolkit: str, lowest: str, highest: str) -> None:
+    found = cuda.capabilities(toolkit)
+    assert found is not None
+    assert (found.lowest, found.listed[-1]) == (lowest, highest)
+
+
+@pytest.mark.parametrize("toolkit", ["7.5", "14.0", "abc"])
+def test_the_cards_of_a_toolkit_outside_the_table_are_unknown(toolkit: str) -> None:
+    assert cuda.capabilities(toolkit) is None
+
+
+def test_the_branches_of_a_release_are_those_of_its_notes() -> None:
+    found = cuda.compat(release="24.05")
+    assert found is not None
+    assert found.branches == (470, 525, 535, 545)
+    assert "tesla" in found.brands
+    assert "geforce" not in found.brands
+    assert found.source.startswith("https://docs.nvidia.com/")
+    assert not found.recalled
+    assert found.brands_recalled
+
+
+def test_where_a_page_says_tesla_no_quadro_is_let_in() -> None:
+    found = cuda.compat(release="19.10")
+    assert found is not None
+    assert (found.branches, found.brands) == ((384, 396, 410), ("tesla", "nvidia"))
+
+
+def test_a_branch_that_is_both_allowed_and_excluded_is_not_allowed() -> None:
+    found = cuda.compat(release="24.08")
+    assert found is not None
+    assert found.branches == (470, 525, 535)
+
+
+@pytest.mark.parametrize(("release", "toolkit"), [("25.01", None), ("26.07", "13.3.1"), (None, "12.8.0")])
+def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: str | None) -> None:
+    found = cuda.compat(release, toolkit)
+    assert found is not None
+    assert found.branches is None
+    assert found.recalled
+
+
+def test_an_image_with_another_cuda_than_its_release_is_looked_up_by_its_cuda() -> None:
+    assert cuda.compat("24.05", "13.0.2") == cuda.compat(cuda="13.0")
+
+
+@pytest.mark.parametrize(
+    ("release", "toolkit"), [("17.12", None), (None, "9.0"), ("99.01", None), ("x", "y"), (None, None)]
+)
+def test_before_and_after_the_table_there_is_no_row(release: str | None, toolkit: str | None) -> None:
+    assert cuda.compat(release, toolkit) is None
+
+
+def test_brands_are_spelled_as_those_of_cards() -> None:
+    listed = {brand for row in rows("forward_compat") for brand in row["brands"].split()}
+    assert listed <= set(BRANDS.values())
+
+
+def test_a_capability_has_a_family_with_a_name() -> None:
+    found = cards.family("7.5")
+    assert found is not None
+    assert found.architecture == "Turing"
+    assert "T4" in found.gpus
+    assert cards.family("7.9") is None

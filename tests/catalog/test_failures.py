@@ -1,0 +1,304 @@
+"""Famous failures are known by real texts of theirs, and ordinary logs raise no alarm."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngcdl.catalog import failures
+
+GOLDEN_LOG = Path(__file__).parents[1] / "golden/run-format-1/log.txt"
+NAMES = tuple(row.name for row in failures.table())
+HOOK = (
+    "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: error during container init: error running prestart hook #0: exit status 1, "
+    "stdout: , stderr: Auto-detected mode as 'legacy' "
+)
+BANNER = """
+=============
+== PyTorch ==
+=============
+
+NVIDIA Release 25.03 (build 148941828)
+PyTorch Version 2.7.0a0+7c8ec84
+Container image Copyright (c) 2025, NVIDIA CORPORATION & AFFILIATES. All rights reserved.
+
+Various files include modifications (c) NVIDIA CORPORATION & AFFILIATES.  All rights reserved.
+
+NOTE: CUDA Forward Compatibility mode ENABLED.
+  Using CUDA 12.8 driver version 570.124.06 with kernel driver version 535.104.05.
+  See https://docs.nvidia.com/deploy/cuda-compatibility/ for details.
+
+NOTE: The SHMEM allocation limit is set to the default of 64MB.  This may be
+   insufficient for PyTorch.  NVIDIA recommends the use of the following flags:
+   docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ...
+
+NOTE: MOFED driver for multi-node communication was not detected.
+      Multi-node communication performance may be reduced.
+"""
+NO_DRIVER = """
+WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.
+   Use the NVIDIA Container Toolkit to start this container with GPU support; see
+   https://docs.nvidia.com/datacenter/cloud-native/ .
+"""
+# name -> texts as users paste them, from the row's source
+EXAMPLES = {
+    "no-gpu-driver-in-docker": [
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+    ],
+    "runtime-unknown": [
+        "Error response from daemon: unknown or invalid runtime name: nvidia",
+        "Unknown runtime specified nvidia",
+    ],
+    "hook-called-directly": [
+        "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not "
+        "supported. "
+        "Please use the NVIDIA Container Runtime (e.g. specify the --runtime=nvidia flag) instead: unknown"
+    ],
+    "cdi-off": ['could not select device driver "cdi" with capabilities: []'],
+    "cdi-devices-unresolvable": ["CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"],
+    "no-driver-at-the-engine": [
+        HOOK + "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared "
+        "object file: no such file or directory: unknown",
+        HOOK + "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
+    ],
+    "requirement-unsatisfied": [
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a "
+        "newer version, or use an earlier cuda container: unknown"
+    ],
+    "driver-mismatch": [
+        "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown",
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 565.57",
+    ],
+    "driver-times-out": [
+        HOOK + "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown.",
+        "nvidia-container-cli: initialization error: driver error: timed out",
+    ],
+    "driver-files-in-image": [
+        "nvidia-container-cli: mount error: file creation failed: /var/lib/docker/overlay2/1f/merged/usr/lib/"
+        "x86_64-linux-gnu/libnvidia-ml.so.1: file exists: unknown"
+    ],
+    "gpu-taken-away": ["Failed to initialize NVML: Unknown Error"],
+    "nvml-permissions": ["Failed to initialize NVML: Insufficient Permissions"],
+    "gpu-lost": [
+        "NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus",
+        "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to "
+        "recover this GPU",
+    ],
+    "xid": ["NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: Shader Program Header 11 Error"],
+    "gpu-memory-broken": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
+    "no-kernel-image": ["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
+    "gpu-not-for-this-pytorch": [
+        "UserWarning:\nNVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the "
+        "current PyTorch "
+        "installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 "
+        "sm_86 sm_90."
+    ],
+    "gpu-not-for-this-image": [
+        "WARNING: Detected NVIDIA NVIDIA GeForce RTX 4090 GPU, which is not yet supported in this version of the "
+        "container\nERROR: No supported GPU(s) detected to run this container"
+    ],
+    "driver-insufficient": [
+        "Check failed: error == cudaSuccess (35 vs. 0)  CUDA driver version is insufficient for CUDA runtime version",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your "
+        "GPU driver",
+    ],
+    "compatibility-unavailable": [
+        "ERROR: This container was built for NVIDIA Driver Release 570.86 or later, but\n       version 470.57.02 was "
+        "detected and compatibility mode is UNAVAILABLE.\n\n       [[System has unsupported display driver / "
+        "cuda driver "
+        "combination (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) cuInit()=803]]"
+    ],
+    "forward-compatibility-refused": [
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+        "NumCudaDevices() that might have already set an error? Error 804: forward compatibility was attempted on non "
+        "supported HW"
+    ],
+    "ptx-unsupported": ["CUDA runtime error: the provided PTX was compiled with an unsupported toolchain."],
+    "no-avx": [
+        "Illegal instruction (core dumped)",
+        "2018-01-17 08:21:49.120154: F tensorflow/core/platform/cpu_feature_guard.cc:35] The TensorFlow library was "
+        "compiled to use AVX2 instructions, but these aren't available on your machine.\nAborted (core dumped)",
+        "ERROR: This container was built for CPUs supporting at least the AVX instruction set, but\n       the CPU "
+        "detected was Intel(R) Core(TM) i7 CPU 920, which does not report",
+    ],
+    "fabric-manager": ["Error 802: system not yet initialized (Triggered internally at ../c10/cuda/CUDAFunctions.cpp)"],
+    "driver-not-detected": [NO_DRIVER],
+    "no-driver-in-container": [
+        "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
+        "driver from http://www.nvidia.com/Download/index.aspx",
+        "/server: error while loading shared libraries: libcuda.so.1: cannot open shared object file: No such file",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
+        "latest NVIDIA "
+        "driver is installed and running.",
+    ],
+    "libcuda-missing": [
+        "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file: No such "
+        "file or directory; LD_LIBRARY_PATH: /usr/local/nvidia/lib:/usr/local/nvidia/lib64",
+        "I tensorflow/stream_executor/dso_loader.cc:105] Couldn't open CUDA library libcuda.so.1. "
+        "LD_LIBRARY_PATH: /usr",
+    ],
+    "no-cuda-device": ["failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"],
+    "cuda-unknown-error": [
+        "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, "
+        "e.g. changing env variable CUDA_VISIBLE_DEVICES after program start."
+    ],
+    "gpu-out-of-memory": [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity "
+        "of 3.94 GiB",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "
+        "shape[2304,384]",
+    ],
+    "shm-too-small": [
+        "RuntimeError: DataLoader worker (pid 54321) is killed by signal: Bus error. It is possible that dataloader's "
+        "workers are out of shared memory. Please try to raise your shared memory limit.",
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        "RuntimeError: unable to write to file </torch_18692_1954506624>: No space left on device (28)",
+    ],
+    "shm-default": [BANNER + "Bus error (core dumped)\n"],
+    "nccl-shm": [
+        "include/shm.h:28 NCCL WARN Call to posix_fallocate failed: No space left on "
+        "device\ninclude/shm.h:48 NCCL WARN "
+        "Error while creating shared memory segment nccl-shm-recv-250a7cc850ba9298-0-1-3 (size 9637888)",
+        "misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 "
+        "bytes\nRuntimeError: NCCL "
+        "Error 2: unhandled system error",
+    ],
+    "nccl-system-error": ["RuntimeError: NCCL Error 2: unhandled system error"],
+    "cudnn-not-initialised": [
+        "UnknownError (see above for traceback): Failed to get convolution algorithm. This is probably because cuDNN "
+        "failed to initialize, so try looking to see if a warning log message was printed above.",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+    ],
+    "rlimit-forbidden": [
+        "error setting rlimits for ready process: error setting rlimit type 8: operation not permitted: unknown",
+        "crun: setrlimit `RLIMIT_MEMLOCK`: Operation not permitted",
+    ],
+    "disk-full": [
+        "write /var/lib/docker/tmp/GetImageBlob123: no space left on device",
+        "OSError: [Errno 28] No space left on device: '/ngcdl/run/checkpoints'",
+    ],
+    "wrong-processor": [
+        "exec /opt/nvidia/nvidia_entrypoint.sh: exec format error",
+        'standard_init_linux.go:211: exec user process caused "exec format error"',
+        "[FATAL tini (7)] exec /usr/bin/python failed: Exec format error",
+    ],
+    "no-matching-manifest": ["no matching manifest for linux/arm64/v8 in the manifest list entries"],
+    "manifest-unknown": ["manifest for nvcr.io/nvidia/nemo:v1.0.0b2 not found: manifest unknown: manifest unknown"],
+    "certificate-unknown": [
+        "Get https://registry-1.docker.io/v2/: x509: certificate signed by unknown authority",
+        "SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer "
+        "certificate",
+    ],
+    "rate-limited": ["toomanyrequests: You have reached your pull rate limit."],
+    "port-taken": [
+        "driver failed programming external connectivity on endpoint x: Bind for 0.0.0.0:8888 failed: port is already "
+        "allocated",
+        "OSError: [Errno 98] Address already in use",
+    ],
+    "user-without-name": ["KeyError: 'getpwuid(): uid not found: 1042'"],
+    "group-without-name": ["groups: cannot find name for group ID 993"],
+}
+# Every row of the dossier's table of famous failures.
+DOSSIER = {
+    "no-gpu-driver-in-docker", "runtime-unknown", "no-driver-at-the-engine", "requirement-unsatisfied",
+    "driver-mismatch", "gpu-taken-away", "nvml-permissions", "hook-called-directly", "cdi-off",
+    "cdi-devices-unresolvable", "driver-files-in-image", "group-without-name", "shm-too-small", "rlimit-forbidden",
+    "no-kernel-image", "gpu-not-for-this-pytorch", "driver-insufficient", "ptx-unsupported", "disk-full",
+}  # fmt: skip
+
+
+def name_of(text: str) -> str | None:
+    found = failures.find(text)
+    return found.name if found else None
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in EXAMPLES.items() for text in texts])
+def test_a_text_that_users_paste_is_known_as_that_failure(name: str, text: str) -> None:
+    assert name_of(text) == name
+    assert name_of(text.upper()) == name
+    assert name_of(f"{BANNER.replace('SHMEM', 'memory')}step 1, loss = 4.1\n{text}\nTraceback:\n") == name
+
+
+def test_every_row_has_an_example_and_the_dossier_s_are_all_there() -> None:
+    assert len(NAMES) == len(set(NAMES)) >= 40
+    assert set(NAMES) == EXAMPLES.keys()
+    assert set(NAMES) >= DOSSIER
+
+
+@pytest.mark.parametrize("row", failures.table(), ids=lambda row: row.name)
+def test_a_row_has_a_cause_a_remedy_with_a_command_and_a_source(row: failures.Failure) -> None:
+    assert re.fullmatch(r"(?:[A-Z/]|cuDNN).+\.", row.cause)
+    assert row.source.startswith("https://")
+    assert row.confidence in ("seen", "recalled")
+    assert row.rank in failures.RANKS
+    commands = [line for line in row.remedy.splitlines() if line.startswith(" ")]
+    assert (commands == []) == (row.rank == "harmless")
+    assert all(line.startswith("    ") and line[4] != " " for line in commands)
+    assert all(text.strip() == text and "\n" not in text and len(text) >= 9 for text in (*row.texts, *row.beside))
+
+
+@pytest.mark.parametrize("text", [
+    BANNER,
+    BANNER + "Epoch 1/10: train error 0.512, test error: 0.498, 0 errors, error rate 49.8 %\n",
+    "step 100, loss = 4.11 (583.9 examples/sec; 0.219 sec/batch)\n",
+    "2018-02-16 18:21:26.1: step 0, loss = 4.68 (4.3 examples/sec; 29.7 sec/batch)\nprecision @ 1 = 0.862\n",
+    "NOTE: MOFED driver for multi-node communication was not detected.",
+    "NOTE: Legacy NVIDIA Driver detected.  Compatibility mode ENABLED.",
+    "WARNING: CUDA Minor Version Compatibility mode ENABLED.\n  Using driver version 535.104.05 which has support",
+    "The TensorFlow library wasn't compiled to use AVX instructions, but these are available on your machine",
+    "successful NUMA node read from SysFS had negative value (-1), but there must be at least one NUMA node",
+    "Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been",
+    "TF-TRT Warning: Could not find TensorRT", "KeyError: 'labels'", "error: 0.1, memory: 3.9 GiB, bus: 0000:01:00.0",
+    "Bus error (core dumped)",
+    "The SHMEM allocation limit is set to the default of 64MB. A bus may be late, an error may follow.",
+    "",
+])  # fmt: skip
+def test_an_ordinary_log_is_no_failure(text: str) -> None:
+    assert name_of(text) is None
+
+
+def test_the_log_of_a_run_that_went_well_is_no_failure() -> None:
+    assert len(GOLDEN_LOG.read_text()) > 100
+    assert name_of(GOLDEN_LOG.read_text()) is None
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    (NO_DRIVER + "CUDA error: no kernel image is available for execution on the device", "no-kernel-image"),
+    (NO_DRIVER + "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", "no-cuda-device"),
+    ("groups: cannot find name for group ID 993\n" + NO_DRIVER, "driver-not-detected"),
+    ("OSError: No space left on device\nError 804: forward compatibility was attempted on non supported HW",
+     "forward-compatibility-refused"),
+    ("NVRM: Xid (PCI:0000:44:00): 79, pid=1, GPU has fallen off the bus.", "gpu-lost"),
+])  # fmt: skip
+def test_what_names_the_cause_counts_before_what_follows_or_only_warns(text: str, name: str) -> None:
+    assert name_of(text) == name
+
+
+def test_of_two_causes_the_earlier_counts_and_at_one_place_the_longer_text() -> None:
+    memory, ptx = EXAMPLES["gpu-out-of-memory"][0], EXAMPLES["ptx-unsupported"][0]
+    assert name_of(f"{memory}\n{ptx}") == "gpu-out-of-memory"
+    assert name_of(f"{ptx}\n{memory}") == "ptx-unsupported"
+    assert name_of('could not select device driver "cdi"') == "cdi-off"
+
+
+@given(st.text(), st.sampled_from([text for texts in EXAMPLES.values() for text in texts]), st.text())
+def test_whatever_stands_around_it_a_failure_is_found(before: str, text: str, after: str) -> None:
+    assert name_of(f"{before}\n{text}\n{after}") is not None
+
+
+WORDS = [text for row in failures.table() for text in row.texts]
+PIECES = st.tuples(st.sampled_from(WORDS), st.integers(1, 60)).map(lambda pair: pair[0][: pair[1]])
+
+
+@given(st.lists(PIECES | st.text(max_size=3), min_size=1, max_size=4).map("".join))
+def test_a_megabyte_made_of_beginnings_is_searched_to_its_end(piece: str) -> None:
+    """There is nothing in it to go back to: the suite's own limit of time would end a search that does."""
+    hostile = piece * ((1 << 20) // len(piece) if piece else 0)
+    known = failures.find(hostile)
+    assert known is None or any(text.lower() in hostile.lower() for text in known.texts)
+    assert name_of(hostile + "\n" + EXAMPLES["gpu-out-of-memory"][0]) is not None

@@ -1,0 +1,172 @@
+"""What is known of an image: out of its configuration, or out of the catalogue's row of its tag. Pure.
+
+A value is taken from where it is surest: the configuration, then the row of that release, then what NVIDIA says of the
+CUDA version in general.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngcdl.catalog import cuda, releases
+from ngcdl.catalog.releases import Release
+from ngcdl.preflight.configuration import Configuration, Named, branches_of
+from ngcdl.preflight.facts import ImageFacts, version
+from ngcdl.spec import ImageRef
+
+REGISTRY = "registry"
+# While an image is pulled, a layer is on the disk compressed and unpacked, and 2.5 to 3 times the compressed size is
+# what has to be free. The lower figure stands for the unpacked image: a rule of thumb, measured nowhere.
+UNPACKED_PER_COMPRESSED = 2.5
+
+
+def estimated_unpacked(compressed_bytes: int | None) -> int | None:
+    """Estimate what an image takes on the disk from what it weighs on the way."""
+    return None if compressed_bytes is None else int(compressed_bytes * UNPACKED_PER_COMPRESSED)
+
+
+def from_catalog(ref: ImageRef, architecture: str = "amd64") -> ImageFacts | None:
+    """Give what the tables know of a framework image, of whatever registry; None where they don't have its tag."""
+    row = _row_of_tag(ref)
+    if row is None or ref.tag is None:
+        return None
+    known = _Known(architecture, is_jetson=releases.is_jetson(ref.tag))
+    known.recalled |= {"reference"} & row.recalled
+    known.put_release(row, ref.tag)
+    known.put_cuda(())
+    return known.facts(str(ref))
+
+
+def from_config(
+    ref: ImageRef,
+    config: Mapping[str, Any],
+    *,
+    architecture: str,
+    architectures: tuple[str, ...] | None = None,
+    digest: str | None = None,
+    compressed_bytes: int | None = None,
+    unpacked_bytes: int | None = None,
+    is_schema_1: bool = False,
+) -> ImageFacts:
+    """Read an image's configuration, and fill what it does not say from the catalogue.
+
+    `architecture` is the one that was asked for; the configuration's own goes before it. `architectures` are those of
+    the index, if there is one. Never raises for what the configuration holds.
+    """
+    said = Configuration.of(config)
+    own = said.architecture or architecture
+    known = _Known(own, is_jetson=releases.is_jetson(ref.tag or ""))
+    known.put("architectures", architectures or ((own,) if own else None), REGISTRY)
+    known.put("digest", digest, REGISTRY)
+    known.put("compressed_bytes", compressed_bytes, REGISTRY)
+    known.put("unpacked_bytes", unpacked_bytes, REGISTRY)
+    known.put("unpacked_bytes", estimated_unpacked(compressed_bytes), "estimated from compressed_bytes", recalled=True)
+    known.put("is_schema_1", is_schema_1 or None, REGISTRY)
+    named = Named.of(said, ref.framework)
+    known.put_said(said, named)
+    row = named.row() if named.release else _row_of_tag(ref)
+    if row is not None and said.has_cuda is not False:
+        known.put_release(row, ref.tag if row == _row_of_tag(ref) else None)
+    known.put_cuda(said.require)
+    return known.facts(str(ref))
+
+
+@dataclass
+class _Known:
+    """Facts as they are found: the first one to be put stays.
+
+    Of images for Jetson no driver and no kernels are known: both come with the board, and the tables are of the others.
+    """
+
+    architecture: str
+    is_jetson: bool
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    recalled: set[str] = field(default_factory=set)
+
+    def put(self, name: str, value: object, source: str, recalled: bool = False) -> None:
+        if value is None or name in self.values:
+            return
+        self.values[name] = value
+        self.sources[name] = source
+        self.recalled |= {name} if recalled else set()
+
+    def put_said(self, said: Configuration, named: Named) -> None:
+        """Put what the configuration says by itself."""
+        self.put("has_cuda", said.has_cuda, REGISTRY)
+        self.put("cuda", said.cuda, REGISTRY)
+        self.put("driver", said.driver, REGISTRY)
+        self.put("require", said.require or None, REGISTRY)
+        self.put("framework", named.framework, REGISTRY)
+        self.put("release", named.release, REGISTRY)
+        self.put("framework_version", named.framework_version, REGISTRY)
+        if said.kernels is not None:
+            self.put("sass", said.kernels[0], REGISTRY)
+            self.put("ptx", said.kernels[1], REGISTRY)
+
+    def put_release(self, row: Release, tag: str | None) -> None:
+        """Put what the row of a release says; `tag` None where it is not known which of its tags the image has."""
+        same_cuda = self._has_cuda_of(row)
+        has_kernels = "sass" in self.values  # a list without PTX says that there is none
+        self.put("has_cuda", True, row.source_of("cuda"))
+        self._take(row, "framework", row.framework)
+        self._take(row, "release", row.release)
+        self._take(row, "framework_version", row.framework_version)
+        self._take(row, "python", _python(row, tag))
+        self._take(row, "cuda", row.cuda)
+        self._take(row, "architectures", ("arm64",) if self.is_jetson else row.architectures)
+        if self.is_jetson:
+            return
+        self._take(row, "min_capability", row.min_capability)
+        if same_cuda and "driver" not in row.unverified:  # else it is what CUDA asks for: put_cuda knows that better
+            self._take(row, "driver", row.driver)
+        if same_cuda and not has_kernels and self.architecture in row.sass:
+            self._take(row, "sass", row.sass[self.architecture])
+            self._take(row, "ptx", row.ptx)
+
+    def put_cuda(self, require: tuple[str, ...]) -> None:
+        """Put what follows from the CUDA version alone."""
+        text = self.values.get("cuda")
+        if text is None or self.is_jetson:
+            return
+        is_recalled = "cuda" in self.recalled
+        toolkit, floor = cuda.driver_for(text), cuda.minor_floor(text)
+        if toolkit is not None:
+            self.put("driver", toolkit.driver, toolkit.source, toolkit.recalled or is_recalled)
+        if floor is not None:
+            self.put("minor_floor", *floor, is_recalled)
+        self._put_compat(text, require)
+
+    def _put_compat(self, text: str, require: tuple[str, ...]) -> None:
+        row = cuda.compat(self.values.get("release"), text)
+        branches, brands = branches_of(require)
+        if branches and (row is None or row.branches is None):
+            self.put("compat_branches", branches, REGISTRY)
+            self.put("compat_brands", brands, REGISTRY)
+        elif row is not None:
+            self.put("compat_branches", row.branches, row.source, row.recalled)
+            self.put("compat_brands", row.brands, row.source, row.brands_recalled)
+
+    def facts(self, reference: str) -> ImageFacts:
+        return ImageFacts(reference, **self.values, sources=self.sources, recalled=frozenset(self.recalled))
+
+    def _has_cuda_of(self, row: Release) -> bool:
+        own = self.values.get("cuda")
+        return own is None or version(own)[:2] == version(row.cuda)[:2]
+
+    def _take(self, row: Release, name: str, value: object) -> None:
+        self.put(name, value, row.source_of(name), name in row.recalled_on(self.architecture))
+
+
+def _row_of_tag(ref: ImageRef) -> Release | None:
+    is_nvidia_s = f"/{ref.repository}".endswith(f"/nvidia/{ref.framework}")  # mirrors keep it under a prefix
+    return releases.find(ref.framework, ref.tag) if is_nvidia_s and ref.tag else None
+
+
+def _python(row: Release, tag: str | None) -> str | None:
+    if tag is not None:
+        return row.pythons.get(tag.removeprefix(row.release))
+    every = set(row.pythons.values())
+    return every.pop() if len(every) == 1 else None
