@@ -1,0 +1,136 @@
+"""`ngcdl doctor`: the chain on the screen, as JSON, as an archive for a report, and with its remedies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from ngcdl import console
+from ngcdl.doctor import chain
+from ngcdl.doctor.chain import Finding
+from ngcdl.errors import BadOption
+
+_MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
+_COLOURS = {"ok": "32", "warning": "33", "broken": "31", "unchecked": "2"}
+_NARROWEST, _WIDEST = 40, 120  # longer lines read badly
+
+
+def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> int:
+    """Look at the whole chain; 1 where a link is broken, else 0. Raises BadOption."""
+    from ngcdl.doctor import look
+
+    if fix and json:
+        raise BadOption("--fix asks questions, and --json answers a program: take one of them.")
+    file = Path(bundle).expanduser() if bundle is not None else None
+    if file is not None and file.exists():  # told before, and not after, seconds of looking
+        raise BadOption(f"--bundle {file}: it is there already, and is left as it is.")
+    findings: Sequence[Finding] = chain.examine(look.gather())
+    if json:
+        console.result_json(chain.document(findings))
+    else:
+        console.result(screen(findings, _width(sys.stdout), in_colour=_has_colour(sys.stdout)))
+    if file is not None:
+        _bundle(file, findings)
+    if fix:
+        findings = _mend(findings)
+    return int(any(finding.state == "broken" for finding in findings))
+
+
+# -- on the screen ----------------------------------------------------------------------------------------------------
+
+
+def screen(findings: Sequence[Finding], width: int, *, in_colour: bool = False) -> str:
+    """One line a link; below it, where there is one, the cause and what to type. The last line is the sum."""
+    lines = [line for finding in findings for line in _lines(finding, width, in_colour=in_colour)]
+    return "\n".join([*lines, "", summary(findings)])
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    worst = [finding for state in ("broken", "warning") for finding in findings if finding.state == state]
+    broken = sum(finding.state == "broken" for finding in findings)
+    unchecked = sum(finding.state == "unchecked" for finding in findings)
+    more = f", {unchecked} not checked" if unchecked else ""
+    if not worst:
+        return f"All is well: {len(findings) - unchecked} links are ok{more}."
+    warnings = len(worst) - broken
+    said = f"{broken} broken, {warnings} warning{'' if warnings == 1 else 's'}{more}; first: {worst[0].name}"
+    step = next((step.command for step in worst[0].remedy), None)
+    return f"{said}\n    {step}" if step and broken else said
+
+
+def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
+    mark = f"{_MARKS[finding.state]:<7}"
+    found = f"not checked: {finding.found}" if finding.state == "unchecked" else finding.found
+    first, *rest = _filled(f"{mark}{finding.name:<14} {console.plain(found)}", width, 22)
+    if in_colour:
+        first = f"\x1b[{_COLOURS[finding.state]}m{mark}\x1b[0m{first[len(mark) :]}"
+    lines = [first, *rest]
+    if finding.cause:
+        lines += _filled(" " * 7 + ("hint: " if finding.state == "ok" else "") + console.plain(finding.cause), width, 7)
+    lines += [f"{' ' * 11}{console.plain(step.command)}" for step in finding.remedy]
+    if finding.source and finding.state != "ok":
+        lines.append(f"{' ' * 7}{finding.source}")
+    return lines
+
+
+def _filled(text: str, width: int, indent: int) -> list[str]:
+    """Break between words; what is one word, such as a path, stays whole."""
+    return textwrap.wrap(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+        drop_whitespace=True, replace_whitespace=False,
+    ) or [text]  # fmt: skip
+
+
+def _width(stream: IO[str] | None) -> int:
+    if stream is None or not stream.isatty():
+        return _WIDEST
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+
+
+def _has_colour(stream: IO[str] | None) -> bool:
+    return console.on_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+# -- the archive and the remedies -------------------------------------------------------------------------------------
+
+
+def _bundle(file: Path, findings: Sequence[Finding]) -> None:
+    from ngcdl.doctor import bundle
+    from ngcdl.doctor.hands import Hands
+
+    members = bundle.write(file, chain.document(findings), Hands())
+    console.say(f"{file} holds {', '.join(members)}.")
+    console.say("Keys, passwords, your name, your home and this host's name were taken out; look before you send it.")
+
+
+def _mend(findings: Sequence[Finding]) -> Sequence[Finding]:
+    from ngcdl.doctor import look
+    from ngcdl.doctor.mend import Mender
+
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        console.say("--fix asks before each command, and there is no terminal to ask on: nothing was run.")
+        return findings
+    mender = Mender(console.result, _ask, _run, lambda: chain.examine(look.gather()))
+    findings = mender.mend(findings)
+    console.result(summary(findings))
+    return findings
+
+
+def _ask(command: str) -> bool:
+    try:
+        answer = input(f"    {console.plain(command)}\n    Run it? [y/N] ")
+    except EOFError:
+        console.result("")
+        return False
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _run(command: str) -> int:
+    """Run a remedy as it was shown, by a shell, with this terminal: sudo may ask for a password."""
+    return subprocess.run(["sh", "-c", command], check=False).returncode

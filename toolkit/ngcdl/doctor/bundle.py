@@ -1,0 +1,184 @@
+"""An archive for a bug report: what doctor found, and what it was found in, without anything secret.
+
+    doctor.json      the links, as --json prints them       nvidia-smi.txt   nvidia-smi -q
+    versions.json    ngcdl, Python, kernel, toolkit          kernel.txt       what the kernel logged of NVRM and Xid
+    environment.json variables that change what ngcdl does   daemon.json      the engine's configuration
+    docker-info.json docker info                              last-run/        run.json, and the end of log.txt
+
+What this host does not have is left out. Every text passes through redact.Redactor, and nothing else is put in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import platform
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ngcdl import __version__
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.redact import Redactor, known_names
+from ngcdl.errors import BadOption, NgcdlError
+
+_TAIL_BYTES = 64 << 10
+_SECONDS = 5.0
+_VARIABLES = ("NGCDL_", "DOCKER_", "NVIDIA_", "CUDA_", "XDG_", "LD_LIBRARY_PATH", "PATH", "LANG", "LC_", "TERM")
+
+
+def write(file: Path, document: Mapping[str, Any], hands: Hands, redact: Redactor | None = None) -> tuple[str, ...]:
+    """Write the archive, readable by this user alone, and name its members. Raises BadOption."""
+    redact = redact or Redactor(_secrets(hands), known_names(hands.environ))
+    members = {name: redact(text) for name, text in _texts(document, hands)}
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError as error:
+        raise BadOption(f"--bundle {file}: it is there already, and is left as it is.") from error
+    except OSError as error:
+        raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
+    # Without a name and a date in gzip's own header.
+    with (
+        os.fdopen(descriptor, "wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name, text in members.items():
+            _add(archive, f"ngcdl-doctor/{name}", text.encode(errors="replace"))
+    return tuple(members)
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add one text. Owner and group stay out: they would name the user."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _texts(document: Mapping[str, Any], hands: Hands) -> Iterator[tuple[str, str]]:
+    yield "doctor.json", _json(document)
+    yield "versions.json", _json(_versions(hands))
+    yield "environment.json", _json(_environment(hands.environ))
+    sources: tuple[tuple[str, Callable[[Hands], str | None]], ...] = (
+        ("docker-info.json", _docker_info),
+        ("daemon.json", lambda at: at.read("/etc/docker/daemon.json")),
+        ("nvidia-smi.txt", lambda at: at.run(["nvidia-smi", "-q"], _SECONDS)),
+        ("driver.txt", lambda at: at.read("/proc/driver/nvidia/version")),
+        ("kernel.txt", _kernel_log),
+    )
+    for name, source in sources:
+        if text := source(hands):
+            yield name, text
+    yield from _last_run(hands)
+
+
+def _json(tree: object) -> str:
+    return json.dumps(tree, indent=1, ensure_ascii=True, default=str) + "\n"
+
+
+def _versions(hands: Hands) -> dict[str, Any]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    packages = {}
+    for name in ("docker", "requests", "nvidia-ml-py", "typer", "rich", "tensorflow"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    programs = {}
+    for words in (["nvidia-ctk", "--version"], ["nvidia-container-cli", "--version"], ["docker", "--version"]):
+        programs[words[0]] = hands.run(words, _SECONDS)
+    return {
+        "ngcdl": __version__,
+        "python": sys.version,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "os-release": hands.read("/etc/os-release"),
+        "packages": packages,
+        "programs": programs,
+    }
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables that matter. Keys are told to be set, no more."""
+    from ngcdl.registry.credentials import KEY_VARIABLES
+
+    kept = {
+        name: value for name, value in environ.items() if name.startswith(_VARIABLES) or name.lower().endswith("_proxy")
+    }
+    return kept | {name: "(set)" for name in KEY_VARIABLES if environ.get(name)}
+
+
+def _docker_info(_: Hands) -> str | None:
+    from ngcdl.engines.docker import connect
+
+    try:
+        return _json(connect().info)
+    except NgcdlError as error:
+        return _json({"error": error.message})
+
+
+def _kernel_log(hands: Hands) -> str | None:
+    """Pick what NVIDIA's module wrote; None where this user may not read the log."""
+    text = hands.run(["dmesg"], _SECONDS) or hands.run(
+        ["journalctl", "-k", "-b", "--no-pager", "-o", "short"], _SECONDS
+    )
+    if text is None:
+        return None
+    lines = [line for line in text.splitlines() if "NVRM" in line or "Xid" in line or "nvidia" in line.lower()]
+    return "\n".join(lines[-500:]) + "\n" if lines else None
+
+
+def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
+    from ngcdl import settings
+    from ngcdl.store import LOG, RECORD, Store
+
+    store = Store(settings.load(hands.environ).runs)
+    try:
+        ids: Sequence[str] = store.ids()[:1]
+    except NgcdlError:
+        return
+    for run_id in ids:
+        for name in (RECORD, LOG):
+            if text := _tail(store.folder(run_id) / name):
+                yield f"last-run/{name}", text
+
+
+def _tail(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return None
+
+
+def _secrets(hands: Hands) -> Iterator[str]:
+    """Give every secret that ngcdl knows of on this host, in the forms in which it may stand in a text."""
+    import base64
+    from urllib.parse import quote, urlsplit
+
+    from ngcdl import settings
+    from ngcdl.doctor.look.keys import find_key
+    from ngcdl.registry.credentials import KEY_VARIABLES
+
+    values = [hands.environ[name].strip() for name in KEY_VARIABLES if hands.environ.get(name, "").strip()]
+    try:
+        key = find_key(hands, settings.load(hands.environ).registry.partition("/")[0])
+        values += [key.secret.reveal()] if key else []
+    except NgcdlError:
+        pass
+    for name, value in hands.environ.items():
+        if name.lower().endswith("_proxy") and (password := urlsplit(value).password):
+            values.append(password)
+    for value in values:
+        yield value
+        yield quote(value, safe="")
+        for user in ("$oauthtoken", ""):
+            yield base64.b64encode(f"{user}:{value}".encode()).decode()
+        yield base64.b64encode(value.encode()).decode()

@@ -1,0 +1,118 @@
+"""The chain: its links in order, and what one look at the host says about each of them.
+
+A link is a file in links/ with a `LINKS`, found by being there. It judges what was seen (sight.Sight) and touches
+nothing itself. A link that does not exist on this host (SELinux on Debian, CDI without a GPU) is judged None.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.errors import NgcdlError
+
+# warning: it works, or some of it does; broken: what the link is there for fails; unchecked: `found` says why.
+State = Literal["ok", "warning", "broken", "unchecked"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command to type. `by_hand`: it is only ever shown (a reboot, a look, another shell's business)."""
+
+    command: str
+    by_hand: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a link is like. An ok one may have a `cause`, too: then it is a hint, and `remedy` what could be had."""
+
+    name: str
+    state: State
+    found: str
+    cause: str | None = None
+    remedy: tuple[Step, ...] = ()
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """`place` orders the links, from the hardware up; no two have the same."""
+
+    place: int
+    name: str
+    judge: Callable[[Sight], Finding | None]
+
+
+def links() -> tuple[Link, ...]:
+    """Give every link there is, in order."""
+    from ngcdl.doctor import links as package
+
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    return tuple(sorted((link for module in modules for link in module.LINKS), key=lambda link: link.place))
+
+
+def examine(sight: Sight, chain: Sequence[Link] | None = None) -> tuple[Finding, ...]:
+    """Judge every link that exists on this host."""
+    found = (link.judge(sight) for link in (links() if chain is None else chain))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Give what --json prints."""
+    return {
+        "links": [asdict(finding) for finding in findings],
+        "broken": sum(finding.state == "broken" for finding in findings),
+        "warnings": sum(finding.state == "warning" for finding in findings),
+    }
+
+
+# -- how links say it ------------------------------------------------------------------------------------------------
+
+
+def ok(name: str, found: str, hint: str | None = None, *remedy: Step, source: str | None = None) -> Finding:
+    return Finding(name, "ok", found, hint, remedy, source)
+
+
+def warning(name: str, found: str, cause: str, *remedy: Step, source: str | None = None) -> Finding:
+    return Finding(name, "warning", found, cause, remedy, source)
+
+
+def broken(name: str, found: str, cause: str, *remedy: Step, source: str | None = None) -> Finding:
+    return Finding(name, "broken", found, cause, remedy, source)
+
+
+def unchecked(name: str, why: str) -> Finding:
+    return Finding(name, "unchecked", why)
+
+
+def not_seen(name: str, trouble: Trouble, of: str | None = None) -> Finding:
+    """Say that a link can't be judged, because what it needs (the link `of`) was not seen."""
+    return unchecked(name, f"needs {of}" if of else trouble.why)
+
+
+# Commands that only look, need a human's eyes or this very shell, or hold a blank to fill in.
+_BY_HAND = re.compile(
+    r"\breboot\b|\bdmesg\b|\bjournalctl\b|^(unset|export|ls|df|curl)\b|dkms status|docker (info|context|system df)|"
+    r"^nvidia-smi$|\.\.\.|\b(DIR|FILE|RUN)\b|=\.\.|ngcdl run"
+)
+
+
+def from_error(name: str, state: State, error: NgcdlError, cause: str | None = None) -> Finding:
+    """Say an error of errors.py as a finding: its sentence, the prose of its hint, and its commands as the remedy."""
+    prose, steps, source = [], [], None
+    for line in error.hint.splitlines():
+        text = line.strip()
+        if text.startswith("https://"):
+            source = source or text
+        elif line.startswith("   "):
+            steps.append(Step(text, by_hand=bool(_BY_HAND.search(text))))
+        elif text:
+            prose.append(text)
+    return Finding(name, state, error.message, cause or " ".join(prose).rstrip(":") or None, tuple(steps), source)

@@ -1,0 +1,74 @@
+"""How doctor touches this host: files below a root, programs with a time limit, free space, a clock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ngcdl.doctor.sight import Space
+
+_FILE_BYTES = 1 << 20
+
+Run = Callable[[Sequence[str], float], str | None]
+
+
+def output(words: Sequence[str], seconds: float) -> str | None:
+    """Run a program that only looks, and give what it wrote; None where it is absent, fails or takes longer."""
+    try:
+        process = subprocess.Popen(
+            list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return None
+    with process:
+        try:
+            text, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            return None
+    return text.decode(errors="replace") if process.returncode == 0 else None
+
+
+def space(folder: Path) -> Space | None:
+    """Measure the file system that `folder` is on; free is what this user may fill."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+@dataclass(frozen=True)
+class Hands:
+    """`root` is where /proc, /sys, /dev and /etc are looked for: a folder of its own in tests."""
+
+    root: Path = Path("/")
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    run: Run = output
+    space: Callable[[Path], Space | None] = space
+    now: Callable[[], float] = time.time
+
+    def at(self, path: str | Path) -> Path:
+        return self.root / str(path).lstrip("/")
+
+    def read(self, path: str | Path) -> str | None:
+        """Give a text file's beginning; None where it can't be read."""
+        try:
+            with self.at(path).open("rb") as file:
+                return file.read(_FILE_BYTES).decode(errors="replace")
+        except OSError:
+            return None
+
+    def which(self, program: str) -> str | None:
+        # Toolkits lie in sbin at times, which is not on every user's PATH.
+        path = self.environ.get("PATH", os.defpath)
+        return shutil.which(program, path=path) or shutil.which(program, path="/usr/local/sbin:/usr/sbin:/sbin")

@@ -1,0 +1,114 @@
+"""The cards: lost or sick ones, and those that are older than what NVIDIA's images are made for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
+from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, ImageFacts, version
+from ngcdl.spec import NVCR, ImageRef
+from ngcdl.telemetry.card import Card, Probe
+
+if TYPE_CHECKING:
+    from ngcdl.catalog.releases import Release
+
+NAME = "cards"
+_MATRIX = "https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"
+_FRAMEWORKS = ("tensorflow", "pytorch")
+
+
+def judge(sight: Sight) -> Finding | None:
+    if not sight.has_gpu:
+        return None
+    if isinstance(sight.gpus, Trouble):
+        return not_seen(NAME, sight.gpus, "driver")
+    if not sight.cards_answer:
+        return unchecked(NAME, "needs driver")
+    cards = sight.gpus.cards
+    sick = [card for card in cards if card.error]
+    if sick:
+        return _sick(sick, len(cards))
+    missing = len(sight.kernel.pci or ()) - len(cards)
+    if missing > 0 and not sight.kernel.in_container:
+        found = f"{_listed(cards)}; the PCI bus has {missing} more"
+        cause = "The driver does not drive them: too old for it, sick, or claimed by another driver"
+        return warning(NAME, found, cause, Step("lspci -nnk -d 10de:", by_hand=True))
+    return _floors(sight, sight.gpus)
+
+
+def _sick(sick: Sequence[Card], count: int) -> Finding:
+    names = "; ".join(f"GPU {card.index}: {card.error}" for card in sick)
+    dead = [card for card in sick if card.uuid is None or "lost" in (card.error or "")]
+    steps = [Step("sudo dmesg | grep -i xid", by_hand=True)]
+    if any("reset" in (card.error or "") for card in sick):
+        steps.insert(0, Step("sudo nvidia-smi --gpu-reset"))
+    if dead:
+        cause = f"{len(dead)} of {count} cards do not answer. If it comes back after a reboot, look at power and heat"
+        return broken(NAME, names, cause, *steps, Step("sudo reboot", by_hand=True))
+    return warning(NAME, names, "The driver does not tell everything of these cards", *steps)
+
+
+def _floors(sight: Sight, probe: Probe) -> Finding:
+    """Compare with what the newest images are made for, and name what is left for older cards."""
+    newest = _newest_floor()
+    old = [card for card in probe.cards if _is_below(card, newest.min_capability)]
+    if not old:
+        return ok(NAME, _listed(probe.cards))
+    which = " and ".join(f"GPU {card.index} ({card.compute_capability})" for card in old)
+    since = min(one.release for one in _with_a_floor() if one.min_capability == newest.min_capability)
+    cause = (
+        f"Images from {since} on want compute capability {newest.min_capability}, so they don't run on {which}. "
+        f"{_left_for(old, sight, probe)}"
+    )
+    return warning(NAME, _listed(probe.cards), cause, Step("ngcdl images", by_hand=True), source=_MATRIX)
+
+
+def _with_a_floor() -> list[Release]:
+    from ngcdl.catalog import releases
+
+    return [one for one in releases.releases() if one.min_capability]
+
+
+def _newest_floor() -> Release:
+    """Give a release that wants the most of a card; the catalogue's newest do."""
+    return max(_with_a_floor(), key=lambda one: version(one.min_capability or "0"))
+
+
+def _is_below(card: Card, floor: str | None) -> bool:
+    return bool(card.compute_capability and floor) and version(card.compute_capability or "") < version(floor or "")
+
+
+def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
+    """Name the newest tag of each framework that runs on the oldest of these cards, as the catalogue has it."""
+    card = min(old, key=lambda one: version(one.compute_capability or "0"))
+    gpu = Gpu(card.compute_capability, card.name, BRANDS.get(card.brand) if card.brand is not None else None)
+    machine = "arm64" if sight.kernel.machine in ("aarch64", "arm64") else "amd64"
+    host = HostFacts(machine, probe.driver.version if probe.driver else None, (gpu,))
+    found = [f"{name}:{tag}" for name in _FRAMEWORKS if (tag := _newest(name, host)) is not None]
+    if not found:
+        return "No image that does is in ngcdl's catalogue"
+    return f"The newest that {'do' if len(found) > 1 else 'does'}, by ngcdl's catalogue: {' and '.join(found)}"
+
+
+def _newest(framework: str, host: HostFacts) -> str | None:
+    from ngcdl.catalog import releases
+    from ngcdl.preflight.image import from_catalog
+    from ngcdl.preflight.newest import newest
+
+    def facts_of(tag: str) -> ImageFacts | None:
+        return from_catalog(ImageRef.parse(f"nvidia/{framework}:{tag}", NVCR), host.architecture)
+
+    return newest(framework, None, releases.tags(framework), facts_of, host)
+
+
+def _listed(cards: Sequence[Card]) -> str:
+    names: dict[str, int] = {}
+    for card in cards:
+        text = f"{card.name or 'a card without a name'} ({card.compute_capability or 'capability unknown'})"
+        names[text] = names.get(text, 0) + 1
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+
+
+LINKS = (Link(20, NAME, judge),)

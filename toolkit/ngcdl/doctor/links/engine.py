@@ -1,0 +1,114 @@
+"""The Docker engine: whether it answers, whose it is, and how it is installed."""
+
+from __future__ import annotations
+
+from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, warning
+from ngcdl.doctor.packages import install, service
+from ngcdl.doctor.sight import Engine, Sight, Trouble
+from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
+
+NAME = "engine"
+_SNAP = "https://github.com/NVIDIA/nvidia-docker/issues/1642"
+_DESKTOP = "https://docs.docker.com/desktop/features/gpu/"
+_CONTEXTS = "https://docs.docker.com/engine/manage-resources/contexts/"
+_LIVE_RESTORE = "https://docs.docker.com/engine/daemon/live-restore/"
+_INSTALL = "https://docs.docker.com/engine/install/"
+_GROUP = "https://docs.docker.com/engine/install/linux-postinstall/"
+
+
+def judge(sight: Sight) -> Finding:
+    engine = sight.engine
+    if isinstance(engine, Trouble):
+        return _silent(sight, engine)
+    found = f"Docker {engine.facts.version or 'of an unknown version'} at {engine.address}"
+    if sight.context is not None:
+        return warning(NAME, found, _two_engines(sight.context), _USE_CONTEXT, source=_CONTEXTS)
+    if engine.facts.is_desktop:
+        cause = "Docker Desktop runs in a virtual machine: this host's driver, folders and toolkit are not its own"
+        return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)
+    if engine.facts.is_snap:
+        cause = "A Docker from snap has another PATH and configuration: NVIDIA's toolkit for the host does not reach it"
+        steps = (Step("sudo snap remove docker"), *install(sight.programs, "docker.io", dnf="docker"))
+        return warning(NAME, f"{found}, from snap", cause, *steps, source=_SNAP)
+    if not engine.is_here:
+        hint = "What follows about cards, memory and limits is of this machine; the engine's own has to be asked there"
+        return ok(NAME, f"{found}, on another machine ({engine.name or 'without a name'})", hint)
+    return ok(NAME, f"{found}, rootless" if engine.facts.is_rootless else found)
+
+
+# ngcdl asks as Docker's SDK does, which knows no contexts.
+_USE_CONTEXT = Step("export DOCKER_HOST=$(docker context inspect --format '{{.Endpoints.docker.Host}}')", by_hand=True)
+
+
+def _two_engines(context: str) -> str:
+    return (
+        f"The docker command uses its context {context}, ngcdl what DOCKER_HOST names or the default socket: these may "
+        "be two engines, with images and settings of their own"
+    )
+
+
+def _silent(sight: Sight, trouble: Trouble) -> Finding:
+    error = trouble.error
+    if error is None and not trouble.why.startswith("no answer"):
+        return not_seen(NAME, trouble)
+    if error is None or isinstance(error, EngineHangs):
+        found = error.message if error else f"the Docker engine gave {trouble.why}"
+        log = Step("sudo journalctl -u docker -n 50", by_hand=True)
+        return broken(NAME, found, "Its log may say why; a restart helps", log, service(sight.programs, "restart"))
+    if isinstance(error, EngineForbidden):
+        cause = (
+            "Only root and the group docker may, and who is in it is as good as root on this machine. It counts from "
+            "the next login on. Rootless Docker needs none of it"
+        )
+        return broken(NAME, error.message, cause, Step("sudo usermod -aG docker $USER"), source=_GROUP)
+    if not isinstance(error, EngineAbsent) or "unset DOCKER_HOST" in error.hint:
+        return from_error(NAME, "broken", error)
+    if sight.context is not None:
+        return broken(NAME, error.message, _two_engines(sight.context), _USE_CONTEXT, source=_CONTEXTS)
+    if "dockerd" in sight.programs.names:
+        return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))
+    steps = install(sight.programs, "docker.io", dnf="docker", pacman="docker")
+    return broken(NAME, error.message, "It is not installed", *steps, source=_INSTALL)
+
+
+def live_restore(sight: Sight) -> Finding | None:
+    engine = sight.engine
+    if isinstance(engine, Trouble) or engine.facts.live_restore is None:
+        return None
+    if engine.facts.live_restore:
+        return ok("live-restore", "on: trainings outlive a restart of the engine")
+    hint = 'A restart or update of the engine ends every training; {"live-restore": true} in daemon.json avoids it'
+    return ok("live-restore", "off", hint, source=_LIVE_RESTORE)
+
+
+def memlock(sight: Sight) -> Finding:
+    """NVIDIA's documented line asks for --ulimit memlock=-1, which a daemon can only give if it may raise limits."""
+    name, engine = "memlock", sight.engine
+    if isinstance(engine, Trouble):
+        return not_seen(name, engine, "engine")
+    if not engine.memlock_forbidden and engine.can_raise_limits:
+        return ok(name, "a container may lock memory without limit")
+    if not engine.memlock_forbidden and engine.can_raise_limits is None:
+        return ok(name, "whether the engine may lift the limit shows at the first run, which goes on either way")
+    limit = f"{engine.memlock_bytes >> 10} KiB" if engine.memlock_bytes is not None else "what it has itself"
+    how = "an earlier run was refused" if engine.memlock_forbidden else "its daemon has no CAP_SYS_RESOURCE"
+    cause = (
+        f"This engine can't give --ulimit memlock=-1 ({how}): runs go on with {limit}, and several GPUs in one run may "
+        "be slower or fail. Rootless Docker and containers inside of containers are so; else raise the daemon's limit"
+    )
+    return warning(name, f"at most {limit}", cause, *_raise_limit(engine, sight), source=_MEMLOCK)
+
+
+_MEMLOCK = "https://github.com/containerd/nerdctl/issues/1937"
+
+
+def _raise_limit(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+    """Name the steps where the daemon is systemd's, whose unit has the limit."""
+    if not engine.is_here or "systemctl" not in sight.programs.names:
+        return ()
+    user = "systemctl --user" if engine.facts.is_rootless else "sudo systemctl"
+    edit = Step(f"{user} edit docker.service    # [Service] LimitMEMLOCK=infinity", by_hand=True)
+    return (edit, service(sight.programs, "restart", is_rootless=engine.facts.is_rootless))
+
+
+LINKS = (Link(100, NAME, judge), Link(150, "live-restore", live_restore), Link(155, "memlock", memlock))

@@ -1,0 +1,110 @@
+"""How a GPU gets into a container: the runtime nvidia, CDI, or docker's --gpus."""
+
+from __future__ import annotations
+
+from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, warning
+from ngcdl.doctor.packages import install, service
+from ngcdl.doctor.sight import Engine, Sight, Trouble
+
+NAME = "gpu-way"
+_INSTALL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+_TOOLKIT = frozenset({"nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"})
+
+
+def judge(sight: Sight) -> Finding | None:
+    engine = sight.engine
+    if isinstance(engine, Trouble):
+        return not_seen(NAME, engine, "engine") if sight.has_gpu else None
+    if isinstance(engine.way, Trouble):
+        return not_seen(NAME, engine.way)
+    if engine.way.name == "none":
+        return _none(engine, sight) if sight.has_gpu and engine.is_here else None
+    if not sight.has_gpu and engine.is_here:
+        return None
+    if engine.missing_runtime is not None:
+        found = f"the runtime nvidia is registered, but its program {engine.missing_runtime} is not there"
+        return broken(
+            NAME,
+            found,
+            "The toolkit was removed, or the engine sees another folder",
+            *_install(engine, sight),
+            source=_INSTALL,
+        )
+    if engine.way.name == "device-request":
+        hint = "Whether --gpus works only a run tells; registering the runtime nvidia makes it certain"
+        return ok(NAME, engine.way.why, hint, *_register(engine, sight), source=_INSTALL)
+    if engine.facts.default_runtime == "nvidia":
+        return ok(NAME, f"{engine.way.why}, and it is the default of every container")
+    return ok(NAME, engine.way.why)
+
+
+def _none(engine: Engine, sight: Sight) -> Finding:
+    """Docker can't hand on the GPU; say which of the steps of the installation was left out."""
+    empty = [str(folder) for folder in engine.facts.cdi_dirs]
+    if engine.registered is not None:
+        found = f"{engine.registered} names the runtime nvidia, but the engine does not have it"
+        return broken(
+            NAME, found, "The engine has not been restarted since", _restart_of(engine, sight), source=_INSTALL
+        )
+    found = "Docker has no way to hand a GPU to a container"
+    if sight.programs.names & _TOOLKIT:
+        cause = "NVIDIA's container toolkit is installed, but not registered with this engine"
+        if empty:
+            cause += f"; CDI is on, but {' and '.join(empty)} describe{'s' if len(empty) == 1 else ''} no GPU"
+        return broken(NAME, found, cause, *_register(engine, sight), source=_INSTALL)
+    if empty and engine.facts.cdi_dirs:
+        cause = f"The runtime nvidia is not registered, and no GPU is described in {' or '.join(empty)} for CDI"
+        return broken(NAME, found, cause, *_install(engine, sight), source=_INSTALL)
+    return broken(NAME, found, "NVIDIA's container toolkit is not installed", *_install(engine, sight), source=_INSTALL)
+
+
+def _install(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+    return (*install(sight.programs, "nvidia-container-toolkit"), *_register(engine, sight))
+
+
+def _register(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+    if engine.facts.is_rootless:
+        file = "$HOME/.config/docker/daemon.json"
+        return (
+            Step(f"nvidia-ctk runtime configure --runtime=docker --config={file}"),
+            Step("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"),
+            _restart_of(engine, sight),
+        )
+    return (Step("sudo nvidia-ctk runtime configure --runtime=docker"), _restart_of(engine, sight))
+
+
+def _restart_of(engine: Engine, sight: Sight) -> Step:
+    return service(sight.programs, "restart", is_rootless=engine.facts.is_rootless)
+
+
+def daemon_reload(sight: Sight) -> Finding | None:
+    """`systemctl daemon-reload` takes the devices from running containers, where runc's systemd driver can't find them
+    again by their numbers in /dev/char."""
+    name, engine = "daemon-reload", sight.engine
+    if isinstance(engine, Trouble) or isinstance(engine.way, Trouble) or not (sight.has_gpu and engine.is_here):
+        return None
+    if engine.way.name == "none" or engine.facts.cgroup_driver is None:
+        return None
+    if engine.facts.cgroup_driver != "systemd":
+        return ok(
+            name, f"cgroup driver {engine.facts.cgroup_driver}: `systemctl daemon-reload` leaves containers their GPU"
+        )
+    if engine.way.name == "cdi":
+        return ok(name, "CDI names the devices to the engine: `systemctl daemon-reload` leaves containers their GPU")
+    unlinked = [node for node in sight.kernel.nodes if not node.is_linked]
+    if not unlinked:
+        return ok(name, "cgroup driver systemd, and /dev/char has the cards") if sight.kernel.nodes else None
+    paths = ", ".join(node.path for node in unlinked[:3]) + (", ..." if len(unlinked) > 3 else "")
+    cause = (
+        "After `systemctl daemon-reload` (any package update may do it) running containers lose their GPU, 'Failed to "
+        "initialize NVML: Unknown Error'. Make the links, or give daemon.json "
+        '"exec-opts": ["native.cgroupdriver=cgroupfs"]'
+    )
+    step = Step("sudo nvidia-ctk system create-dev-char-symlinks --create-all")
+    return warning(name, f"cgroup driver systemd, and /dev/char lacks {paths}", cause, step, source=_RELOAD)
+
+
+_RELOAD = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
+
+
+LINKS = (Link(110, NAME, judge), Link(130, "daemon-reload", daemon_reload))

@@ -1,0 +1,63 @@
+"""What else a training needs of the host: AVX, shared memory, and what SELinux or WSL mean for it."""
+
+from __future__ import annotations
+
+from ngcdl import console
+from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
+from ngcdl.doctor.sight import Sight
+
+_SHM_BYTES = 1 << 30  # what NVIDIA's own lines give a container: --shm-size=1g
+_SHM_URL = "https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem"
+# "Prebuilt binaries will use AVX instructions": https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0
+_AVX_URL = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
+_SELINUX_URL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html"
+_WSL_URL = "https://docs.nvidia.com/cuda/wsl-user-guide/"
+
+
+def cpu(sight: Sight) -> Finding:
+    kernel = sight.kernel
+    if kernel.machine not in ("x86_64", "AMD64", "amd64"):
+        return ok("cpu", f"{kernel.machine or 'of a kind that is unknown'}: take images that are made for it")
+    if kernel.cpu_flags is None:
+        return unchecked("cpu", "/proc/cpuinfo does not tell what it can")
+    if "avx" not in kernel.cpu_flags:
+        cause = "TensorFlow from 1.6 on ends with 'Illegal instruction'; a virtual machine may be given its host's CPU"
+        return warning("cpu", "x86_64 without AVX", cause, source=_AVX_URL)
+    best = next((name for name in ("avx512f", "avx2") if name in kernel.cpu_flags), "avx")
+    return ok("cpu", f"x86_64 with {best.upper()}")
+
+
+def shm(sight: Sight) -> Finding:
+    if sight.shm is None:
+        return unchecked("shm", "/dev/shm can't be measured")
+    found = f"/dev/shm has {console.size(sight.shm.free_bytes)} free of {console.size(sight.shm.total_bytes)}"
+    if sight.shm.free_bytes >= _SHM_BYTES:
+        return ok("shm", found)
+    cause = "Runs with --ipc=host and trainings without a container share it: data loaders then end with a bus error"
+    if sight.shm.total_bytes < _SHM_BYTES:
+        return warning("shm", found, cause, Step("sudo mount -o remount,size=50% /dev/shm"), source=_SHM_URL)
+    return warning(
+        "shm", found, f"{cause}. Other programs fill it", Step("ls -lhS /dev/shm", by_hand=True), source=_SHM_URL
+    )
+
+
+def selinux(sight: Sight) -> Finding | None:
+    if not sight.kernel.enforces_selinux:
+        return None
+    hint = (
+        "Where a container's GPU answers 'Insufficient Permissions', it is SELinux: "
+        "docker run --security-opt=label=disable"
+    )
+    return ok("selinux", "enforcing", hint, source=_SELINUX_URL)
+
+
+def wsl(sight: Sight) -> Finding | None:
+    if not sight.kernel.has_dxg:
+        return None
+    hint = (
+        "The driver is Windows' own: install none here. Per-process figures and some readings are not given under WSL"
+    )
+    return ok("wsl", "this is WSL", hint, source=_WSL_URL)
+
+
+LINKS = (Link(15, "wsl", wsl), Link(160, "shm", shm), Link(180, "selinux", selinux), Link(310, "cpu", cpu))

@@ -1,0 +1,70 @@
+"""The key on this host, and what the registry says of it."""
+
+from __future__ import annotations
+
+from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, unchecked, warning
+from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.errors import RegistryUnreachable
+
+_KEYS_URL = "https://org.ngc.nvidia.com/setup/api-keys"
+# https://docs.docker.com/reference/cli/docker/login/#credential-stores
+_HELPERS_URL = "https://docs.docker.com/go/credential-store/"
+_UNREACHABLE = (
+    "Images that are here already run all the same. Behind a proxy set HTTPS_PROXY here and for the engine; a mirror "
+    "of the registry is named by NGCDL_REGISTRY"
+)
+
+
+def credentials(sight: Sight) -> Finding:
+    name = "credentials"
+    keys = sight.keys
+    if isinstance(keys, Trouble):
+        return not_seen(name, keys)
+    if keys.error is not None:
+        return from_error(name, "broken", keys.error)
+    if keys.exposure is not None:
+        return warning(
+            name, f"a key in {keys.source}" if keys.source else "no key", keys.exposure.partition(": chmod")[0],
+            Step(f"chmod 600 {keys.path}"),
+        )  # fmt: skip
+    if keys.source is None:
+        cause = f"Public images come without a key; {sight.registry_host} gives others only to those who are signed in"
+        return warning(name, f"no key for {sight.registry_host}", cause, Step("ngcdl login"), source=_KEYS_URL)
+    if keys.in_clear:
+        hint = "It is kept unencrypted; a credential helper avoids that"
+        return ok(name, f"a key in {keys.source}", hint, source=_HELPERS_URL)
+    return ok(name, f"a key in {keys.source}")
+
+
+def registry(sight: Sight) -> Finding:
+    name = "registry"
+    seen = sight.registry
+    if isinstance(seen, Trouble):
+        if seen.why.startswith("no answer"):
+            cause = "The network, a firewall or a proxy swallows the connection"
+            look = Step(f"curl -sI https://{sight.registry_host}/v2/", by_hand=True)
+            return broken(name, f"{sight.registry_host} gave {seen.why}", cause, look)
+        return not_seen(name, seen)
+    if seen.error is not None:
+        is_silent = isinstance(seen.error, RegistryUnreachable)
+        return from_error(name, "broken", seen.error, _UNREACHABLE if is_silent else None)
+    return ok(name, f"{sight.registry_host} answers")
+
+
+def key(sight: Sight) -> Finding | None:
+    name = "key"
+    seen, keys = sight.registry, sight.keys
+    if isinstance(keys, Trouble) or keys.error is not None:
+        return unchecked(name, "needs credentials")
+    if keys.source is None:
+        return None
+    if isinstance(seen, Trouble) or seen.error is not None:
+        return unchecked(name, "needs registry")
+    if seen.key_error is not None:
+        return from_error(name, "broken", seen.key_error)
+    if seen.takes_key is None:
+        return ok(name, f"{sight.registry_host} asks nobody to sign in, so the key was not tried")
+    return ok(name, f"{sight.registry_host} takes it")
+
+
+LINKS = (Link(200, "credentials", credentials), Link(210, "registry", registry), Link(220, "key", key))

@@ -1,0 +1,33 @@
+"""Persistence mode: whether the driver stays awake between two programs. Only ever a hint."""
+
+from __future__ import annotations
+
+from ngcdl.doctor.chain import Finding, Link, Step, ok
+from ngcdl.doctor.sight import Sight
+from ngcdl.telemetry.card import Probe
+
+NAME = "persistence"
+# https://docs.nvidia.com/deploy/driver-persistence/
+_URL = "https://docs.nvidia.com/deploy/driver-persistence/"
+
+
+def judge(sight: Sight) -> Finding | None:
+    if not sight.cards_answer or not isinstance(sight.gpus, Probe):
+        return None
+    known = [card for card in sight.gpus.cards if card.persistence is not None]
+    off = [card for card in known if card.persistence is False]
+    if not known:
+        return None
+    if not off:
+        return ok(NAME, "on")
+    found = "off" if len(off) == len(known) else f"off on GPU {', '.join(str(card.index) for card in off)}"
+    hint = "The first program on an idle card waits 1 to 3 s a card until the driver is awake, and clocks are forgotten"
+    step = (
+        "sudo systemctl enable --now nvidia-persistenced"
+        if {"nvidia-persistenced", "systemctl"} <= sight.programs.names
+        else "sudo nvidia-smi -pm 1"
+    )
+    return ok(NAME, found, hint, Step(step), source=_URL)
+
+
+LINKS = (Link(30, NAME, judge),)

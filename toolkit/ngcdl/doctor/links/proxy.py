@@ -1,0 +1,54 @@
+"""Proxies: this shell's against the engine's. Each of them talks to the registry by itself."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
+from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.registry import challenge
+
+NAME = "proxy"
+_URL = "https://docs.docker.com/engine/daemon/proxy/"
+
+
+def judge(sight: Sight) -> Finding:
+    mine = _mine(sight)
+    if _is_direct(sight):
+        return ok(NAME, f"{sight.registry_host} needs none")
+    if isinstance(sight.engine, Trouble):
+        return unchecked(NAME, "needs engine")
+    its = sight.engine.facts.https_proxy or sight.engine.facts.http_proxy
+    if mine and not its:
+        cause = f"ngcdl asks the registry through {shown(mine)}, the engine pulls without: behind a firewall it can't"
+        edit = 'sudoedit /etc/docker/daemon.json    # {"proxies": {"https-proxy": "http://PROXY:PORT"}}'
+        return warning(NAME, "only this shell has one", cause, Step(edit, by_hand=True), source=_URL)
+    if its and not mine:
+        cause = f"The engine pulls through {shown(its)}, ngcdl asks the registry without: behind a firewall it can't"
+        return warning(
+            NAME, "only the engine has one", cause, Step(f"export HTTPS_PROXY={shown(its)}", by_hand=True), source=_URL
+        )
+    return ok(NAME, f"{shown(mine)} here, {shown(its)} for the engine" if mine and its else "none")
+
+
+def shown(address: str) -> str:
+    """Give a proxy's address without its user and password."""
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}" if parts.scheme else host
+
+
+def _mine(sight: Sight) -> str | None:
+    return sight.proxies.get("https_proxy") or sight.proxies.get("all_proxy")
+
+
+def _is_direct(sight: Sight) -> bool:
+    """A registry on this machine, or one that NO_PROXY names."""
+    host = sight.registry_host.rpartition(":")[0] or sight.registry_host
+    if challenge.is_loopback(host):
+        return True
+    named = [one.strip().lstrip(".") for one in sight.proxies.get("no_proxy", "").split(",") if one.strip()]
+    return any(one == "*" or host == one or host.endswith(f".{one}") for one in named)
+
+
+LINKS = (Link(240, NAME, judge),)

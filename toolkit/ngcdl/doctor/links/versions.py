@@ -1,0 +1,51 @@
+"""Versions with known security holes: NVIDIA's toolkit, runc, the Docker engine."""
+
+from __future__ import annotations
+
+import re
+
+from ngcdl.doctor.chain import Finding, Link, ok, unchecked, warning
+from ngcdl.doctor.packages import upgrade
+from ngcdl.doctor.sight import Sight, Trouble
+
+# component -> its packages: NVIDIA's own, and those of Docker's own repository, where containerd.io brings runc
+_PACKAGES = {"nvidia-container-toolkit": "nvidia-container-toolkit", "runc": "containerd.io", "docker": "docker-ce"}
+
+
+def toolkit(sight: Sight) -> Finding | None:
+    if sight.programs.toolkit is None:
+        is_there = sight.programs.names & {"nvidia-ctk", "nvidia-container-cli"}
+        return unchecked("toolkit", "it does not tell its version") if is_there else None
+    return _judged(sight, "toolkit", "nvidia-container-toolkit", sight.programs.toolkit)
+
+
+def runc(sight: Sight) -> Finding | None:
+    if isinstance(sight.engine, Trouble) or sight.engine.facts.runc_version is None:
+        return None
+    # Docker's own packages call it 1.1.12-0-g51d5e94 at times, which is 1.1.12.
+    return _judged(sight, "runc", "runc", re.sub(r"-0-g[0-9a-f]+$", "", sight.engine.facts.runc_version))
+
+
+def docker(sight: Sight) -> Finding | None:
+    if isinstance(sight.engine, Trouble) or sight.engine.facts.version is None:
+        return None
+    return _judged(sight, "docker", "docker", sight.engine.facts.version)
+
+
+def _judged(sight: Sight, name: str, component: str, version: str) -> Finding:
+    from ngcdl.catalog import holes
+
+    found = holes.known(component, version)
+    if found is None:
+        return unchecked(
+            name, f"{version} is a distribution's own, whose holes are mended without a new number: can't tell"
+        )
+    if not found:
+        return ok(name, version)
+    listed = ", ".join(hole.cve for hole in found[:4]) + (", ..." if len(found) > 4 else "")
+    worst = found[0]
+    cause = f"Known holes as of {worst.read}: {listed} (fixed in {' / '.join(worst.fixed_in)}; {worst.notes})"
+    return warning(name, version, cause, *upgrade(sight.programs, _PACKAGES[component]), source=worst.source)
+
+
+LINKS = (Link(140, "toolkit", toolkit), Link(142, "runc", runc), Link(144, "docker", docker))

@@ -1,0 +1,81 @@
+"""What doctor looks at: every look at once, each in a thread with a time limit; what is late is left behind.
+
+A healthy host is seen in about a second. The limits are for sick ones, and a look that hangs delays nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ngcdl import settings
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.errors import NgcdlError
+
+# The driver may take 20 s for its first answer where persistence mode is off, and NVML's own door waits as long:
+# https://docs.nvidia.com/deploy/driver-persistence/. The engine's ping is given up after 10 s (engines/docker).
+LIMITS = {"gpus": 21.0, "engine": 12.0, "registry": 5.0, "keys": 5.0, "dataset": 4.0, "wanted_bytes": 4.0}
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+
+def gather(hands: Hands | None = None) -> Sight:
+    """Look at everything. Raises BadOption where ngcdl's own settings can't be read."""
+    from ngcdl.doctor.look import kernel, keys, programs
+
+    hands = hands or Hands()
+    known = settings.load(hands.environ)
+    host = known.registry.partition("/")[0]
+    seen = _all(
+        {
+            "gpus": lambda: _look("gpus").look(hands),
+            "engine": lambda: _look("engine").look(hands),
+            "keys": lambda: _look("keys").look(hands, host),
+            "registry": lambda: _look("registry").look(hands, host),
+            "dataset": lambda: _look("dataset").look(hands, known.cache),
+            "wanted_bytes": lambda: _look("image").look(hands, known),
+        },
+        LIMITS,
+    )
+    return Sight(
+        registry_host=host,
+        kernel=kernel.look(hands, platform.machine()),
+        programs=programs.look(hands),
+        shm=hands.space(hands.at("/dev/shm")),
+        proxies={name: value for name in _PROXIES if (value := _variable(hands.environ, name))},
+        context=keys.context(hands),
+        **seen,
+    )
+
+
+def _look(name: str) -> Any:
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name) or environ.get(name.upper()) or ""
+
+
+def _all(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]) -> dict[str, Any]:
+    """Do all at once, and wait for each no longer than its limit. What fails or is late becomes a Trouble."""
+    seen: dict[str, Any] = {}
+
+    def work(name: str) -> None:
+        try:
+            seen[name] = looks[name]()
+        except NgcdlError as error:
+            seen[name] = Trouble(error.message, error)
+        except Exception as error:  # the end of a thread: a fault of one look must not hide the others
+            seen[name] = Trouble(f"ngcdl could not look: {type(error).__name__}: {error}")
+
+    threads = {name: threading.Thread(target=work, args=(name,), daemon=True) for name in looks}
+    start = time.monotonic()
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        thread.join(max(0.0, limits[name] - (time.monotonic() - start)))
+    return {name: seen.get(name, Trouble(f"no answer within {limits[name]:g} s")) for name in looks}

@@ -1,0 +1,15 @@
+"""Whether CIFAR-10 is here already, and whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ngcdl.dataset import CIFAR10, FOLDER
+from ngcdl.dataset.kept import Kept
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.sight import Dataset
+
+
+def look(hands: Hands, cache: Path) -> Dataset:
+    training, damage = Kept(cache.absolute(), CIFAR10).check()
+    return Dataset(training is not None, damage, cache, hands.environ.get(FOLDER, "").strip() or None)

@@ -1,0 +1,136 @@
+"""What the Docker engine says of itself, and what its files and its process on this host say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import struct
+from pathlib import Path
+
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.sight import CdiSpec, Engine, Trouble
+from ngcdl.engines.base import GpuWay
+from ngcdl.engines.docker import DockerEngine, connect, memlock
+from ngcdl.engines.docker.host import engine_facts
+from ngcdl.errors import NgcdlError
+
+# capability 24: https://man7.org/linux/man-pages/man7/capabilities.7.html
+_SYS_RESOURCE = 1 << 24
+_LIBRARY = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)\b")
+_DEVICE = re.compile(r"[\"']?(/dev/nvidia\d+)\b")
+_NAME = re.compile(r"[\"']?\bname[\"']?\s*:\s*[\"']?([^\"'\s,}]+)")
+
+
+def look(hands: Hands) -> Engine:
+    """Raises EngineError."""
+    engine = connect()
+    facts = engine_facts(engine)
+    pid = _daemon(hands, engine) if engine.is_here else None
+    return Engine(
+        address=engine.address,
+        facts=facts,
+        way=_way(engine),
+        is_here=engine.is_here,
+        name=facts.name,
+        specs=_specs(hands, facts.cdi_dirs) if engine.is_here else (),
+        registered=_registered(hands, is_rootless=facts.is_rootless) if engine.is_here else None,
+        missing_runtime=_missing_runtime(hands, engine) if engine.is_here else None,
+        memlock_forbidden=memlock.is_known_forbidden(engine.info),
+        can_raise_limits=_can_raise_limits(hands, pid),
+        memlock_bytes=_memlock(hands, pid)[1],
+    )
+
+
+def _way(engine: DockerEngine) -> GpuWay | Trouble:
+    try:
+        return engine.gpu_way()
+    except NgcdlError as error:  # NGCDL_GPU_WAY that can't be meant
+        return Trouble(error.message, error)
+
+
+def _missing_runtime(hands: Hands, engine: DockerEngine) -> str | None:
+    """Name the program of the runtime nvidia, where its path is whole and nothing is there."""
+    runtime = (engine.info.get("Runtimes") or {}).get("nvidia") or {}
+    path = str(runtime.get("path") or "")
+    return path if path.startswith("/") and not hands.at(path).exists() and hands.root == Path("/") else None
+
+
+def _registered(hands: Hands, *, is_rootless: bool) -> Path | None:
+    """Find the daemon.json that names the runtime nvidia. https://docs.docker.com/reference/cli/dockerd/"""
+    own = Path(hands.environ.get("XDG_CONFIG_HOME") or Path(hands.environ.get("HOME", "/")) / ".config")
+    file = own / "docker/daemon.json" if is_rootless else Path("/etc/docker/daemon.json")
+    with contextlib.suppress(ValueError, AttributeError):
+        tree = json.loads(hands.read(file) or "{}")
+        if "nvidia" in (tree.get("runtimes") or {}):
+            return file
+    return None
+
+
+# -- CDI --------------------------------------------------------------------------------------------------------------
+
+
+def _specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
+    """Read the descriptions of GPUs. As text: they are YAML or JSON, and what is looked for reads the same in both."""
+    paths = [path for folder in folders for kind in ("*.yaml", "*.json") for path in sorted(Path(folder).glob(kind))]
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            text = path.read_text(errors="replace")
+            if "nvidia.com/gpu" in text:
+                found.append(_spec(hands, path, text))
+    return tuple(found)
+
+
+def _spec(hands: Hands, path: Path, text: str) -> CdiSpec:
+    nodes = frozenset(_DEVICE.findall(text))
+    return CdiSpec(
+        path,
+        frozenset(_LIBRARY.findall(text)),
+        nodes,
+        frozenset(node for node in nodes if not hands.at(node).exists()),
+        frozenset(_NAME.findall(text)),
+    )
+
+
+# -- the daemon's process ---------------------------------------------------------------------------------------------
+
+
+def _daemon(hands: Hands, engine: DockerEngine) -> int | None:
+    """Find the daemon behind a socket of this host: whoever listens at it, or the one dockerd where systemd does."""
+    if (pid := _listener(engine.address)) and (hands.read(f"/proc/{pid}/comm") or "").strip() == "dockerd":
+        return pid
+    pids = [
+        int(folder.name)
+        for folder in hands.at("/proc").glob("[0-9]*")
+        if (hands.read(f"/proc/{folder.name}/comm") or "").strip() == "dockerd"
+    ]
+    return pids[0] if len(pids) == 1 else None
+
+
+def _listener(address: str) -> int | None:
+    path = address.removeprefix("unix://") if address.startswith("unix://") else "/var/run/docker.sock"
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        probe.connect(path)
+        return int(struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+    return None
+
+
+def _can_raise_limits(hands: Hands, pid: int | None) -> bool | None:
+    status = hands.read(f"/proc/{pid}/status") if pid else None
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status or "", re.MULTILINE)
+    is_unlimited, _ = _memlock(hands, pid)
+    if found is None:
+        return None
+    return bool(int(found[1], 16) & _SYS_RESOURCE) or is_unlimited
+
+
+def _memlock(hands: Hands, pid: int | None) -> tuple[bool, int | None]:
+    """Give whether the daemon's own hard limit is none at all, and else its bytes."""
+    limits = hands.read(f"/proc/{pid}/limits") if pid else None
+    found = re.search(r"^Max locked memory\s+\S+\s+(\S+)", limits or "", re.MULTILINE)
+    if found is None:
+        return False, None
+    return found[1] == "unlimited", int(found[1]) if found[1].isdigit() else None

@@ -1,0 +1,11 @@
+"""What NVML says of the cards, through the one door to it."""
+
+from __future__ import annotations
+
+from ngcdl.doctor.hands import Hands
+from ngcdl.telemetry import gpu
+from ngcdl.telemetry.card import Probe
+
+
+def look(_: Hands) -> Probe:
+    return gpu.probe()

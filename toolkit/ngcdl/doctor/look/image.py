@@ -1,0 +1,18 @@
+"""How much room the image takes that a training without an image uses: asked of what earlier looks remembered alone."""
+
+from __future__ import annotations
+
+from ngcdl import imagefacts
+from ngcdl.choice import DEFAULT_IMAGE
+from ngcdl.doctor.hands import Hands
+from ngcdl.settings import Settings
+from ngcdl.spec import ImageRef
+
+
+def look(hands: Hands, known: Settings) -> int | None:
+    """Give the bytes, packed and unpacked; None where nobody has asked for that image's size yet."""
+    ref = ImageRef.parse(hands.environ.get("NGCDL_DEFAULT_IMAGE", DEFAULT_IMAGE), known.registry)
+    facts = imagefacts.of(ref, known.cache, offline=True).facts
+    if facts.compressed_bytes is None or facts.unpacked_bytes is None:
+        return None
+    return facts.compressed_bytes + facts.unpacked_bytes

@@ -1,0 +1,81 @@
+"""What /proc, /sys, /dev and /etc say: the module, the cards on the bus, the device nodes, the processor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.sight import Kernel, Node
+
+_NVIDIA, _DISPLAY = "0x10de", "0x03"  # PCI vendor, and the first byte of the class: https://pci-ids.ucw.cz/
+# Two forms: "NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." and "... Open Kernel Module for x86_64  560.35.03".
+_MODULE = re.compile(r"^NVRM version:.*?\s(\d{2,}\.\d+(?:\.\d+)?)\s", re.MULTILINE)
+_NODE = re.compile(r"nvidia(\d+|ctl|-uvm|-modeset|-uvm-tools)")
+
+
+def look(hands: Hands, machine: str) -> Kernel:
+    version = hands.read("/proc/driver/nvidia/version")
+    module = _MODULE.search(version or "")
+    selinux = hands.read("/sys/fs/selinux/enforce")
+    return Kernel(
+        pci=_cards(hands),
+        module=module[1] if module else None,
+        is_loaded=version is not None,
+        has_nouveau=hands.at("/sys/module/nouveau").exists(),
+        has_dxg=hands.at("/dev/dxg").exists(),
+        nodes=_nodes(hands),
+        distribution=_distribution(hands.read("/etc/os-release") or ""),
+        machine=machine,
+        cpu_flags=_flags(hands.read("/proc/cpuinfo") or ""),
+        enforces_selinux=None if selinux is None else selinux.strip() == "1",
+        in_container=hands.at("/.dockerenv").exists() or hands.at("/run/.containerenv").exists(),
+    )
+
+
+def _cards(hands: Hands) -> tuple[str, ...] | None:
+    """List NVIDIA's display devices; None where the bus can't be seen at all."""
+    try:
+        devices = sorted(hands.at("/sys/bus/pci/devices").iterdir())
+    except OSError:
+        return None
+    if not devices:
+        return None
+    return tuple(device.name for device in devices if _is_card(device))
+
+
+def _is_card(device: Path) -> bool:
+    with contextlib.suppress(OSError):
+        vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
+        given_away = (device / "driver").resolve().name == "vfio-pci"
+        return vendor == _NVIDIA and kind.startswith(_DISPLAY) and not given_away
+    return False
+
+
+def _nodes(hands: Hands) -> tuple[Node, ...]:
+    found = []
+    with contextlib.suppress(OSError):
+        for path in sorted(hands.at("/dev").iterdir()):
+            if not _NODE.fullmatch(path.name):
+                continue
+            with contextlib.suppress(OSError):
+                state = path.stat()
+                if stat.S_ISCHR(state.st_mode):
+                    major, minor = os.major(state.st_rdev), os.minor(state.st_rdev)
+                    link = hands.at(f"/dev/char/{major}:{minor}")
+                    found.append(Node(f"/dev/{path.name}", major, minor, link.exists()))
+    return tuple(found)
+
+
+def _distribution(text: str) -> tuple[str, ...]:
+    """Read ID and ID_LIKE: https://www.freedesktop.org/software/systemd/man/latest/os-release.html"""
+    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return tuple(f"{values.get('ID', '')} {values.get('ID_LIKE', '')}".replace('"', "").split())
+
+
+def _flags(text: str) -> frozenset[str] | None:
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(found[1].split()) if found else None

@@ -1,0 +1,45 @@
+"""What Docker's config.json and its like hold: the key for the registry, who else can read it, and the context.
+
+The key itself goes no further than `find_key`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.sight import Keys
+from ngcdl.errors import NgcdlError
+from ngcdl.registry import credentials, docker_config
+from ngcdl.registry.key import Credential
+
+# A healthy helper takes a few hundredths of a second; doctor has other things to say, too.
+HELPER_SECONDS = 3.0
+
+
+def look(hands: Hands, host: str) -> Keys:
+    path = docker_config.path(hands.environ)
+    key, error = credentials.find_or_none(host, hands.environ, helper_seconds=HELPER_SECONDS)
+    source = key.source if key else None
+    in_clear = source is not None and source in (
+        str(path),
+        f"{docker_config.home(hands.environ)}/.ngc/config of the ngc CLI",
+    )
+    return Keys(source, in_clear, error, credentials.exposure(hands.environ), path)
+
+
+def context(hands: Hands) -> str | None:
+    """Name the docker command's own context, where it leads it elsewhere than DOCKER_HOST or the default socket."""
+    if hands.environ.get("DOCKER_HOST"):  # it goes before every context
+        return None
+    name = hands.environ.get("DOCKER_CONTEXT")
+    if not name:
+        with contextlib.suppress(NgcdlError):
+            found = docker_config.read(docker_config.path(hands.environ)).tree.get("currentContext")
+            name = found if isinstance(found, str) else None
+    return name if name and name != "default" else None
+
+
+def find_key(hands: Hands, host: str) -> Credential | None:
+    """Give the key to show to the registry; None where there is none, or none that can be read."""
+    return credentials.find_or_none(host, hands.environ, helper_seconds=HELPER_SECONDS)[0]

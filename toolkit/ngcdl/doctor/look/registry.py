@@ -1,0 +1,57 @@
+"""Whether the registry answers, takes the key, and what time it thinks it is."""
+
+from __future__ import annotations
+
+import email.utils
+
+from ngcdl.doctor.hands import Hands
+from ngcdl.doctor.look.keys import find_key
+from ngcdl.doctor.sight import Registry
+from ngcdl.errors import NgcdlError
+
+# Of a connection, of an answer: shorter than elsewhere, since a slow registry is a finding.
+_SECONDS = (2.0, 3.0)
+
+
+def look(hands: Hands, host: str) -> Registry:
+    from ngcdl.registry import challenge
+    from ngcdl.registry.wire import Question, Wire
+
+    wire = Wire(_SECONDS, _no_wait, hands.environ)
+    try:
+        answer = wire.ask(Question(challenge.base_url(host) + "/v2/"))
+    except NgcdlError as error:
+        return Registry(error=error)
+    finally:
+        wire.close()
+    return _verified(hands, host, answer.status == 401, _skew(answer.headers.get("Date"), hands.now()))
+
+
+def _verified(hands: Hands, host: str, wants_key: bool, skew_seconds: float | None) -> Registry:
+    from ngcdl.errors import KeyRejected
+    from ngcdl.registry.client import Registry as Client
+
+    key = find_key(hands, host)
+    try:
+        with Client(host, timeout_seconds=_SECONDS, sleep=_no_wait) as client:
+            if key is None:
+                client.ping()
+                return Registry(None, wants_key, None, None, skew_seconds)
+            takes = client.verify(key)
+    except KeyRejected as error:
+        return Registry(None, wants_key, False, error, skew_seconds)
+    except NgcdlError as error:
+        return Registry(error, wants_key, None, None, skew_seconds)
+    return Registry(None, wants_key, True if takes else None, None, skew_seconds)
+
+
+def _no_wait(_: float) -> None:
+    """A second try follows at once: whoever asked doctor is waiting."""
+
+
+def _skew(date: str | None, now: float) -> float | None:
+    """Compare with the header Date: https://www.rfc-editor.org/rfc/rfc9110#field.date"""
+    try:
+        return now - email.utils.parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None

@@ -1,0 +1,71 @@
+"""What a bug report may hold: texts without keys, passwords, and the names of the user, the home and the host."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+_HIDDEN = "***"
+# A field's name, then its value: in quotes up to the closing one, else up to a blank. JSON in a log line has \\" for ".
+_VALUE = r"(\\?[\"']?\s*[:=]\s*)(\\?[\"'])?(?(3)(?:(?!\3)[^\n])*|(?:(?:basic|bearer)\s+)?[^\s\"',}]+)"
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"nvapi-[A-Za-z0-9_-]+", f"nvapi-{_HIDDEN}"),
+    (rf"(?i)((?:proxy-|x-registry-)?auth(?:orization)?){_VALUE}", rf"\1\2\3{_HIDDEN}"),
+    (
+        rf"(?i)([\w.-]*(?:password|passwd|secret|token|api_?key|credential)[\w.-]*){_VALUE}",
+        rf"\1\2\3{_HIDDEN}",
+    ),
+    (r"(?i)\b((?:basic|bearer)\s+)[A-Za-z0-9+/=._~-]{8,}", rf"\1{_HIDDEN}"),
+    # USER:PASSWORD@ in addresses, also where the password has an @ or a / of its own; and TOKEN@
+    (r"(?i)([a-z][a-z0-9+.-]*://)[^\s\"':/]+:[^\s\"']+@", rf"\1{_HIDDEN}@"),
+    (r"(?i)([a-z][a-z0-9+.-]*://)[^/\s\"']+@", rf"\1{_HIDDEN}@"),
+    # a JSON web token, wherever it stands
+    (r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)?", _HIDDEN),
+)
+
+
+class Redactor:
+    """Takes out what has the form of a secret, and what is known to be one."""
+
+    def __init__(self, secrets: Iterable[str], names: Mapping[str, str]) -> None:
+        """`secrets` are texts that may appear nowhere; `names` replaces whole words, the longest first."""
+        self._secrets = sorted({one for one in secrets if len(one) >= 4}, key=len, reverse=True)
+        self._names = [(_word(name), shown) for name, shown in sorted(names.items(), key=lambda one: -len(one[0]))]
+        self._patterns = [(re.compile(pattern), stand_in) for pattern, stand_in in _PATTERNS]
+
+    def __call__(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        for pattern, stand_in in self._patterns:
+            text = pattern.sub(stand_in, text)
+        for name, shown in self._names:
+            text = name.sub(shown, text)
+        return text
+
+
+def _word(name: str) -> re.Pattern[str]:
+    """Match a name as a word of its own, and a folder's also before what lies in it."""
+    before = "" if name.startswith("/") else r"(?<![\w.-])"
+    return re.compile(rf"{before}{re.escape(name)}(?![\w-])")
+
+
+def known_names(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give what tells who and where one is, with what stands for it. root is everybody's name, and stays."""
+    names: dict[str, str] = {}
+    home = environ.get("HOME") or ""
+    if len(home) > 1:
+        names[home] = "~"
+    names[os.uname().nodename] = "HOST"
+    for user in {environ.get("USER"), environ.get("LOGNAME"), _login()}:
+        if user and user != "root":
+            names[user] = "USER"
+    return names
+
+
+def _login() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a uid without a name
+        return None
