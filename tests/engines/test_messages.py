@@ -8,6 +8,8 @@ import requests.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ngcdl.catalog import failures
+from ngcdl.engines.docker import messages
 from ngcdl.engines.docker.messages import docker_errors, is_transient, meaning, pull_meaning
 from ngcdl.errors import (
     CannotInvoke,
@@ -39,7 +41,11 @@ RUNC = (
     [
         ('could not select device driver "" with capabilities: [[gpu]]', NoGpuWay),
         ("unknown or invalid runtime name: nvidia", NoGpuWay),
+        ('could not select device driver "cdi" with capabilities: []', NoGpuWay),
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", GpuHookFailed),
+        ("invoking the NVIDIA Container Runtime Hook directly is not supported", GpuHookFailed),
+        ("nvidia-container-cli: initialization error: driver rpc error: timed out", GpuHookFailed),
+        ("nvidia-container-cli: something new", GpuHookFailed),
         ("nvidia-container-cli: initialization error: nvml error: driver/library version mismatch", GpuHookFailed),
         ("nvidia-container-cli: initialization error: nvml error: driver not loaded", GpuHookFailed),
         ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4", GpuHookFailed),
@@ -63,6 +69,36 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
     error = meaning(text)
     assert type(error) is kind
     assert error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('could not select device driver "" with capabilities: [[gpu]]', "no-gpu-driver-in-docker"),
+        ("Unknown runtime specified nvidia", "runtime-unknown"),
+        ('could not select device driver "cdi" with capabilities: []', "cdi-off"),
+        ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", "cdi-devices-unresolvable"),
+        (RUNC + "nvidia-container-cli: initialization error: nvml error: driver not loaded", "no-driver-at-the-engine"),
+        (RUNC + "nvidia-container-cli: initialization error: driver rpc error: timed out", "driver-times-out"),
+        ("error setting rlimits for ready process: error setting rlimit type 8", "rlimit-forbidden"),
+        ("manifest for nvcr.io/nvidia/nemo:v1 not found: manifest unknown", "manifest-unknown"),
+        ("no matching manifest for linux/arm64/v8 in the manifest list entries", "no-matching-manifest"),
+        ("Bind for 0.0.0.0:8888 failed: port is already allocated", "port-taken"),
+        (RUNC + 'exec: "/x": exec format error', "wrong-processor"),
+    ],
+)
+def test_the_remedy_of_a_famous_text_is_the_catalogue_s(text: str, name: str) -> None:
+    (row,) = (row for row in failures.table() if row.name == name)
+    assert meaning(text).hint == row.advice
+    assert row.cause in meaning(text).hint
+
+
+def test_every_row_that_has_a_class_of_its_own_is_in_the_catalogue() -> None:
+    assert messages._FAMOUS.keys() <= {row.name for row in failures.table()}
+
+
+def test_a_failure_of_the_hook_that_is_not_famous_leads_to_the_driver() -> None:
+    assert meaning("nvidia-container-cli: something new").hint == "    ngcdl gpu"
 
 
 def test_unknown_words_are_kept() -> None:

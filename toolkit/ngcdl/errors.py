@@ -352,14 +352,8 @@ class NvmlUnavailable(GpuError):
 
 
 class NoGpuWay(GpuError):
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"Docker has no way to hand a GPU to a container: {why}.",
-            "Install the NVIDIA Container Toolkit, register it and restart the engine:\n"
-            "    sudo apt-get install nvidia-container-toolkit\n"
-            "    sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker\n"
-            "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
-        )
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(f"Docker has no way to hand a GPU to a container: {why}.", hint)
 
 
 class GpuHookFailed(GpuError):

@@ -1,7 +1,7 @@
 """What Docker's error texts mean.
 
 The status code is no class: the daemon wraps a registry's 401, 429 and 502 as 500, and 403 as 404. So the text is
-read, and kept in the message. Texts of NVIDIA's runtime: https://github.com/NVIDIA/nvidia-container-toolkit/issues
+read, and kept in the message. What famous ones mean, and what helps, stands in catalog/failures.py alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ngcdl.catalog import failures
 from ngcdl.errors import (
     CannotInvoke,
     CommandNotFound,
@@ -30,17 +31,6 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 
-_REINSTALL = (
-    "The driver was updated while its old module was loaded: restart the machine, or reload the module:\n"
-    "    sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"
-)
-_NO_DRIVER = "Where the Docker daemon runs there is no loaded NVIDIA driver:\n    nvidia-smi\n    docker context ls"
-_REQUIREMENT = "The image wants a newer driver: update it, or take an older tag."
-_CDI = (
-    "The CDI description is missing or older than the driver; make it anew:\n"
-    "    sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-)
-
 DEFAULT_ADDRESS = "the default socket"
 
 # A status code is one only beside the words that make it one: digests, runs' names and paths have these figures, too.
@@ -50,15 +40,21 @@ _SERVER_TROUBLE = (
     r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
 )
 
+# Rows of the catalogue's failures that are more than an answer of no.
+_FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
+    "no-gpu-driver-in-docker": NoGpuWay,
+    "runtime-unknown": NoGpuWay,
+    "cdi-off": NoGpuWay,
+    "cdi-devices-unresolvable": GpuHookFailed,
+    "hook-called-directly": GpuHookFailed,
+    "driver-mismatch": GpuHookFailed,
+    "no-driver-at-the-engine": GpuHookFailed,
+    "requirement-unsatisfied": GpuHookFailed,
+}
+_HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECASE)
+
 # (text, what it is), the first that fits wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
-    (r"could not select device driver", lambda what: NoGpuWay(what)),
-    (r"unknown or invalid runtime name: nvidia|Unknown runtime specified nvidia", lambda what: NoGpuWay(what)),
-    (r"unresolvable CDI devices|CDI device injection failed", lambda what: GpuHookFailed(what, _CDI)),
-    (r"driver/library version mismatch", lambda what: GpuHookFailed(what, _REINSTALL)),
-    (r"driver not loaded|load library failed: libnvidia-ml", lambda what: GpuHookFailed(what, _NO_DRIVER)),
-    (r"unsatisfied condition: \w+", lambda what: GpuHookFailed(what, _REQUIREMENT)),
-    (r"nvidia-container-cli|nvidia-container-runtime", lambda what: GpuHookFailed(what, "    ngcdl gpu")),
     (r"bind source path does not exist: (?P<what>.+)", MountMissing),
     (r"executable file not found|exec: .*no such file or directory", lambda what: CommandNotFound(what)),
     (r"exec: .*(permission denied|is a directory)|: permission denied: unknown", lambda what: CannotInvoke(what)),
@@ -66,10 +62,6 @@ _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
     (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
     (r"client version .* too (old|new)|minimum supported API version", EngineTooOld),
-    (
-        r"port is already allocated|address already in use",
-        lambda what: EngineRefused(what, "Publish another port of the host:\n    -p 8889:8888"),
-    ),
 )
 
 _TRANSIENT = re.compile(
@@ -82,11 +74,17 @@ _TRANSIENT = re.compile(
 def meaning(text: str) -> NgcdlError:
     """Say what the daemon meant by `text`; EngineRefused with its own words where that is not known."""
     clean = " ".join(text.split())
+    failure = failures.find(clean)
+    advice = failure.advice if failure else ""
+    if failure and failure.name in _FAMOUS:
+        return _FAMOUS[failure.name](clean, advice)
+    if _HOOK.search(clean):
+        return GpuHookFailed(clean, advice or "    ngcdl gpu")
     for pattern, make in _MEANINGS:
         match = re.search(pattern, clean, re.IGNORECASE)
         if match:
             return make(match.groupdict().get("what") or clean)
-    return EngineRefused(clean)
+    return EngineRefused(clean, advice)
 
 
 def pull_meaning(text: str, host: str) -> NgcdlError:
