@@ -91,6 +91,16 @@ def test_a_training_that_died_with_ngcdl_is_lost(house: House) -> None:
     assert (run.summary.loss_first, run.notes) == (4.68, (UNWATCHED,))
 
 
+def test_a_run_that_nobody_watched_is_diagnosed_when_it_is_closed(shelf: Store) -> None:
+    folder = shelf.create(RUN)
+    (folder / store.LOG).write_bytes(b"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n")
+    found = reconcile(shelf, RUN)
+    assert found.status == "lost"
+    assert found.diagnosis
+    assert found.diagnosis.name == "gpu-out-of-memory"
+    assert shelf.load(RUN.id) == found
+
+
 def test_an_unwatched_training_can_be_stopped(house: House) -> None:
     run_id, pid = killed(house, STAND_IN="wait")
     done = house.run("stop", run_id)

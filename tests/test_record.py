@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl import record, store
-from ngcdl.record import Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
+from ngcdl.record import Diagnosis, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
 from ngcdl.report import figures
 
 GOLDEN = Path(__file__).parent / "golden/run-format-1"
@@ -40,6 +40,7 @@ FULL = Run(
     notes=("loud",),
     summary=Summary(230, 595.8, 0.215, 4.68, 3.72, 0.86, 45.0, 190.0, 1 << 31, 87.0, 3 << 30,
                     (GpuSummary("GPU-1", "a card", 87.0, 3 << 30, 61.0),), 12, 1),
+    diagnosis=Diagnosis("gpu-lost", "GPU is lost", "It fell off.", "    sudo reboot", "https://x", "seen"),
 )  # fmt: skip
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
 JSON = st.recursive(
@@ -75,6 +76,8 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
         ({"summary": {"steps": "many"}}, "steps"),
         ({"summary": {"gpus": ["x"]}}, "another shape"),
         ({"image": {"reference": 5}}, "reference"),
+        ({"diagnosis": "shm"}, "another shape"),
+        ({"diagnosis": {"cause": "x"}}, "another shape"),
     ],
 )
 def test_what_is_no_record_is_refused_with_the_reason(change: dict[str, Any], reason: str) -> None:
@@ -112,6 +115,7 @@ def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
     shelf = store.Store(GOLDEN.parent)
     run = shelf.load(GOLDEN.name)
     assert (run.status, run.exit_code, run.dataset, run.device) == ("finished", 0, "synthetic", "cpu")
+    assert run.diagnosis is None, "it is from before there were any"
     assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)
     assert run.machine.gpus[0].name == "NVIDIA GeForce GTX 1050 Ti"
     summed = figures.summary(store.lines(GOLDEN / store.EVENTS), store.lines(GOLDEN / store.SAMPLES))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from house import House
 
-from ngcdl.record import GpuSummary, Image, Run, Summary
+from ngcdl.record import Diagnosis, GpuSummary, Image, Run, Summary
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 
@@ -45,6 +45,19 @@ def test_a_run_is_shown_with_what_it_reached_on_what_and_where_its_record_lies(k
                  "forbids --ulimit memlock", str(kept.shelf.root)):  # fmt: skip
         assert part in text
     assert json.loads(kept.run("show", "run-format-1", "--json").stdout)["summary"]["steps"] == 30
+
+
+def test_a_run_that_failed_of_something_famous_is_shown_with_cause_and_remedy(house: House) -> None:
+    known = Diagnosis(
+        "gpu-lost", "GPU is lost", "It fell off the bus.", "Restart:\n    sudo reboot", "https://x", "seen"
+    )
+    house.shelf.create(Run("x", "failed", 1.0, exit_code=1, diagnosis=known))
+    lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
+    at = next(number for number, line in enumerate(lines) if line.startswith("recognised"))
+    assert [line[12:] for line in lines[at : at + 4]] == [
+        '"GPU is lost" (seen: https://x)', "It fell off the bus.", "Restart:", "    sudo reboot",
+    ]  # fmt: skip
+    assert json.loads(house.run("show", "x", "--json").stdout)["diagnosis"]["name"] == "gpu-lost"
 
 
 def test_json_of_a_run_has_every_documented_key(kept: House) -> None:

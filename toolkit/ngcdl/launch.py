@@ -18,6 +18,7 @@ from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable,
 from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
+from ngcdl.report.diagnosis import diagnosed, told
 from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
@@ -173,7 +174,15 @@ class Course:
         self.run = filled(self._closed(events), events, store.lines(self._folder / store.SAMPLES))
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
+        self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl command closes it.")
+
+    def _diagnose(self) -> None:
+        """Record the famous failure that the log or the error tells of, and say it, unless the error's hint does."""
+        hint = self.trouble.hint if isinstance(self.trouble, NgcdlError) else ""
+        self.run = diagnosed(self.run, self._folder / store.LOG, str(self.trouble or ""))
+        if self.run.diagnosis and str(self.run.diagnosis.cause) not in hint:
+            self._show.say(told(self.run.diagnosis))
 
     def _closed(self, events: list[dict[str, object]]) -> Run:
         """Give the run as it ended: status, code and why."""

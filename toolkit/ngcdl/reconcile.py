@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.owner import is_alive
 from ngcdl.record import Run
 from ngcdl.report import figures
+from ngcdl.report.diagnosis import diagnosed
 from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
@@ -94,14 +96,12 @@ def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
         run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=reason,
         finished=ended.finished or time.time(), owner=None,
     )  # fmt: skip
-    folder = shelf.folder(run.id)
-    return filled(closed, list(store.lines(folder / store.EVENTS)), store.lines(folder / store.SAMPLES))
+    return _told_by_files(shelf, closed, list(store.lines(shelf.folder(run.id) / store.EVENTS)))
 
 
 def _by_events(shelf: Store, run: Run) -> Run:
     """Nothing is left to ask but what the trainer wrote."""
-    folder = shelf.folder(run.id)
-    events = list(store.lines(folder / store.EVENTS))
+    events = list(store.lines(shelf.folder(run.id) / store.EVENTS))
     last = events[-1] if events else {}
     when = figures.number(last.get("t"))
     kind = last.get("event")
@@ -115,7 +115,13 @@ def _by_events(shelf: Store, run: Run) -> Run:
     else:
         status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
     closed = replace(run, status=status, reason=reason, finished=when, owner=None)
-    return filled(closed, events, store.lines(folder / store.SAMPLES))
+    return _told_by_files(shelf, closed, events)
+
+
+def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
+    """Give the closed run with what its folder tells: its figures, and what it failed of."""
+    folder = shelf.folder(closed.id)
+    return diagnosed(filled(closed, events, store.lines(folder / store.SAMPLES)), folder / store.LOG)
 
 
 def _is_quiet(shelf: Store, run: Run) -> bool:

@@ -5,11 +5,12 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     exit_code, oom_killed, reason, engine, engine_version, engine_id (which Docker engine, its own ID: the container is
     looked for there only), gpu_way, container, image {reference, digest}, dataset, dataset_note,
     device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
-    owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {}
+    owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {},
+    diagnosis {name, text, cause, remedy, source, confidence} (a famous failure that was recognised in what it wrote)
 Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
 
-History of the format: 1 = ngcdl 0.1. The trainer writes the same file by itself where no ngcdl watches it
-(docker compose, Slurm): containers/trainer/events.py.
+History of the format: 1 = ngcdl 0.1; diagnosis came later in it. The trainer writes the same file by itself where no
+ngcdl watches it (docker compose, Slurm): containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -99,6 +100,18 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Diagnosis:
+    """A row of catalog/failures.py. `text`: the words it was known by; `remedy` has lines, commands on their own."""
+
+    name: str
+    text: str | None = None
+    cause: str | None = None
+    remedy: str | None = None
+    source: str | None = None
+    confidence: str | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     id: str
     status: str
@@ -122,6 +135,7 @@ class Run:
     owner: Owner | None = None
     notes: tuple[str, ...] = ()
     summary: Summary = field(default_factory=Summary)
+    diagnosis: Diagnosis | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -164,6 +178,8 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
         made["machine"] = replace(_make(Machine, data["machine"]), gpus=gpus)
     if "owner" in data:
         made["owner"] = _make(Owner, data["owner"])
+    if "diagnosis" in data:
+        made["diagnosis"] = _make(Diagnosis, data["diagnosis"])
     if "summary" in data:
         gpus_read = tuple(_make(GpuSummary, gpu) for gpu in data["summary"].get("gpus") or ())
         made["summary"] = replace(_make(Summary, data["summary"]), gpus=gpus_read)

@@ -90,7 +90,7 @@ def _filled(shelf: Store, run: Run) -> Run:
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
     run = _filled(shelf, run)
-    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_what(run), *_figures(run)]
+    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run), *_figures(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     width = max(len(name) for name, _ in rows)
@@ -105,6 +105,15 @@ def _how_it_ended(run: Run) -> str:
     words += [run.reason] if run.reason else []
     words += [f"{run.seconds:.0f} s"] if run.seconds is not None else []
     return ", ".join(words)
+
+
+def _diagnosis(run: Run) -> list[tuple[str, str]]:
+    known = run.diagnosis
+    if not known:
+        return []
+    rows = [("recognised", f'"{known.text}" ({known.confidence}: {known.source})'), ("cause", known.cause or "")]
+    remedy = (known.remedy or "").splitlines()
+    return rows + [("remedy" if number == 0 else "", line) for number, line in enumerate(remedy)]
 
 
 def _what(run: Run) -> list[tuple[str, str]]:

@@ -1,0 +1,113 @@
+"""What a run failed of is read off what it wrote, and only what the table says is kept."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ngcdl.record import Diagnosis, Run
+from ngcdl.report.diagnosis import HEAD_BYTES, TAIL_BYTES, diagnosed, told
+
+RUN = Run("x", "failed", 1.0, exit_code=1)
+WITH_GPU = replace(RUN, gpu_way="runtime")
+MEMORY = "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n"
+NO_DRIVER = "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
+
+
+def name(run: Run, path: Path, text: str | bytes | None = None, error: str = "") -> str | None:
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    known = diagnosed(run, path, error).diagnosis
+    return known.name if known else None
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log.txt"
+
+
+def test_a_failed_run_gets_the_row_and_nothing_of_its_log(log: Path) -> None:
+    log.write_text("password=hush " + MEMORY)
+    known = diagnosed(RUN, log).diagnosis
+    assert known
+    assert (known.name, known.text, known.confidence) == ("gpu-out-of-memory", "CUDA out of memory", "seen")
+    assert known.cause
+    assert "--batch" in (known.remedy or "")
+    assert (known.source or "").startswith("https://")
+    assert "hush" not in str(known)
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted", "lost"])
+def test_however_it_failed_it_is_told(log: Path, status: str) -> None:
+    assert name(replace(RUN, status=status, exit_code=None), log, MEMORY) == "gpu-out-of-memory"
+
+
+def test_a_run_that_ended_well_is_told_only_what_matters_then_and_only_if_it_asked_for_a_gpu(log: Path) -> None:
+    well = replace(WITH_GPU, status="finished", exit_code=0)
+    assert name(well, log, MEMORY) is None
+    assert name(well, log, NO_DRIVER) == "driver-not-detected"
+    assert name(replace(well, gpu_way="none"), log) is None
+    torch = "GPU with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n" + MEMORY
+    assert name(well, log, torch) == "gpu-not-for-this-pytorch"
+
+
+def test_a_driver_that_is_missing_where_no_gpu_was_asked_for_is_no_cause(log: Path) -> None:
+    tf = "Could not load dynamic library 'libcuda.so.1'\nfailed call to cuInit: no CUDA-capable device is detected\n"
+    assert name(replace(RUN, gpu_way="none"), log, NO_DRIVER + tf) is None
+    assert name(WITH_GPU, log) == "libcuda-missing"
+    assert name(replace(RUN, gpus=("GPU-1",)), log) == "libcuda-missing", "of the local engine"
+
+
+def test_what_does_no_harm_is_not_told(log: Path) -> None:
+    assert name(RUN, log, "groups: cannot find name for group ID 993\n") is None
+
+
+def test_the_error_that_ended_the_run_is_read_with_its_log(log: Path) -> None:
+    error = "A GPU was asked for, but the run sees none: Failed to initialize NVML: Unknown Error."
+    assert name(WITH_GPU, log, error=error) == "gpu-taken-away"
+    assert name(WITH_GPU, log, NO_DRIVER, error=error) == "gpu-taken-away"
+
+
+def test_an_exit_code_tells_where_no_word_does(log: Path) -> None:
+    known = diagnosed(replace(RUN, exit_code=132), log).diagnosis
+    assert known
+    assert (known.name, known.text) == ("no-avx", "exit code 132")
+    assert name(replace(RUN, exit_code=132), log, MEMORY) == "gpu-out-of-memory"
+    assert name(replace(RUN, exit_code=1), log, "x") is None
+
+
+def test_head_and_tail_of_a_long_log_are_read(log: Path) -> None:
+    head, tail, filling = HEAD_BYTES, TAIL_BYTES, b"step 0, loss = 4.68\n" * 100_000
+    assert len(filling) > head + tail + 1000
+    words = MEMORY.encode()
+    assert name(RUN, log, words + filling) == "gpu-out-of-memory"
+    assert name(RUN, log, filling[: head - len(words)] + words + filling) == "gpu-out-of-memory"
+    assert name(RUN, log, filling + words) == "gpu-out-of-memory"
+    assert name(RUN, log, filling + words + filling[: tail - len(words)]) == "gpu-out-of-memory"
+    assert name(RUN, log, filling[:head] + words + filling[:tail]) is None
+    assert name(RUN, log, filling[: head - 20] + words) == "gpu-out-of-memory", "across the end of the head"
+    apart = filling[: head - 20] + words[:20] + filling[:tail] + words[20:] + filling[: tail - len(words) + 20]
+    assert name(RUN, log, apart) is None, "head and tail are not one text"
+
+
+def test_a_log_of_bytes_that_are_no_text_is_read(log: Path) -> None:
+    assert name(RUN, log, b"\xff\xfe\x00\x80" + MEMORY.encode() + b"\xc3") == "gpu-out-of-memory"
+
+
+def test_what_is_no_log_tells_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
+    pipe, folder, endless = tmp_path / "pipe", tmp_path / "folder", tmp_path / "endless"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    endless.symlink_to("/dev/zero")
+    for path in (pipe, folder, endless, tmp_path / "missing"):
+        assert name(RUN, path) is None
+
+
+def test_it_is_said_with_its_remedy_below_and_what_is_only_remembered_is_said_to_be_so() -> None:
+    known = Diagnosis("x", "words", "The cause.", "Do this:\n    ngcdl gpu", "https://x", "seen")
+    assert told(known) == 'recognised "words": The cause.\n  Do this:\n      ngcdl gpu'
+    assert "from memory" in told(replace(known, confidence="recalled"))
+    assert told(Diagnosis("x", "words", "The cause.")) == 'recognised "words": The cause.'
