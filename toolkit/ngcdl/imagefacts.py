@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from ngcdl.errors import NgcdlError, NotAsked, RateLimited, RegistryUnreachable, UnknownRepository, UnknownTag
 from ngcdl.preflight.facts import ImageFacts
 from ngcdl.registry.kept import Kept, Said
-from ngcdl.registry.session import Keys, Session
+from ngcdl.registry.session import HURRY, USUAL, Keys, Session
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def of(
         return known
     if offline:
         return look.without(known, None)
-    with Session(Keys(), hurry=known is not None) as session:
+    with Session(Keys(), HURRY if known else USUAL) as session:
         return look.answer(session, known)
 
 
@@ -118,7 +118,7 @@ def tags(registry: str, repository: str, cache: Path, *, offline: bool = False, 
     trouble: NgcdlError | None = None
     if not offline:
         try:
-            with Session(Keys(), hurry=known is not None) as session:
+            with Session(Keys(), HURRY if known else USUAL) as session:
                 names = tuple(session.ask(registry, repository, lambda one: one.tags(repository)))
         except _TRUTH:
             raise
@@ -213,11 +213,11 @@ class _Look:
 def _ask_all(left: deque[tuple[_Look, Found | None]], found: dict[ImageRef, Found | NgcdlError]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    keys, hurry = Keys(), all(known for _, known in left)
+    keys, patience = Keys(), HURRY if all(known for _, known in left) else USUAL
     down: dict[str, NgcdlError] = {}
 
     def work() -> None:
-        with Session(keys, hurry=hurry) as session:
+        with Session(keys, patience) as session:
             while left:
                 with contextlib.suppress(IndexError):  # another thread was faster
                     look, known = left.popleft()

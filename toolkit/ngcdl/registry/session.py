@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from ngcdl.errors import LoginNeeded, NgcdlError, RegistryUnreachable
 
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# For one question in all, and for a connection; less where an older answer is there to be given instead.
-PATIENCE_SECONDS, CONNECT_SECONDS = 10.0, 5.0
-HURRY_SECONDS, CONNECT_IN_HURRY_SECONDS = 4.0, 2.0
+
+class Patience(NamedTuple):
+    """How long one question may take in all, and a connection of it."""
+
+    seconds: float
+    connect_seconds: float
+
+
+USUAL = Patience(10.0, 5.0)
+HURRY = Patience(4.0, 2.0)  # an older answer is there to be given instead
 _LEAST_SECONDS = 1.0  # for the second question, with the key
 _GRACE_SECONDS = 0.5
 
@@ -45,13 +52,10 @@ class Keys:
 
 @dataclass
 class Session:
-    """The connections of one thread, one for each repository, so that no public one is asked with another one's key.
-
-    `hurry`: an answer is there already, which a newer one would only replace.
-    """
+    """The connections of one thread, one for each repository, so that no public one is asked with another one's key."""
 
     keys: Keys
-    hurry: bool = False
+    patience: Patience = USUAL
     _registries: dict[tuple[str, str], Registry] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
@@ -70,8 +74,7 @@ class Session:
     def ask(self, host: str, repository: str, question: Callable[[Registry], T]) -> T:
         """Ask `question` of a registry, a second time with the key where one is wanted. Raises NgcdlError."""
         registry = self._registry(host, repository)
-        began = time.monotonic()
-        patience = HURRY_SECONDS if self.hurry else PATIENCE_SECONDS
+        began, patience = time.monotonic(), self.patience.seconds
         try:
             return _within(patience, registry, question)
         except LoginNeeded:
@@ -88,8 +91,8 @@ class Session:
         from ngcdl.registry.client import Registry
 
         if (host, repository) not in self._registries:
-            connect = CONNECT_IN_HURRY_SECONDS if self.hurry else CONNECT_SECONDS
-            self._registries[host, repository] = Registry(host, timeout_seconds=(connect, PATIENCE_SECONDS))
+            timeout_seconds = (self.patience.connect_seconds, self.patience.seconds)
+            self._registries[host, repository] = Registry(host, timeout_seconds=timeout_seconds)
         return self._registries[host, repository]
 
 
