@@ -17,7 +17,7 @@ _FORM = (
     "    --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64\n"
     "One gpu= for each card, by its name or by capability and brand, or --gpu for each:\n"
     "    --host driver=535.104.05,gpu=T4,gpu=6.1:geforce\n"
-    "    --host driver=535.104.05 --gpu cc=8.0,brand=tesla,name=A100\n"
+    "    --host driver=535.104.05 --gpu T4 --gpu cc=8.0,brand=tesla,name=A100\n"
     "Also: avx=yes or no, free=SIZE (where the engine keeps images), engine=VERSION"
 )
 _ARCHITECTURES = {
@@ -41,8 +41,8 @@ def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
     own = [(key, value) for key, value in pairs if key in _OF_A_CARD]
     host = _host(_once("--host", [pair for pair in pairs if pair not in own and pair[0] != "gpu"]))
     cards = [_card("--host", _once("--host", own))] if own else []
-    cards += [_short(value) for key, value in pairs if key == "gpu"]
-    cards += [_card("--gpu", _once("--gpu", _pairs("--gpu", one, _OF_A_CARD))) for one in gpus]
+    cards += [_short("--host gpu=", value) for key, value in pairs if key == "gpu"]
+    cards += [_long(one) if "=" in one else _short("--gpu", one) for one in gpus]
     if host.driver and not cards:
         cards = [Gpu(None)]
     return replace(host, gpus=tuple(replace(card, index=place) for place, card in enumerate(cards)))
@@ -90,11 +90,16 @@ def _host(values: dict[str, str]) -> HostFacts:
     )
 
 
-def _short(value: str) -> Gpu:
+def _long(text: str) -> Gpu:
+    """Read cc=8.0,brand=tesla,name=A100."""
+    return _card("--gpu", _once("--gpu", _pairs("--gpu", text, _OF_A_CARD)))
+
+
+def _short(option: str, value: str) -> Gpu:
     """Read 7.5:tesla, 7.5, T4 or T4:tesla."""
     first, _, brand = (piece.strip() for piece in value.partition(":"))
     values = {"cc" if _CAPABILITY.fullmatch(first) else "name": first}
-    return _card("--host gpu=", values | ({"brand": brand} if brand else {}))
+    return _card(option, values | ({"brand": brand} if brand else {}))
 
 
 def _card(option: str, values: dict[str, str]) -> Gpu:

@@ -46,10 +46,11 @@ def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) ->
     if gpu.brand not in image.compat_brands or host[0] not in (image.compat_branches or ()):
         return None
     text = f"the image's cuda-compat package stands in for driver {image.driver or 'of its own'} on branch {host[0]}"
-    recalled = "compat_branches" in image.recalled
-    return Reason(
-        "forward", "runs", text, driver, str(host[0]), image.sources.get("compat_branches", FORWARD), recalled
-    )
+    # that data-centre cards are taken is documented by name; the other brands go by a list
+    by_name = gpu.brand in ("tesla", "nvidia")
+    recalled = "compat_branches" in image.recalled or ("compat_brands" in image.recalled and not by_name)
+    source = image.sources.get("compat_branches", FORWARD)
+    return Reason("forward", "runs", text, driver, str(host[0]), source, recalled)
 
 
 def _minor(image: ImageFacts, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
