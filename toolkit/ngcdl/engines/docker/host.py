@@ -203,7 +203,7 @@ def _runc(info: Mapping[str, Any]) -> str | None:
     except (ValueError, AttributeError):
         told = None
     found = _VERSION.search(str(told or (info.get("RuncCommit") or {}).get("ID") or ""))
-    return found[0] if found else None
+    return re.sub(r"-\d+-g[0-9a-f]+$", "", found[0]) if found else None  # what `git describe` adds
 
 
 def _without_password(proxy: str | None) -> str | None:

@@ -1,0 +1,149 @@
+"""ngcdl.hostfacts: this host and its cards; its engine, another machine's, none, and one that does not answer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeEngine, FakeJob
+
+from ngcdl import hostfacts
+from ngcdl.engines.docker.engine import DockerEngine
+from ngcdl.engines.docker.host import architecture
+from ngcdl.errors import BadOption, EngineAbsent, EngineHangs, NvmlUnavailable
+from ngcdl.preflight.facts import Gpu
+from ngcdl.telemetry.card import Card, Driver, Probe
+
+CARDS = (
+    Card(0, "GPU-1", "NVIDIA A100-SXM4-80GB", "8.0", 85_899_345_920, brand=14, mig=True),
+    Card(1, "GPU-2", "NVIDIA GeForce GTX 1050 Ti", "6.1", 4_294_967_296, brand=5),
+    Card(2, "GPU-3", None, None, None, brand=99, error="GPU is lost"),
+    Card(3),
+)
+PROBE = Probe(CARDS, Driver("535.104.05", "12.535.104.05", "12.2"))
+NO_DRIVER = Probe(error=NvmlUnavailable("There is no NVIDIA driver on this host.", ""), absent=True)
+HERE = os.uname().nodename
+
+
+@dataclass
+class Client:
+    """A daemon that knows itself only, or answers with an error."""
+
+    said: dict[str, Any] = field(default_factory=dict)
+    base_url: str = "http+docker://localhost"
+    asked: int = 0
+
+    def info(self) -> dict[str, Any]:
+        self.asked += 1
+        if "error" in self.said:
+            raise self.said["error"]
+        return self.said
+
+
+def engine(**said: Any) -> DockerEngine:
+    base_url = said.pop("base_url", "http+docker://localhost")
+    return DockerEngine(Client({"Name": HERE, "Architecture": "x86_64", "ServerVersion": "29.1.0", **said}, base_url))
+
+
+@pytest.fixture
+def cpuinfo(tmp_path: Path) -> Path:
+    path = tmp_path / "cpuinfo"
+    path.write_text(
+        "processor\t: 0\nflags\t\t: fpu sse4_2 avx avx2\nvmx flags\t: vnmi\n\nprocessor\t: 1\nflags\t\t: fpu\n"
+    )
+    return path
+
+
+def test_cards_are_told_with_brand_and_memory_and_what_is_unknown_is_none(cpuinfo: Path) -> None:
+    host = hostfacts.gather(None, PROBE, cpuinfo)
+    assert host.driver == "535.104.05"
+    assert host.gpus == (
+        Gpu("8.0", "NVIDIA A100-SXM4-80GB", "nvidia", 0, "GPU-1", 85_899_345_920, True),
+        Gpu("6.1", "NVIDIA GeForce GTX 1050 Ti", "geforce", 1, "GPU-2", 4_294_967_296, None),
+        Gpu(None, None, None, 2, "GPU-3", None, None),
+        Gpu(None, None, None, 3),
+    )
+    assert (host.gpu_trouble, host.elsewhere) == (None, None)
+
+
+def test_without_an_engine_the_rest_is_known(cpuinfo: Path) -> None:
+    host = hostfacts.gather(None, NO_DRIVER, cpuinfo)
+    assert (host.engine_version, host.gpu_way, host.free_bytes) == (None, None, None)
+    assert host.architecture == architecture(os.uname().machine)
+    assert (host.driver, host.gpus, host.gpu_trouble) == (None, (), "There is no NVIDIA driver on this host.")
+    assert host.avx is True
+
+
+def test_an_engine_of_this_machine_tells_its_version_way_and_disk(cpuinfo: Path, tmp_path: Path) -> None:
+    own = engine(Runtimes={"nvidia": {}}, DockerRootDir=str(tmp_path))
+    host = hostfacts.gather(own, PROBE, cpuinfo)
+    assert (host.engine_version, host.gpu_way, host.architecture, host.elsewhere) == (
+        "29.1.0",
+        "runtime",
+        "amd64",
+        None,
+    )
+    assert (host.free_bytes or 0) > 0
+    assert len(host.gpus) == 4
+
+
+def test_a_folder_that_can_t_be_looked_at_leaves_the_disk_unknown(cpuinfo: Path, tmp_path: Path) -> None:
+    assert hostfacts.gather(engine(DockerRootDir=str(tmp_path / "absent")), PROBE, cpuinfo).free_bytes is None
+
+
+@pytest.mark.parametrize(("said", "name"), [
+    ({"base_url": "http://gpu-box:2375", "Name": "gpu-box"}, "another machine's (gpu-box)"),
+    ({"Name": "box", "OperatingSystem": "Docker Desktop"}, "Docker Desktop's virtual machine (box)"),
+    ({"base_url": "http://gpu-box:2375", "Name": ""}, "another machine's"),
+])  # fmt: skip
+def test_the_gpus_of_another_machine_are_not_judged_by_this_one_s(
+    cpuinfo: Path, tmp_path: Path, said: dict[str, str], name: str
+) -> None:
+    host = hostfacts.gather(engine(Architecture="aarch64", DockerRootDir=str(tmp_path), **said), PROBE, cpuinfo)
+    assert host.elsewhere == f"the engine is {name}, so its GPUs are not judged"
+    assert (host.architecture, host.engine_version) == ("arm64", "29.1.0")
+    assert (host.driver, host.gpus, host.gpu_trouble, host.avx, host.free_bytes) == (None, (), None, None, None)
+
+
+@pytest.mark.parametrize("error", [EngineAbsent("unix socket", "refused"), EngineHangs("unix socket", 60)])
+def test_an_engine_that_does_not_answer_is_asked_once_and_leaves_its_fields_unknown(
+    cpuinfo: Path, error: Exception
+) -> None:
+    client = Client({"error": error})
+    host = hostfacts.gather(DockerEngine(client), PROBE, cpuinfo)
+    assert (host.engine_version, host.gpu_way, host.free_bytes, host.elsewhere) == (None, None, None, None)
+    assert (len(host.gpus), host.avx, client.asked) == (4, True, 1)
+
+
+def test_an_engine_of_another_kind_tells_what_every_engine_does(cpuinfo: Path) -> None:
+    host = hostfacts.gather(FakeEngine(FakeJob()), PROBE, cpuinfo)
+    assert (host.engine_version, host.gpu_way, host.free_bytes) == ("29.1.0", "runtime", None)
+    assert hostfacts.gather(FakeEngine(FakeJob(), is_here=False), PROBE, cpuinfo).elsewhere
+
+
+def test_a_gpu_way_that_can_t_be_meant_is_said(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGCDL_GPU_WAY", "magic")
+    with pytest.raises(BadOption):
+        hostfacts.gather(engine(), PROBE, cpuinfo)
+
+
+@pytest.mark.parametrize(("text", "avx"), [
+    ("flags : fpu sse sse2\n", False),
+    ("flags : fpu avx512f\n", False),
+    ("Features : fp asimd\n", None),
+    ("", None),
+    (None, None),
+])  # fmt: skip
+def test_avx_is_among_the_flags_or_unknown(tmp_path: Path, text: str | None, avx: bool | None) -> None:
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    assert hostfacts.gather(None, PROBE, tmp_path / "cpuinfo").avx is avx
+
+
+def test_this_host_can_be_looked_at_as_it_is() -> None:
+    host = hostfacts.gather(None)
+    assert host.architecture == architecture(os.uname().machine)
+    assert host.gpus or host.gpu_trouble
