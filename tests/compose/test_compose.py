@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from ngcdl import plan
-from ngcdl.choice import DEFAULT_IMAGE
+from ngcdl.catalog import releases
 from ngcdl.engines.base import Order
 from ngcdl.engines.docker import request
 from ngcdl.spec import NVCR, GpuRequest, ImageRef, RunSpec, Workload
@@ -207,9 +207,10 @@ def test_the_record_is_told_what_ngcdl_would_tell_it_of_docker(name: str) -> Non
     assert asked_spec(made) == {**wanted, "workload": {"data": "synthetic"}}
 
 
-def test_tensorflow_is_the_image_that_ngcdl_takes_by_itself() -> None:
-    image = str(ImageRef.parse(DEFAULT_IMAGE, NVCR))
-    assert service("tensorflow", NGCDL_USER=USER)["image"] == service("cpu", NGCDL_USER=USER)["image"] == image
+def test_the_images_are_of_the_catalogue_and_the_same_in_the_dockerfiles() -> None:
+    image = service("tensorflow", NGCDL_USER=USER)["image"]
+    assert service("cpu", NGCDL_USER=USER)["image"] == image
+    assert releases.find("tensorflow", str(ImageRef.parse(image, NVCR).tag))
     assert f"ARG BASE={image}\n" in (ROOT / "containers/tensorflow/Dockerfile").read_text()
     pytorch = service("pytorch", NGCDL_USER=USER)["image"]
     assert f"ARG BASE={pytorch}\n" in (ROOT / "containers/pytorch/Dockerfile").read_text()

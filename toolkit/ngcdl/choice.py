@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from ngcdl import engines
@@ -11,10 +12,10 @@ from ngcdl.errors import BadOption, EngineError, EngineRefused, GpuError, NoGpu
 from ngcdl.spec import GpuRequest, ImageRef
 from ngcdl.telemetry import gpu as nvml
 
-# What `--train` without an image takes on a GPU host. It wants driver 525.60 and compute capability 6.0 at least:
-# https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/rel-24-05.html
-DEFAULT_IMAGE = "nvidia/tensorflow:24.05-tf2-py3"
+# What `--train` without an image takes: the newest of these that runs here by the catalogue, without asking anybody.
+DEFAULT_FRAMEWORK = "tensorflow"
 NO_GPU = GpuWay("none", "no GPU was asked for")
+Unfit = Callable[[Engine, ImageRef, nvml.Probe], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,17 @@ class Choice:
 
 
 def choose(
-    engine_name: str, image: ImageRef | None, gpus: GpuRequest, registry: str, is_training: bool = False
+    engine_name: str,
+    image: ImageRef | None,
+    gpus: GpuRequest,
+    registry: str,
+    is_training: bool = False,
+    unfit: Unfit = lambda *_: (),
 ) -> Choice:
     """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption.
 
-    A training computes on one card: under auto it gets a free one, and leaves the others to others.
+    A training computes on one card: under auto it gets a free one, and leaves the others to others. `unfit` gives the
+    UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts with several.
     """
     probe = nvml.probe()
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
@@ -53,7 +60,8 @@ def choose(
             raise NoGpu(str(gpus), found)
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
         return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
-    gpus, uuids = _one_card(probe) if is_training and gpus.kind == "auto" else _cards(gpus, probe)
+    useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
+    gpus, uuids = _one_card(probe, useless) if is_training and gpus.kind == "auto" else _cards(gpus, probe, useless)
     way = _way(engine, gpus)
     if way.name == "none" and engine.name != "local":
         loud = (f"WARNING: this host has a GPU, but Docker can't hand it on: {way.why}. This run computes on the CPU.",)
@@ -74,10 +82,10 @@ def _engine(
                 "--engine local runs this host's own Python, not an image.", "    ngcdl run --train cifar10"
             )
         return engines.connect("local"), None, "engine local: it was asked for"
-    default = ImageRef.parse(os.environ.get("NGCDL_DEFAULT_IMAGE", DEFAULT_IMAGE), registry)
     if name != "auto" or image:
         why = "it was asked for" if name != "auto" else "an image was named"
-        return engines.connect("docker" if name == "auto" else name), image or default, f"engine docker: {why}"
+        engine = engines.connect("docker" if name == "auto" else name)
+        return engine, image or default_image(registry, probe), f"engine docker: {why}"
     if gpus.kind == "none":
         return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
     if not probe.cards:
@@ -89,7 +97,27 @@ def _engine(
         return engines.connect("local"), None, f"engine local: no image was named, and Docker is not at hand ({error})"
     if way.name == "none":
         return engines.connect("local"), None, f"engine local: Docker has no way to hand on the GPU ({way.why})"
-    return docker, default, f"engine docker: this host has a GPU, and {way.why}"
+    return docker, default_image(registry, probe), f"engine docker: this host has a GPU, and {way.why}"
+
+
+def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
+    """Name NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards; where none does the newest, to be refused."""
+    if named := os.environ.get("NGCDL_DEFAULT_IMAGE"):
+        return ImageRef.parse(named, registry)
+    from ngcdl import hostfacts
+    from ngcdl.catalog import releases
+    from ngcdl.preflight.image import from_catalog
+    from ngcdl.preflight.newest import newest
+
+    host, tags = hostfacts.gather(None, probe or nvml.Probe()), releases.tags(DEFAULT_FRAMEWORK)
+    fit = newest(
+        DEFAULT_FRAMEWORK,
+        None,
+        tags,
+        lambda tag: from_catalog(ImageRef.parse(f"{DEFAULT_FRAMEWORK}:{tag}", registry), host.architecture),
+        host,
+    )
+    return ImageRef.parse(f"{DEFAULT_FRAMEWORK}:{fit or tags[0]}", registry)
 
 
 def _no_cards(probe: nvml.Probe) -> str:
@@ -113,11 +141,11 @@ def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: st
     return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", None, why, probe)
 
 
-def _cards(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, ...]]:
+def _cards(gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str]) -> tuple[GpuRequest, tuple[str, ...]]:
     """Name the cards by UUID: an index may mean another card to CUDA than to NVML."""
     known = {str(card.index): card.uuid for card in probe.cards if card.uuid}
     if gpus.kind == "count":
-        uuids = nvml.free_gpus(gpus.count or 1)
+        uuids = nvml.free_gpus(gpus.count or 1, unfit)
         return GpuRequest("devices", devices=uuids), uuids
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus) for item in gpus.devices)
@@ -125,12 +153,12 @@ def _cards(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, 
     return gpus, tuple(uuid for uuid in known.values() if uuid)
 
 
-def _one_card(probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, ...]]:
+def _one_card(probe: nvml.Probe, unfit: Collection[str]) -> tuple[GpuRequest, tuple[str, ...]]:
     """The least used card on which nothing computes; where all are busy, all: one more or less is the user's to say."""
     try:
-        uuids = nvml.free_gpus(1)
+        uuids = nvml.free_gpus(1, unfit)
     except GpuError:
-        return _cards(GpuRequest(), probe)
+        return _cards(GpuRequest(), probe, unfit)
     return GpuRequest("auto", devices=uuids), uuids
 
 

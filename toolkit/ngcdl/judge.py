@@ -1,1 +1,234 @@
 """An image judged for a host: the facts of both are gathered, and the newest tag that does run is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ngcdl import imagefacts
+from ngcdl.catalog import releases
+from ngcdl.errors import (
+    ImageUnfit,
+    KeyRejected,
+    KeyWithoutRights,
+    LoginNeeded,
+    NgcdlError,
+    UnknownRepository,
+    UnknownTag,
+)
+from ngcdl.imagefacts import Found
+from ngcdl.preflight import image as reading
+from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.newest import newest
+from ngcdl.preflight.verdict import headline, judge
+from ngcdl.settings import Settings
+from ngcdl.spec import ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.engines.base import Engine
+
+# What a run on the CPU depends on; a card that can't be used is nothing to it.
+_OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
+# So many tags that no table knows are looked at in the registry for the newest one that runs.
+_UNKNOWN_TAGS = 3
+# What no pull can mend. Anything else, such as a registry that only the engine reaches, is left to the pull.
+_FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """`newest` is the newest tag of the image's framework that runs on the same host, as a reference."""
+
+    image: ImageRef
+    host: HostFacts
+    found: Found
+    verdict: Verdict
+    newest: ImageRef | None = None
+
+    @property
+    def facts(self) -> ImageFacts:
+        return self.found.facts
+
+    @property
+    def headline(self) -> str:
+        return headline(self.verdict, self.facts)
+
+
+def of(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool = False) -> Judged:
+    """Judge `ref` for `host`, and name the newest that runs. Raises RegistryError where nothing is known of the image.
+
+    The registry is asked for a few KB; where it can't be, the catalogue answers, and `found` says so.
+    """
+    found = imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
+    verdict = judge(found.facts, host)
+    return Judged(ref, host, found, verdict, _newest(ref, host, settings, offline=offline))
+
+
+def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | None:
+    """Give the newest tag of a repository that runs on `host`, by the registry's own facts; None where none does.
+
+    Raises RegistryError where the registry can't be asked: a reference by digest is its word alone.
+    """
+    tags = imagefacts.tags(ref.registry, ref.repository, settings.cache)
+    if tags.trouble:
+        raise tags.trouble
+    left = list(tags.names)
+    while left:
+        best = newest(ref.framework, ref.tag, left, partial(_facts_of_tag, ref, settings, host.architecture), host)
+        if best is None:
+            return None
+        chosen = replace(ref, tag=best, digest=None)
+        found = imagefacts.of(chosen, settings.cache, host.architecture)
+        if found.trouble:
+            raise found.trouble
+        verdict = judge(found.facts, host)
+        if verdict.verdict != "no":
+            return Judged(chosen, host, found, verdict, chosen)
+        left.remove(best)  # the table was wrong about it
+    return None
+
+
+def _newest(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool) -> ImageRef | None:
+    """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each."""
+    if not _is_framework(ref):
+        return None
+    tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, offline=offline)
+    facts_of = _Facts(ref, settings, host.architecture, 0 if offline or tags.trouble else _UNKNOWN_TAGS)
+    best = newest(ref.framework, ref.tag, tags.names, facts_of, host)
+    return replace(ref, tag=best, digest=None) if best else None
+
+
+@dataclass
+class _Facts:
+    """The facts of a tag: the table's row where it has one, else the registry's answer, `looks` times at most."""
+
+    ref: ImageRef
+    settings: Settings
+    architecture: str
+    looks: int
+
+    def __call__(self, tag: str) -> ImageFacts | None:
+        known = reading.from_catalog(replace(self.ref, tag=tag, digest=None), self.architecture)
+        if known is not None or self.looks <= 0:
+            return known
+        self.looks -= 1
+        return _facts_of_tag(self.ref, self.settings, self.architecture, tag)
+
+
+def _facts_of_tag(ref: ImageRef, settings: Settings, architecture: str, tag: str) -> ImageFacts | None:
+    chosen = replace(ref, tag=tag, digest=None)
+    known = reading.from_catalog(chosen, architecture)
+    if known is not None:
+        return known
+    try:
+        return imagefacts.of(chosen, settings.cache, architecture).facts
+    except NgcdlError:
+        return None
+
+
+def _is_framework(ref: ImageRef) -> bool:
+    return bool(releases.tags(ref.framework))
+
+
+# -- before a pull and before a run -----------------------------------------------------------------------------------
+
+
+def before(
+    ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None, *, on_cpu: bool | None = None
+) -> tuple[str, ...]:
+    """Give the line of caution for a pull or a run of `ref`, if there is one. Raises ImageUnfit where it can't run.
+
+    `on_cpu`: the run will compute on the CPU, whatever cards there are; None for a pull, of which nothing runs yet.
+
+    An image that `engine` has is judged by its own configuration: no network is needed, none can block it. Where
+    nothing can be known the pull will tell; what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
+    """
+    try:
+        found = _found(ref, host, settings, engine)
+    except _FINAL:
+        raise
+    except NgcdlError as error:
+        return (f"whether {ref} can run here is not known: {error.message}",)
+    verdict = judge(found.facts, host)
+    reasons = tuple(_that_matter(verdict, on_cpu))
+    refusals = [reason for reason in reasons if reason.level == "no"]
+    if refusals:
+        take = _newest(ref, host, settings, offline=found.origin != "registry")
+        raise ImageUnfit(str(ref), refusals[0].text, str(take) if take else None, has_gpus=bool(host.gpus))
+    return tuple(_line(reason) for reason in reasons if reason.level == "caution")[:1]
+
+
+def cards(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> tuple[CardVerdict, ...]:
+    """Judge each card of `host` for an image. Raises RegistryError where nothing is known of it."""
+    return judge(_found(ref, host, settings, engine).facts, host).cards
+
+
+def _found(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Found:
+    local = _local(ref, engine) if engine else None
+    if local is not None:
+        return local
+    found = imagefacts.of(ref, settings.cache, host.architecture)
+    if isinstance(found.trouble, _FINAL):
+        raise found.trouble
+    return found
+
+
+def _local(ref: ImageRef, engine: Engine) -> Found | None:
+    config = engine.config(ref)
+    if config is None:
+        return None
+    facts = reading.from_config(ref, config, architecture=str(config.get("architecture") or ""))
+    return Found(facts, "engine", None, 0, 0)
+
+
+def _that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
+    for reason in verdict.reasons:
+        # That a run has no GPU was told by the choice of the engine, in its own loud line.
+        is_told = on_cpu is not None and reason.rule in ("no-gpu", "gpu-way")
+        if not is_told and (not on_cpu or reason.rule in _OF_THE_CPU):
+            yield reason
+
+
+def _line(reason: Reason) -> str:
+    return reason.text + (" (not read anywhere: from memory)" if reason.recalled else "")
+
+
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def as_json(judged: Judged) -> dict[str, Any]:
+    """Give `ngcdl check --json`: image, verdict, mode, reasons, compressed_bytes, newest, and what they rest on."""
+    facts, verdict = judged.facts, judged.verdict
+    return {
+        "image": str(judged.image),
+        "digest": facts.digest,
+        "verdict": verdict.verdict,
+        "mode": verdict.mode,
+        "reasons": _reasons(verdict.reasons),
+        "gpus": [
+            {**vars(card.gpu), "verdict": card.verdict, "mode": card.mode, "reasons": _reasons(card.reasons)}
+            for card in verdict.cards
+        ],
+        "compressed_bytes": facts.compressed_bytes,
+        "unpacked_bytes_estimated": facts.unpacked_bytes,
+        "newest": str(judged.newest) if judged.newest else None,
+        "facts": facts_as_json(facts),
+        "known_from": judged.found.origin,
+        "trouble": judged.found.trouble.message if judged.found.trouble else None,
+        "requests": judged.found.requests,
+        "request_bytes": judged.found.bytes,
+        "host": {name: value for name, value in vars(judged.host).items() if name != "gpus"},
+    }
+
+
+def facts_as_json(facts: ImageFacts) -> dict[str, Any]:
+    """Give what is known of an image; `recalled` names the fields that were not read anywhere."""
+    left_out = ("reference", "digest", "compressed_bytes", "unpacked_bytes")
+    plain = {name: value for name, value in vars(facts).items() if name not in left_out}
+    return {**plain, "sources": dict(facts.sources), "recalled": sorted(facts.recalled)}
+
+
+def _reasons(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
+    return [dict(vars(reason)) for reason in reasons]

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import choice, fetch, plan
 from ngcdl.engines.base import Engine, Order, PullEvent
-from ngcdl.errors import BadOption, MountMissing
+from ngcdl.errors import BadOption, ImageUnfit, MountMissing, NgcdlError
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import Store
 from ngcdl.telemetry import host
+from ngcdl.telemetry.card import Probe
 
 if TYPE_CHECKING:
     from ngcdl import dataset
@@ -47,6 +48,7 @@ class Asked:
     own: RunSpec | None = None
     device: str | None = None
     always_pull: bool = False
+    force: bool = False
     root: bool = False
     extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
 
@@ -69,14 +71,17 @@ def decide(
         plan.check_workload(asked.workload)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
-    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload))
+    verdicts = _Verdicts(asked, settings)
+    unfit = verdicts.unfit if not dry and not asked.force else _none_unfit
+    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload), unfit)
     if picked.engine.name == "local":
         _nothing_of_a_container(asked)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
     if not dry:
-        _look_ahead(asked, picked)
+        _look_ahead(asked)
+        verdicts.tell(picked, show)
     data = None
     if asked.workload:
         data = _data(asked.workload, settings, show, dry)
@@ -112,13 +117,57 @@ def _nothing_of_a_container(asked: Asked) -> None:
         )
 
 
-def _look_ahead(asked: Asked, picked: choice.Choice) -> None:
-    """Raise what would end the run after a long download: a mount that is missing, an image that can't be had."""
+def _look_ahead(asked: Asked) -> None:
+    """Raise what would end the run after a long download: a mount that is missing."""
     for mount in asked.extra.mounts if asked.extra else ():
         if not mount.is_volume and _is_missing(mount.host):
             raise MountMissing(mount.host)
-    if asked.workload and picked.image and (asked.always_pull or picked.engine.has(picked.image) is None):
-        fetch.look(picked.image)
+
+
+@dataclass(frozen=True)
+class _Verdicts:
+    """What the preflight says of an image that was asked for, on the whole host and on the cards that were chosen."""
+
+    asked: Asked
+    settings: Settings
+
+    def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
+        """Give the UUIDs of the cards that `image` can't use; () where it can use none, which tell() explains."""
+        from ngcdl import hostfacts, judge
+
+        try:
+            cards = judge.cards(image, hostfacts.gather(engine, probe), self.settings, self._having(engine))
+        except NgcdlError:
+            return ()  # tell() meets it again, and says it
+        useless = tuple(card.gpu.uuid for card in cards if card.verdict == "no" and card.gpu.uuid)
+        return useless if len(useless) < len(probe.cards) else ()
+
+    def tell(self, picked: choice.Choice, show: Show) -> None:
+        """Say what there is to say of the image on this host. Raises ImageUnfit, and what no pull can mend."""
+        if picked.image is None:
+            return
+        from ngcdl import hostfacts, judge
+
+        host = hostfacts.gather(picked.engine, picked.probe)
+        if picked.uuids:
+            host = replace(host, gpus=tuple(card for card in host.gpus if card.uuid in picked.uuids))
+        on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
+        try:
+            lines = judge.before(picked.image, host, self.settings, self._having(picked.engine), on_cpu=on_cpu)
+        except ImageUnfit as error:
+            if not self.asked.force:
+                raise
+            lines = (f"{error.message} Going on, as --force says.",)
+        for line in lines:
+            show.say(line)
+
+    def _having(self, engine: Engine) -> Engine | None:
+        return None if self.asked.always_pull else engine
+
+
+def _none_unfit(engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
+    del engine, image, probe
+    return ()
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:

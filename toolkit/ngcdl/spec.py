@@ -57,7 +57,7 @@ class ImageRef:
         if tag is None and digest is None:
             raise BadReference(
                 f"{text}: which release? NGC has no 'latest'.",
-                f"Give its tag, such as {text}:18.01-py2; the list is at https://catalog.ngc.nvidia.com/containers",
+                f"Its tags, and the newest that runs here:\n    ngcdl images {text}\n    ngcdl resolve {text}",
             )
         return cls(domain, path, tag, digest)
 

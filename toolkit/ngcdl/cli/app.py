@@ -57,11 +57,64 @@ def logout(registry: Annotated[str | None, typer.Argument(metavar="REGISTRY")] =
 
 
 @app.command()
-def pull(image: ImageName) -> None:
-    """Fetch an image and check its digest."""
+def pull(
+    image: ImageName,
+    force: Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")] = False,
+) -> None:
+    """Fetch an image and check its digest; cut or killed, it goes on from the bytes that came."""
     from ngcdl.cli.images import pull
 
-    pull(image)
+    pull(image, force)
+
+
+HostTyped = Annotated[
+    str | None,
+    typer.Option("--host", metavar="FACTS", help="Another machine: driver=535.104.05,cc=7.5,brand=tesla,arch=amd64."),
+]
+CardTyped = Annotated[
+    list[str] | None, typer.Option("--gpu", metavar="FACTS", help="One of its cards: cc=8.0,brand=tesla. Repeatable.")
+]
+
+
+@app.command(
+    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known of it.\n\n"
+    "Examples:\n\n  ngcdl check pytorch:25.03-py3\n\n"
+    "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4"
+)
+def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
+    """Say before the pull whether an image can run here, why, and which is the newest tag that does."""
+    from ngcdl.cli.images import check
+
+    return check(image, host, tuple(gpu or ()), json)
+
+
+@app.command(epilog="Examples:\n\n  ngcdl images\n\n  ngcdl images pytorch --all")
+def images(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; both frameworks.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Not only the newest ten.")] = False,
+    host: HostTyped = None,
+    gpu: CardTyped = None,
+    json: Json = False,
+) -> None:
+    """List the registry's tags, newest first, with what is inside, the size and whether it runs here."""
+    from ngcdl.cli.images import images
+
+    images(name, everything, host, tuple(gpu or ()), json)
+
+
+@app.command(epilog="Example:\n\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
+def resolve(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag to take the kind of.")],
+    host: HostTyped = None,
+    gpu: CardTyped = None,
+    json: Json = False,
+) -> None:
+    """Print the newest reference that runs here, by digest, and nothing else."""
+    from ngcdl.cli.images import resolve
+
+    resolve(name, host, tuple(gpu or ()), json)
 
 
 @app.command(
@@ -112,6 +165,7 @@ def run(
     rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
     root: Annotated[bool, typer.Option("--root", help="Run as the image's own user, mostly root.")] = False,
     pull: Annotated[str, typer.Option(metavar="missing|always", help="When to pull.")] = "missing",
+    force: Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")] = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the request and the equal docker command; start nothing.")
@@ -145,6 +199,7 @@ def run(
         interactive=interactive,
         root=root,
         pull=pull,
+        force=force,
         detach=detach,
         dry_run=dry_run,
         json=json,
@@ -161,6 +216,23 @@ def gpu(
     from ngcdl.cli.gpu import gpu
 
     gpu(json, watch)
+
+
+@app.command(
+    epilog="Exit codes: 0 all links are ok or only warned of, 1 one is broken.\n\n"
+    "Examples:\n\n  ngcdl doctor\n\n  ngcdl doctor --bundle report.tar.gz"
+)
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Offer each remedy, and run it after a yes.")] = False,
+    json: Json = False,
+    bundle: Annotated[
+        str | None, typer.Option("--bundle", metavar="FILE", help="Also write a redacted .tar.gz for a bug report.")
+    ] = None,
+) -> int:
+    """Look at the whole chain, from the driver to the data set: what is wrong, and the next command to type."""
+    from ngcdl.cli.doctor import doctor
+
+    return doctor(fix, json, bundle)
 
 
 @app.command()

@@ -1,16 +1,245 @@
-"""`ngcdl pull`."""
+"""`ngcdl check`, `images`, `resolve` and `pull`: which image runs here, and getting it."""
 
 from __future__ import annotations
 
-from ngcdl import console, engines, fetch, settings
-from ngcdl.cli.screen import Screen
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ngcdl import console, engines, settings
+from ngcdl.console import NOT_AVAILABLE, size
+from ngcdl.errors import BadOption, ImageUnfit, NgcdlError, NoneRuns
 from ngcdl.spec import ImageRef
 
+if TYPE_CHECKING:
+    from ngcdl.imagefacts import Found
+    from ngcdl.judge import Judged
+    from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
-def pull(name: str) -> None:
-    """Pull the image and print its reference by digest. Raises RegistryError or EngineError."""
-    image = ImageRef.parse(name, settings.load().registry)
+NEWEST = 10
+EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
+_WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run here"}
+FRAMEWORKS = ("tensorflow", "pytorch")
+
+
+def pull(name: str, force: bool = False) -> None:
+    """Pull the image and print its reference by digest. Raises ImageUnfit, RegistryError or EngineError."""
+    from ngcdl import fetch, judge
+    from ngcdl.cli.screen import Screen
+
+    config = settings.load()
+    image = ImageRef.parse(name, config.registry)
     engine = engines.connect("docker")
     with Screen() as screen:
+        try:
+            for line in judge.before(image, _host(None, ()), config, None):
+                screen.say(line)
+        except ImageUnfit as error:
+            if not force:
+                raise
+            screen.say(f"{error.message} Going on, as --force says.")
         digest = fetch.image(engine, image, screen.pull, screen.say)
     console.result(image.pinned(digest))
+
+
+def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> int:
+    """Judge one image and give the exit code. Raises RegistryError where nothing is known of it."""
+    from ngcdl import judge
+
+    config = settings.load()
+    judged = judge.of(ImageRef.parse(name, config.registry), _host(host, cards), config)
+    if as_json:
+        console.result_json(judge.as_json(judged))
+    else:
+        console.result(_judged(judged))
+    return EXIT_CODES[judged.verdict.verdict]
+
+
+def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> None:
+    """Print the newest reference that runs, by digest. Raises NoneRuns, or RegistryError: only it knows digests."""
+    from ngcdl import judge
+
+    config = settings.load()
+    typed = _repository(name, config.registry)
+    judged = judge.newest_of(typed, _host(host, cards), config)
+    if judged is None:
+        raise NoneRuns(typed.name)
+    for reason in judged.verdict.reasons:
+        if reason.level == "caution":
+            console.say(reason.text)
+    assert judged.facts.digest is not None  # the registry's own answer has one
+    if as_json:
+        console.result_json({"reference": judged.image.pinned(judged.facts.digest), **judge.as_json(judged)})
+    else:
+        console.result(judged.image.pinned(judged.facts.digest))
+
+
+def images(name: str | None, everything: bool, host: str | None, cards: Sequence[str], as_json: bool) -> None:
+    """List the tags of one repository, or the newest of both frameworks. Raises RegistryError."""
+    config, facts = settings.load(), _host(host, cards)
+    rows: list[dict[str, Any]] = []
+    for one in (name,) if name else FRAMEWORKS:
+        rows += _tags(_repository(one, config.registry), facts, config, everything)
+    if as_json:
+        console.result_json(rows)
+        return
+    console.result(_table(rows))
+
+
+# -- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _host(typed: str | None, cards: Sequence[str]) -> HostFacts:
+    """This host, or the one that was typed. Raises BadOption."""
+    if typed is not None or cards:
+        from ngcdl.preflight import host
+
+        return host.typed(typed or "", cards)
+    from ngcdl import hostfacts
+
+    engine = None
+    with suppress(NgcdlError):  # an image can be judged without an engine; what is wrong with it is doctor's to tell
+        engine = engines.connect("docker")
+    return hostfacts.gather(engine)
+
+
+def _repository(name: str, registry: str) -> ImageRef:
+    """Read pytorch, nvidia/cuda, or a reference whose tag says which kind is meant."""
+    has_tag = ":" in name.rpartition("/")[2]
+    ref = ImageRef.parse(name if has_tag else f"{name}:0", registry)
+    if ref.digest:
+        raise BadOption(f"{name}: a digest is one image for ever.", f"    ngcdl check {name}")
+    return ref if has_tag else replace(ref, tag=None)
+
+
+def _tags(ref: ImageRef, host: HostFacts, config: settings.Settings, everything: bool) -> list[dict[str, Any]]:
+    from ngcdl import imagefacts, judge
+    from ngcdl.preflight import verdict
+    from ngcdl.preflight.newest import ordered
+
+    tags = imagefacts.tags(ref.registry, ref.repository, config.cache)
+    if tags.trouble:
+        console.say(f"{tags.trouble.message} These are the tags of ngcdl's own catalogue.")
+    names = ordered(tags.names)
+    shown = names if everything else names[:NEWEST]
+    refs = [replace(ref, tag=tag, digest=None) for tag in shown]
+    found = imagefacts.many(refs, config.cache, host.architecture, offline=bool(tags.trouble))
+    rows = []
+    for one in refs:
+        answer = found[one]
+        if isinstance(answer, NgcdlError):
+            rows.append({"image": str(one), "verdict": None, "mode": None, "trouble": answer.message})
+            continue
+        rows.append(_row(one, answer, verdict.judge(answer.facts, host), judge.facts_as_json(answer.facts)))
+    if len(names) > len(shown):
+        console.say(f"{len(names) - len(shown)} older ones:  ngcdl images {ref.framework} --all")
+    return rows
+
+
+def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]) -> dict[str, Any]:
+    decisive = verdict.reasons[0] if verdict.reasons else None
+    return {
+        "image": str(ref),
+        "digest": found.facts.digest,
+        "verdict": verdict.verdict,
+        "mode": verdict.mode,
+        "why": decisive.text if decisive else None,
+        "rule": decisive.rule if decisive else None,
+        "found": decisive.found if decisive else None,
+        "needed": decisive.needed if decisive else None,
+        "compressed_bytes": found.facts.compressed_bytes,
+        "facts": facts,
+        "known_from": found.origin,
+        "trouble": found.trouble.message if found.trouble else None,
+    }
+
+
+# -- what is shown --------------------------------------------------------------------------------------------------
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [("IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "SIZE", "HERE"), *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return console.plain("\n".join(texts))
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    facts = row.get("facts") or {}
+    return (
+        row["image"].partition("/")[2],
+        *(_or_none(facts.get(name)) for name in ("framework_version", "python", "cuda")),
+        size(row.get("compressed_bytes")),
+        _here(row),
+    )
+
+
+def _here(row: Mapping[str, Any]) -> str:
+    """Say in a few words whether a tag runs here; `ngcdl check` has the sentence."""
+    if row["verdict"] is None:
+        return f"{NOT_AVAILABLE}: {row['trouble']}"
+    if row["verdict"] == "runs":
+        return f"runs{_mode(row['mode'])}"
+    numbers = f" {row['found']}, wants {row['needed']}" if row["found"] and row["needed"] else ""
+    return f"{row['verdict']}{_mode(row['mode'])}: {row['rule']}{numbers}"
+
+
+def _or_none(value: object) -> str:
+    return NOT_AVAILABLE if value is None else str(value)
+
+
+def _judged(judged: Judged) -> str:
+    facts, verdict = judged.facts, judged.verdict
+    lines = [("image", str(judged.image)), ("verdict", f"{_WORDS[verdict.verdict]}{_mode(verdict.mode)}")]
+    lines += [("", f"{reason.text}{_marks(reason)}") for reason in verdict.reasons]
+    if len(verdict.cards) > 1:
+        lines += [(f"GPU {place}", _card(card)) for place, card in enumerate(verdict.cards)]
+    lines += [("inside", _inside(facts)), ("size", _size(facts))]
+    if judged.newest and str(judged.newest) != str(judged.image):
+        lines.append(("newest here", str(judged.newest)))
+    lines.append(("known from", _origin(judged)))
+    return console.plain("\n".join(console.wrapped(f"{name:<12} {text}", sys.stdout, 13) for name, text in lines))
+
+
+def _mode(mode: str | None) -> str:
+    return f" ({mode})" if mode else ""
+
+
+def _marks(reason: Reason) -> str:
+    source = f" [{reason.source}]" if reason.source and reason.source != "registry" else ""
+    return source + (" (from memory: not read anywhere)" if reason.recalled else "")
+
+
+def _card(card: CardVerdict) -> str:
+    why = f": {card.reasons[0].text}" if card.verdict != "runs" else ""
+    return f"{card.gpu.title}: {_WORDS[card.verdict]}{_mode(card.mode)}{why}"
+
+
+def _inside(facts: ImageFacts) -> str:
+    parts = []
+    framework = {"tensorflow": "TensorFlow", "pytorch": "PyTorch"}.get(facts.framework or "", facts.framework or "")
+    for name, label in (("framework_version", framework), ("python", "Python"), ("cuda", "CUDA")):
+        value = getattr(facts, name)
+        if value:
+            parts.append(f"{label} {value}".strip() + (" (from memory)" if name in facts.recalled else ""))
+    parts += [f"for {' and '.join(facts.architectures)}"] if facts.architectures else []
+    return ", ".join(parts) or NOT_AVAILABLE
+
+
+def _size(facts: ImageFacts) -> str:
+    unpacked = f", about {size(facts.unpacked_bytes)} unpacked (an estimate)" if facts.unpacked_bytes else ""
+    return f"{size(facts.compressed_bytes)} to fetch{unpacked}"
+
+
+def _origin(judged: Judged) -> str:
+    found = judged.found
+    asked_before = f", asked {found.age_seconds / 60:.0f} min ago" if found.age_seconds else ""
+    if found.origin == "registry":
+        return f"the registry ({found.requests} requests, {size(found.bytes)})"
+    if found.origin == "catalogue":
+        why = f": {found.trouble.message}" if found.trouble else ""
+        return f"ngcdl's own catalogue{why}"
+    why = f" (now: {found.trouble.message})" if found.trouble else ""
+    return f"the registry{asked_before}{why}"

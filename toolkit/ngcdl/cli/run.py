@@ -50,6 +50,7 @@ class Typed:
     interactive: bool
     root: bool
     pull: str
+    force: bool
     detach: bool
     dry_run: bool
     json: bool
@@ -173,6 +174,7 @@ def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         own=own,
         device=typed.device,
         always_pull=typed.pull == "always",
+        force=typed.force,
         root=typed.root,
         extra=_extra(typed, own),
     )

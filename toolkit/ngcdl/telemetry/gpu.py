@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -142,6 +142,7 @@ class Nvml:
     def _described(self, row: _Row, index: int | None, uuid: str | None) -> Card:
         capability = self._ask(row, "DeviceGetCudaComputeCapability")
         mig = self._ask(row, "DeviceGetMigMode")
+        persistence = self._ask(row, "DeviceGetPersistenceMode")
         card = Card(
             index=self._ask(row, "DeviceGetIndex") if index is None else index,
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
@@ -150,6 +151,7 @@ class Nvml:
             memory_total_bytes=self._memory(row)[0],
             brand=self._ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
+            persistence=None if persistence is None else bool(persistence),
         )
         return replace(card, error=row.error)
 
@@ -279,13 +281,18 @@ def _probe() -> Probe:
         return Probe(nvml.inventory(), nvml.driver())
 
 
-def free_gpus(count: int) -> tuple[str, ...]:
-    """Give the UUIDs of the `count` least used cards on which nothing computes. Raises NoGpu, NvmlUnavailable."""
+def free_gpus(count: int, unfit: Collection[str] = ()) -> tuple[str, ...]:
+    """Give the UUIDs of the `count` least used cards on which nothing computes, without those of `unfit`.
+
+    Raises NoGpu, NvmlUnavailable."""
     cards = driver.within(_all)
-    free = sorted((card for card in cards if card.is_free), key=lambda card: card.use)
+    fit = [card for card in cards if card.uuid not in unfit]
+    free = sorted((card for card in fit if card.is_free), key=lambda card: card.use)
     if len(free) < count:
-        busy = ", ".join(str(card.index) for card in cards if not card.is_free) or "none"
-        raise NoGpu(str(count), f"{len(free)} of {len(cards)} GPUs are free (in use or out of order: {busy})")
+        busy = ", ".join(str(card.index) for card in fit if not card.is_free) or "none"
+        can_t = ", ".join(str(card.index) for card in cards if card.uuid in unfit)
+        more = f"; of no use to this image: {can_t}" if can_t else ""
+        raise NoGpu(str(count), f"{len(free)} of {len(cards)} GPUs are free (in use or out of order: {busy}{more})")
     return tuple(card.uuid for card in free[:count] if card.uuid)
 
 

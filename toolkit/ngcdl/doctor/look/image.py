@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ngcdl import imagefacts
-from ngcdl.choice import DEFAULT_IMAGE
+from ngcdl.choice import default_image
 from ngcdl.doctor.hands import Hands
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef
@@ -11,7 +11,8 @@ from ngcdl.spec import ImageRef
 
 def look(hands: Hands, known: Settings) -> int | None:
     """Give the bytes, packed and unpacked; None where nobody has asked for that image's size yet."""
-    ref = ImageRef.parse(hands.environ.get("NGCDL_DEFAULT_IMAGE", DEFAULT_IMAGE), known.registry)
+    named = hands.environ.get("NGCDL_DEFAULT_IMAGE")
+    ref = ImageRef.parse(named, known.registry) if named else default_image(known.registry)
     facts = imagefacts.of(ref, known.cache, offline=True).facts
     if facts.compressed_bytes is None or facts.unpacked_bytes is None:
         return None
