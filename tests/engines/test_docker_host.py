@@ -88,6 +88,9 @@ def test_another_machine_s_disk_and_descriptions_are_unknown() -> None:
     ({}, "/var/lib/containerd"),
     ({"Containerd": {"Address": "/run/containerd/containerd.sock"}}, "/var/lib/containerd"),
     ({"Containerd": {"Address": "/var/run/docker/containerd/containerd.sock"}}, "/var/lib/docker/containerd/daemon"),
+    ({"Containerd": {"Address": "/run/user/1/docker/containerd/containerd.sock"}}, "/var/lib/docker/containerd/daemon"),
+    ({"Containerd": {}}, "/var/lib/docker/containerd/daemon"),
+    ({"Containerd": {"Address": "/srv/own.sock"}}, "/var/lib/containerd"),
 ])  # fmt: skip
 def test_the_containerd_store_keeps_images_elsewhere(more: dict[str, Any], folder: str) -> None:
     facts = read({**PLAIN, **CONTAINERD, **more}, files(free={folder: 5, "/var/lib/docker": 7}))

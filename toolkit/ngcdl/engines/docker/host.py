@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # https://docs.docker.com/engine/storage/containerd/
 _CONTAINERD_STORE = "io.containerd.snapshotter.v1"
 _CONTAINERD_FOLDER = "/var/lib/containerd"
+_SYSTEM_S_CONTAINERD = ("/run/containerd/", "/var/run/containerd/")
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _RUNC = "org.opencontainers.runc.version"
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*")
@@ -82,7 +83,7 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
     """Read what `docker info` gave. `files` None: the engine is another machine's, and its files are unknown."""
     store = _is_containerd_store(info)
     root = _text(info, "DockerRootDir")
-    folder = _images_folder(info, root) if store else root
+    folder = _images_folder(info, root, files) if store else root
     options = tuple(str(option) for option in info.get("SecurityOptions") or ())
     folders = tuple(str(one) for one in info.get("CDISpecDirs") or ())
     return EngineFacts(
@@ -140,11 +141,14 @@ def _is_containerd_store(info: Mapping[str, Any]) -> bool:
     return any(list(pair) == ["driver-type", _CONTAINERD_STORE] for pair in info.get("DriverStatus") or ())
 
 
-def _images_folder(info: Mapping[str, Any], root: str | None) -> str:
+def _images_folder(info: Mapping[str, Any], root: str | None, files: Files | None) -> str:
     """Find the folder of the containerd that the engine uses: the system's, or one of its own below its data root."""
-    address = str((info.get("Containerd") or {}).get("Address") or "")  # from Docker 27 on
-    is_own = address.endswith("/docker/containerd/containerd.sock")
-    return f"{root}/containerd/daemon" if is_own and root else _CONTAINERD_FOLDER
+    own = f"{root}/containerd/daemon"
+    address = str((info.get("Containerd") or {}).get("Address") or "")  # told from Docker 27 on
+    if root and address:
+        is_own = address.endswith("/containerd/containerd.sock") and not address.startswith(_SYSTEM_S_CONTAINERD)
+        return own if is_own else _CONTAINERD_FOLDER
+    return own if root and files and files.free_bytes(own) is not None else _CONTAINERD_FOLDER
 
 
 def _free_bytes(folder: str | None, root: str | None, files: Files | None) -> int | None:
