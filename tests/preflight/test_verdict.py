@@ -76,6 +76,12 @@ def test_a_kernel_runs_on_the_newer_cards_of_its_own_major_version_only() -> Non
     ]  # fmt: skip
 
 
+def test_a_kernel_for_a_newer_card_of_the_same_major_version_does_not_run() -> None:
+    image = replace(IMAGE, sass=("7.5", "8.6"), ptx="8.6", min_capability=None)
+    assert judge(image, replace(HOST, gpus=(Gpu("8.0"),))).reasons[0].rule == "capability"
+    assert judge(image, replace(HOST, gpus=(Gpu("8.0"),))).verdict == "no"
+
+
 def test_ptx_newer_than_the_card_is_of_no_use_to_it() -> None:
     image = replace(IMAGE, sass=("8.0", "12.0"), ptx="12.0", min_capability=None)
     verdict = judge(image, replace(HOST, gpus=(Gpu("11.0"),)))
@@ -270,7 +276,8 @@ def test_tensorflow_from_1_6_on_wants_avx_of_an_amd64_processor() -> None:
     assert is_told("tensorflow", "2.17.0", "24.12", bare)
     assert is_told("tensorflow", None, "18.04", bare)
     assert not is_told("tensorflow", None, "18.03", bare)
-    assert not is_told("tensorflow", "1.4.0", "18.03", bare)
+    assert is_told("tensorflow", "1.6.0", "18.03", bare)
+    assert not is_told("tensorflow", "1.5.0", "18.03", bare)
     assert not is_told("pytorch", "2.0", "23.10", bare)
     assert not is_told("tensorflow", "2.17.0", "24.12", replace(bare, avx=True))
     assert not is_told("tensorflow", "2.17.0", "24.12", replace(bare, avx=None))
@@ -302,6 +309,11 @@ def test_a_requirement_that_is_not_met_is_a_caution_that_names_the_hook_and_the_
 
 def test_a_requirement_that_is_met_is_not_spoken_of() -> None:
     assert rules(judge(replace(IMAGE, require=("cuda>=9.0",)), HOST)) == ["native", "capability"]
+
+
+def test_a_card_that_cant_run_it_has_no_mode_and_no_requirement_to_meet() -> None:
+    card = judge(replace(IMAGE, require=("cuda>=12.8",)), replace(HOST, gpus=(GTX_980,))).cards[0]
+    assert (card.verdict, card.mode, [one.rule for one in card.reasons]) == ("no", None, ["capability", "native"])
 
 
 def test_cdi_asks_for_no_requirement() -> None:

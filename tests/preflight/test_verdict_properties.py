@@ -132,10 +132,10 @@ any_image = st.builds(
     release=texts,
     framework_version=texts,
     cuda=texts,
-    has_cuda=st.none() | st.booleans(),
+    has_cuda=st.sampled_from((True, True, True, None, False)),
     driver=texts,
     minor_floor=texts,
-    architectures=st.none() | st.just(()) | st.just(("amd64",)) | st.just(("amd64", "arm64")),
+    architectures=st.sampled_from((("amd64", "arm64"), ("amd64", "arm64"), ("amd64",), (), None)),
     sass=st.none() | st.lists(st.sampled_from(CAPABILITIES) | st.text(max_size=4), max_size=5).map(tuple),
     ptx=capability_texts,
     min_capability=capability_texts,
@@ -155,15 +155,16 @@ any_gpu = st.builds(
 )
 any_host = st.builds(
     HostFacts,
-    architecture=st.sampled_from(("amd64", "arm64", "ppc64le")),
+    architecture=st.sampled_from(("amd64", "amd64", "arm64", "ppc64le")),
     driver=texts,
-    gpus=st.lists(any_gpu, max_size=4, unique_by=lambda gpu: (gpu.index, gpu.uuid)).map(tuple),
+    gpus=st.lists(any_gpu, min_size=1, max_size=4, unique_by=lambda gpu: (gpu.index, gpu.uuid)).map(tuple)
+    | st.just(()),
     avx=st.none() | st.booleans(),
     free_bytes=counts,
     engine_version=texts,
     gpu_way=st.none() | st.sampled_from(("runtime", "device-request", "cdi", "none")),
     gpu_trouble=st.none() | st.text(max_size=8),
-    elsewhere=st.none() | st.text(max_size=8),
+    elsewhere=st.sampled_from((None, None, None, None, "ssh://there")),
 )
 
 

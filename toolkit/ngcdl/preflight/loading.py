@@ -82,7 +82,9 @@ def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) 
 def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason:
     least = _least(image, gpu, host, needs_ptx=needs_ptx)
     cuda = f"CUDA {image.cuda}" if image.cuda else "the image"
-    text = f"driver {driver} is too old for {cuda}: {least} would do"
+    # a branch stands by its number alone
+    enough = f"one of branch {least}" if least and "." not in least else least
+    text = f"driver {driver} is too old for {cuda}: {enough} would do"
     floor = known(image.minor_floor)
     if needs_ptx and floor is not None and host >= floor:
         text += f", for this driver can't compile the PTX that {gpu.title} needs"

@@ -9,14 +9,13 @@ import re
 
 from ngcdl.preflight.card import decisive_first, judge_card, worst
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known, version
+from ngcdl.preflight.image import UNPACKED_PER_COMPRESSED
 from ngcdl.preflight.kernels import JETSON, is_igpu
 from ngcdl.spec import GpuRequest
 
 SCHEMA_1 = "https://docs.docker.com/engine/deprecated/#pushing-and-pulling-with-image-manifest-v2-schema-1"
 AVX = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-# What is fetched and what it unpacks to lie there at the same time: 2.5 to 3 times what travels, by experience.
-UNPACKED = 2.5
 _MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)
 _WORDS: dict[Mode, str] = {
     "native": "native",
@@ -120,9 +119,9 @@ def _disk(image: ImageFacts, host: HostFacts) -> Reason | None:
     from ngcdl.console import size
 
     free, travels = host.free_bytes, image.compressed_bytes
-    if free is None or travels is None or free >= UNPACKED * travels:
+    if free is None or travels is None or free >= UNPACKED_PER_COMPRESSED * travels:
         return None
-    wanted = round(UNPACKED * travels)
+    wanted = round(UNPACKED_PER_COMPRESSED * travels)
     text = (
         f"{size(free)} are free where the engine keeps images, and the image wants about {size(wanted)} "
         f"({size(travels)} to fetch, and what that unpacks to)"
