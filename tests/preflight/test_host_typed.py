@@ -25,6 +25,10 @@ def test_several_cards_are_typed_by_gpu_inside_or_beside() -> None:
     assert inside.gpus == (Gpu("7.5", None, "tesla", index=0), Gpu("6.1", None, "geforce", index=1))
 
 
+def test_a_card_s_brand_may_be_left_out() -> None:
+    assert typed("gpu=7.5").gpus == typed("gpu=7.5:").gpus == typed("cc=7.5").gpus == (Gpu("7.5", index=0),)
+
+
 def test_the_card_of_the_host_comes_before_the_others() -> None:
     host = typed("gpu=6.1,cc=8.0,name=A100", ["name=T4"])
     assert [(gpu.index, gpu.capability) for gpu in host.gpus] == [(0, "8.0"), (1, "6.1"), (2, "7.5")]
@@ -72,14 +76,11 @@ def test_the_rest_of_a_host_can_be_typed_too() -> None:
     "text",
     [
         "", "  ", ",", "535.104.05", "driver", "driver=", "driver=new", "driver=535.x", "cc=75", "cc=sm_75", "cc=7.5.1",
-        "brand=amd", "arch=sparc", "memory=16g", "driver=1,driver=2", "cc=7.5,cc=8.0", "gpu=", "gpu=7.5:", "avx=maybe",
+        "brand=amd", "arch=sparc", "memory=16g", "driver=1,driver=2", "cc=7.5,cc=8.0", "gpu=", "avx=maybe",
         "gpu=Voodoo 2", "gpu=RTX 6000", "gpu=7.5:amd", "free=much", "=7.5",
     ],
 )  # fmt: skip
 def test_what_cant_be_meant_is_refused_with_the_form_that_is_wanted(text: str) -> None:
-    if text == "gpu=7.5:":
-        assert typed(text).gpus == (Gpu("7.5", index=0),)  # an empty brand is none
-        return
     with pytest.raises(BadOption) as caught:
         typed(text)
     assert "--host driver=" in caught.value.hint or "1g, 512m" in caught.value.message
