@@ -22,7 +22,9 @@ from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef
 try:
     training = "TRAINING" in os.environ
-    it = choose(engine, ImageRef.parse(image) if image else None, GpuRequest.parse(gpus), "nvcr.io", training)
+    named = ImageRef.parse(image) if image else None
+    unfit = lambda *_: os.environ.get("UNFIT", "").split()
+    it = choose(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit)
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
                       "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud)}))
 except NgcdlError as error:
@@ -80,6 +82,26 @@ def test_a_card_that_docker_can_hand_on_is_used_in_the_default_image(cards: Host
     it = choose(cards, docker=daemon.host)
     assert (it["engine"], it["way"], it["gpus"], it["device"]) == ("docker", "runtime", "auto", "auto")
     assert "tensorflow" in it["image"]
+
+
+def test_the_default_image_is_the_newest_that_runs_on_these_cards(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= NVIDIA
+    assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    cards.set(driver="470.82.01", gpu1__cc="6.1", gpu1__brand="5")
+    assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/tensorflow:22.12-tf2-py3"
+
+
+def test_a_card_that_the_image_can_t_use_is_no_free_card(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.info |= NVIDIA
+    monkeypatch.setenv("TRAINING", "1")
+    (idle,) = choose(cards, image="tensorflow:1", docker=daemon.host)["uuids"]
+    assert idle != FIRST, "the busy one"
+    monkeypatch.setenv("UNFIT", idle)
+    assert choose(cards, image="tensorflow:1", docker=daemon.host)["uuids"] == [FIRST]
+    refused = choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)
+    assert (refused["error"], "of no use to this image: 1" in refused["message"]) == ("NoGpu", True)
 
 
 def test_docker_without_a_way_for_the_card_leaves_a_training_to_this_host(cards: Host, daemon: Daemon) -> None:

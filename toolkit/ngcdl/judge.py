@@ -22,7 +22,7 @@ from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.newest import newest
-from ngcdl.preflight.verdict import headline, judge
+from ngcdl.preflight.verdict import judge
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef
 
@@ -50,10 +50,6 @@ class Judged:
     @property
     def facts(self) -> ImageFacts:
         return self.found.facts
-
-    @property
-    def headline(self) -> str:
-        return headline(self.verdict, self.facts)
 
 
 def of(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool = False) -> Judged:

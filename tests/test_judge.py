@@ -1,0 +1,109 @@
+"""A pull or a run is judged first: what stops it, what is said, and what can't block it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeEngine, FakeJob
+
+from ngcdl import judge, settings
+from ngcdl.errors import ImageUnfit
+from ngcdl.preflight.facts import Gpu, HostFacts
+from ngcdl.spec import ImageRef
+
+# Nothing listens on port 1: a registry that can't be asked.
+NOWHERE = "127.0.0.1:1"
+GTX_1050_TI = Gpu("6.1", "GTX 1050 Ti", "geforce", 0, "GPU-0")
+A100 = Gpu("8.0", "A100", "nvidia", 1, "GPU-1")
+SEED = HostFacts(driver="390.12", gpus=(GTX_1050_TI,))
+TODAY = HostFacts(driver="615.61", gpus=(A100,))
+TORCH = {
+    "architecture": "amd64",
+    "config": {
+        "Env": [
+            "CUDA_VERSION=13.3.1.008", "CUDA_DRIVER_VERSION=610.43.02", "NVIDIA_PYTORCH_VERSION=26.07",
+            "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX",
+        ]
+    },
+}  # fmt: skip
+
+
+@dataclass
+class Engine(FakeEngine):
+    """An engine that has the images of `configs`."""
+
+    job: Any = field(default_factory=FakeJob)
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        return self.configs.get(str(image))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> settings.Settings:
+    return settings.load({"HOME": str(tmp_path), "NGCDL_REGISTRY": NOWHERE})
+
+
+def ref(name: str) -> ImageRef:
+    return ImageRef.parse(name, NOWHERE)
+
+
+def test_an_image_that_is_here_is_judged_by_its_own_configuration_without_a_registry(
+    config: settings.Settings,
+) -> None:
+    image = ref("pytorch:my-own")
+    engine = Engine(configs={str(image): TORCH})
+    assert judge.before(image, TODAY, config, engine, on_cpu=False) == ()
+    with pytest.raises(ImageUnfit, match=r"26\.07|6\.1") as caught:
+        judge.before(image, SEED, config, engine, on_cpu=False)
+    assert caught.value.newest == f"{NOWHERE}/nvidia/pytorch:18.08-py3"
+    assert "--force" in caught.value.hint
+    assert caught.value.exit_code == 125
+
+
+def test_the_same_image_computes_on_the_cpu_of_a_host_whose_card_can_t_use_it(config: settings.Settings) -> None:
+    image = ref("pytorch:my-own")
+    engine = Engine(configs={str(image): TORCH})
+    assert judge.before(image, SEED, config, engine, on_cpu=True) == ()
+
+
+def test_the_seed_s_card_runs_the_seed_s_image_and_today_s_is_refused_with_the_newest_that_runs(
+    config: settings.Settings,
+) -> None:
+    assert judge.before(ref("tensorflow:18.01-py2"), SEED, config, None) == ()
+    with pytest.raises(ImageUnfit) as caught:
+        judge.before(ref("tensorflow:25.02-tf2-py3"), SEED, config, None)
+    assert caught.value.newest == f"{NOWHERE}/nvidia/tensorflow:18.08-py3"
+
+
+def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:
+    (line,) = judge.before(ref("nosuch:1"), TODAY, config, None)
+    assert line.startswith(f"whether {NOWHERE}/nvidia/nosuch:1 can run here is not known: ")
+    assert "can't be reached" in line
+
+
+def test_a_pull_on_a_host_without_a_card_is_one_line_and_a_run_there_is_none(config: settings.Settings) -> None:
+    image, bare = ref("tensorflow:18.01-py2"), HostFacts()
+    (line,) = judge.before(image, bare, config, None)
+    assert "no GPU is found on this host" in line
+    assert judge.before(image, bare, config, None, on_cpu=True) == (), "the choice of the engine has said it"
+
+
+def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Settings) -> None:
+    host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, A100))
+    cards = judge.cards(ref("pytorch:26.07-py3"), host, config, None)
+    assert [card.verdict for card in cards] == ["no", "runs"]
+
+
+def test_the_whole_verdict_as_json_says_what_it_rests_on(config: settings.Settings) -> None:
+    told = judge.as_json(judge.of(ref("tensorflow:18.01-py2"), SEED, config))
+    assert (told["verdict"], told["mode"], told["known_from"]) == ("runs", "native", "catalogue")
+    assert told["newest"] == f"{NOWHERE}/nvidia/tensorflow:18.08-py2", "of the kind that was asked about"
+    assert told["compressed_bytes"] is None
+    assert "can't be reached" in told["trouble"]
+    assert {"rule", "found", "needed", "source"} <= set(told["reasons"][0])
+    assert "sass" in told["facts"]["recalled"]
