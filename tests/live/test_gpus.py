@@ -26,6 +26,12 @@ def gpu_user(user: User) -> User:
     return user
 
 
+def _has_driver(user: User, version: str) -> None:
+    """Give the stand-in host another driver, which the image's verdict is about."""
+    state = Path(user.environment["NGCDL_NVML_STATE"])
+    state.write_text(re.sub(r"(?m)^driver=.*$", f"driver={version}", state.read_text()))
+
+
 def _seen(text: str) -> list[str]:
     return re.findall(r"\(UUID: (\S+)\)", text)
 
@@ -58,8 +64,10 @@ def test_the_look_inside_names_the_runs_cards(gpu_user: User, way: str) -> None:
 
 
 def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
+    _has_driver(gpu_user, "615.61")
     done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")
     assert done.code == 0, done
+    assert "GTX 1050 Ti can not: use --gpus 1," in done.err
     assert "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU." in done.err
     record = gpu_user.shown()
     assert record["gpus"] == list(CARDS)
@@ -162,6 +170,7 @@ def test_an_engine_without_a_way_warns_auto_and_refuses_all(lab: dict[str, Any],
 
 
 def test_a_demanded_gpu_that_the_framework_does_not_see_stops_the_training_with_125(gpu_user: User) -> None:
+    _has_driver(gpu_user, "615.61")
     done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "10", "--gpus", "all")
     assert done.code == 125, done
     assert "A GPU was asked for, but the run sees none" in done.err

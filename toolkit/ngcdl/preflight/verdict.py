@@ -85,10 +85,9 @@ def _mixed(cards: tuple[CardVerdict, ...], best: CardVerdict) -> Reason:
     good = [(place, card.gpu) for place, card in enumerate(cards) if card.verdict == best.verdict]
     names = [gpu.uuid or str(place) if gpu.index is None else str(gpu.index) for place, gpu in good]
     worse = [card for card in cards if card.verdict != best.verdict]
-    text = (
-        f"{len(good)} of {len(cards)} cards run it as well as can be, {worse[0].gpu.title} does not: "
-        f"use --gpus {GpuRequest('devices', devices=tuple(names))}"
-    )
+    does = "can not" if worse[0].verdict == "no" else "runs it worse"
+    take = GpuRequest("devices", devices=tuple(names))
+    text = f"{len(good)} of {len(cards)} cards run it best, {worse[0].gpu.title} {does}: use --gpus {take}"
     return Reason("mixed", "caution", text, ", ".join(card.gpu.title for card in worse))
 
 
