@@ -82,7 +82,7 @@ def test_branch_460_is_worse_than_450_for_a_data_centre_card_and_cuda_12() -> No
     assert image is not None
     assert on(image, "7.5", "tesla", "450.80.02").mode == "forward"
     after = on(image, "7.5", "tesla", "460.32.03")
-    assert (after.verdict, after.reasons[0].needed) == ("no", "470")
+    assert (after.verdict, after.reasons[0].needed) == ("no", "470.57")
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch"])

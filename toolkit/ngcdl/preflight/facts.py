@@ -31,7 +31,8 @@ class ImageFacts:
 
     `sources` names for each field where it is from ("registry", or a URL); `recalled` the fields that nobody has read
     anywhere, which the output says. `compat_branches` are the driver branches (their first number) from which the
-    image's cuda-compat package may be used; None where no list is known; `compat_brands` the NVML brands for which.
+    image's cuda-compat package may be used; None where no list is known; `compat_brands` the NVML brands for which;
+    `compat_minimums` the oldest driver of such a branch, where one is documented.
     """
 
     reference: str
@@ -49,6 +50,7 @@ class ImageFacts:
     min_capability: str | None = None  # documented
     compat_branches: tuple[int, ...] | None = None
     compat_brands: tuple[str, ...] = ()
+    compat_minimums: Mapping[int, str] = field(default_factory=dict)
     require: tuple[str, ...] = ()  # the texts of NVIDIA_REQUIRE_*, asserted by the legacy hook only
     digest: str | None = None
     is_schema_1: bool = False

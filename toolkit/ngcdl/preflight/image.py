@@ -119,6 +119,8 @@ class _Known:
         self._take(row, "architectures", ("arm64",) if self.is_jetson else row.architectures)
         if self.is_jetson:
             return
+        minimums = {version(driver)[0]: driver for driver in row.compat_drivers if "." in driver}
+        self.put("compat_minimums", minimums or None, row.source)
         self._take(row, "min_capability", row.min_capability)
         if same_cuda and "driver" not in row.unverified:  # else it is what CUDA asks for: put_cuda knows that better
             self._take(row, "driver", row.driver)

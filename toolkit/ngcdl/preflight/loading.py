@@ -45,12 +45,15 @@ def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | N
 def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
     if gpu.brand not in image.compat_brands or host[0] not in (image.compat_branches or ()):
         return None
+    least = known(image.compat_minimums.get(host[0]))
+    if least is not None and host < least:
+        return None
     text = f"the image's cuda-compat package stands in for driver {image.driver or 'of its own'} on branch {host[0]}"
     # that data-centre cards are taken is documented by name; the other brands go by a list
     by_name = gpu.brand in ("tesla", "nvidia")
     recalled = "compat_branches" in image.recalled or ("compat_brands" in image.recalled and not by_name)
     source = image.sources.get("compat_branches", FORWARD)
-    return Reason("forward", "runs", text, driver, str(host[0]), source, recalled)
+    return Reason("forward", "runs", text, driver, _from(image, host[0]), source, recalled)
 
 
 def _minor(image: ImageFacts, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
@@ -101,7 +104,13 @@ def _why_not_forward(image: ImageFacts, gpu: Gpu) -> str:
         return "; forward compatibility is for data-centre cards only (CUDA error 804 on others)"
     if image.compat_branches is None:
         return "; from which branches its cuda-compat package can be used is not known"
-    return f"; its cuda-compat package is for the branches {', '.join(map(str, image.compat_branches))} only"
+    allowed = ", ".join(_from(image, branch) for branch in image.compat_branches)
+    return f"; its cuda-compat package is for the branches {allowed} only"
+
+
+def _from(image: ImageFacts, branch: int) -> str:
+    """Name a branch by the oldest driver of it that is documented to do, else by its number."""
+    return image.compat_minimums.get(branch, str(branch))
 
 
 def _least(image: ImageFacts, gpu: Gpu, host: tuple[int, ...], *, needs_ptx: bool) -> str | None:
@@ -110,5 +119,5 @@ def _least(image: ImageFacts, gpu: Gpu, host: tuple[int, ...], *, needs_ptx: boo
     if image.minor_floor and not needs_ptx:
         would_do.append(image.minor_floor)
     if gpu.brand in image.compat_brands:
-        would_do += [str(branch) for branch in image.compat_branches or () if branch > host[0]]
-    return min((one for one in would_do if known(one)), key=version, default=None)
+        would_do += [_from(image, branch) for branch in image.compat_branches or ()]
+    return min((one for one in would_do if (known(one) or ()) > host), key=version, default=None)
