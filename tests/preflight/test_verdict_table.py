@@ -159,9 +159,7 @@ RTX 2060     | 7.5  | geforce   | 450.80.02  | amd64 | tensorflow:21.02-tf2-py3 
 RTX 2060     | 7.5  | geforce   | 450.80.01  | amd64 | tensorflow:21.02-tf2-py3      | no      | -       | driver
 RTX 2060     | 7.5  | geforce   | 450.80.01  | amd64 | tensorflow:20.08-tf2-py3      | runs    | native  | native
 RTX 2060     | 7.5  | geforce   | 525.60.13  | amd64 | tensorflow:24.05-tf2-py3      | runs    | minor   | minor
-T4           | 7.5  | tesla     | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
-T4           | 7.5  | tesla     | 525.85.12  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
-T4           | 7.5  | tesla     | 470.42.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
+RTX 2060     | 7.5  | geforce   | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
 T4           | 7.5  | tesla     | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
 T4           | 7.5  | tesla     | 525.85.12  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
 T4           | 7.5  | tesla     | 470.42.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
