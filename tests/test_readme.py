@@ -51,6 +51,22 @@ def test_every_run_line_of_the_readme_can_be_planned(line: str, lab: dict[str, A
     assert "# the same by hand:" in done.stdout
 
 
+@pytest.mark.lab
+@pytest.mark.parametrize("line", [line for line in commands() if re.search(r" (check|images|resolve|doctor)\b", line)])
+def test_every_question_of_the_readme_has_an_answer(line: str, lab: dict[str, Any], tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "DOCKER_HOST": lab["engine"]["host"],
+        "NGCDL_REGISTRY": lab["registry"]["host"],
+    }
+    argv = [sys.executable, "-P", "-m", "ngcdl", *shlex.split(line)[1:]]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1, 2), done.stderr
+    assert done.stdout
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`ngcdl (\w+)", README))))
 def test_every_command_that_the_readme_names_exists(name: str) -> None:
     from ngcdl.cli.app import app

@@ -208,8 +208,9 @@ def _mode(mode: str | None) -> str:
 
 
 def _marks(reason: Reason) -> str:
-    source = f" [{reason.source}]" if reason.source and reason.source != "registry" else ""
-    return source + (" (from memory: not read anywhere)" if reason.recalled else "")
+    if reason.recalled:
+        return " [from memory: not read anywhere]"
+    return f" [{reason.source}]" if reason.source and reason.source != "registry" else ""
 
 
 def _card(card: CardVerdict) -> str:
