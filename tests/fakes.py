@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import Chunk, Engine, Exit, GpuWay, Job, Order, PullEvent, Show, Started
+from ngcdl.engines.base import Chunk, Engine, Exit, GpuWay, Job, LayerStore, Order, PullEvent, Show, Started
 from ngcdl.errors import NgcdlError
 from ngcdl.owner import this_process
 from ngcdl.prepare import Ready
@@ -109,12 +109,20 @@ class FakeEngine:
     def has(self, image: ImageRef) -> str | None:
         return None
 
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        return None
+
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         self.auths.append(auth)
         if isinstance(self.pulled, NgcdlError):
             raise self.pulled
         show(PullEvent(None, "Pulling"))
         return self.pulled
+
+    def layer_store(self) -> LayerStore:
+        return LayerStore("the engine is a fake")
+
+    def untag(self, image: ImageRef) -> None: ...
 
     def target(self, image: ImageRef, digest: str) -> str:
         return image.pinned(digest)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from ngcdl import settings
 from ngcdl.engines.base import Engine, Show
 from ngcdl.errors import (
     DigestMismatch,
@@ -17,7 +19,11 @@ from ngcdl.errors import (
     UnknownTag,
     WrongPlatform,
 )
+from ngcdl.feed import Feed
 from ngcdl.spec import ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.registry.key import Credential
 
 # What no pull can mend. Anything else, such as a registry that only the engine reaches, is left to the pull.
 _FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag, WrongPlatform)
@@ -42,6 +48,22 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
         say(f"{trouble.message} Trying without a key.")
     who = f"with the key of {credential.source}" if credential else "without a key"
     say(f"Pulling {ref} {who}")
+    try:
+        with Feed(engine, ref, credential, settings.load().cache / "blobs", show, say) as feed:
+            feed.bring()
+            digest = _by_engine(engine, ref, credential, show, say)
+            feed.tidy()
+            return digest
+    except _FINAL as error:
+        if trouble:
+            raise trouble from error
+        raise
+
+
+def _by_engine(
+    engine: Engine, ref: ImageRef, credential: Credential | None, show: Show, say: Callable[[str], None]
+) -> str:
+    """Let the engine pull, and say what the registry says where it can't."""
     auth = credential.docker_auth() if credential else None
     try:
         return engine.pull(ref, show, auth)
@@ -52,8 +74,6 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
         from ngcdl.registry import client
 
         better = client.explain(ref, credential)
-        if trouble and better:
-            raise trouble from error
         if better or "unauthorized" not in error.message:
             raise better or error from error
     # The registry sees nothing wrong: the engine's token expired in mid pull. What is whole was kept.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,6 +40,25 @@ class PullEvent:
 
 
 Show = Callable[[PullEvent], None]
+
+
+@dataclass(frozen=True)
+class LayerStore:
+    """What an engine has of images. `foreign`: why layers can't be handed to it from this host, None where they can.
+
+    `platform` is (os, architecture); `folder`, on this host, is where images lie; `chains` has the layers of each image
+    by the digests of their content, the lowest first."""
+
+    foreign: str | None
+    platform: tuple[str, str] = ("linux", "amd64")
+    folder: Path | None = None
+    chains: tuple[tuple[str, ...], ...] = ()
+
+    def has(self, layers: Sequence[str]) -> int:
+        """Count the lowest of `layers` that are here. A layer is, where all below it are the same, too:
+        https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid"""
+        pairs = (zip(layers, chain, strict=False) for chain in self.chains)
+        return max((sum(1 for _ in takewhile(lambda two: two[0] == two[1], chain)) for chain in pairs), default=0)
 
 
 @dataclass(frozen=True)
@@ -147,10 +167,22 @@ class Engine(Protocol):
         """Give the digest (or the id, for an image made here) of an image that is here, else None."""
         ...
 
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        """Give the configuration of an image that is here, as its config blob has it: architecture, config.Env, ..."""
+        ...
+
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         """Fetch `image` and give its digest, which was checked. Nothing stale is ever given for it.
 
         `auth` is {username, password}, None for anonymous."""
+        ...
+
+    def layer_store(self) -> LayerStore:
+        """Tell what is here of images. Raises EngineError."""
+        ...
+
+    def untag(self, image: ImageRef) -> None:
+        """Take one name of an image away, and the image where it was the last one. Raises EngineError."""
         ...
 
     def target(self, image: ImageRef, digest: str) -> str:

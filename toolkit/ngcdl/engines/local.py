@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import RUN_FOLDER, Chunk, Exit, GpuWay, Job, Order, PullEvent, Show, Started
+from ngcdl.engines.base import RUN_FOLDER, Chunk, Exit, GpuWay, Job, LayerStore, Order, PullEvent, Show, Started
 from ngcdl.errors import LocalUnavailable
 from ngcdl.spec import ImageRef, redacted
 
@@ -74,6 +74,10 @@ class LocalEngine:
         del image
         return None
 
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        del image
+        return None
+
     def target(self, image: ImageRef, digest: str) -> str:
         del image
         return digest
@@ -81,6 +85,12 @@ class LocalEngine:
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         del image, show, auth
         raise LocalUnavailable("The local engine runs no images.", "    ngcdl run IMAGE --engine docker ...")
+
+    def layer_store(self) -> LayerStore:
+        return LayerStore("the local engine runs no images")
+
+    def untag(self, image: ImageRef) -> None:
+        del image
 
     def python(self, has_gpu: bool) -> Path | None:
         """Give the Python that has TensorFlow, None where `prepare` has to make one."""

@@ -75,7 +75,8 @@ class Stream:
 
     def __init__(self, response: requests.Response, host: str, timeout_seconds: tuple[float, float]) -> None:
         self.status, self.headers = response.status_code, response.headers
-        self._response, self._host, self._timeout_seconds = response, host, timeout_seconds
+        self.host = host
+        self._response, self._timeout_seconds = response, timeout_seconds
         # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
         self._read = getattr(response.raw, "read1", response.raw.read)
 
@@ -84,7 +85,7 @@ class Stream:
         try:
             return bytes(self._read(limit_bytes))
         except _FOREIGN as error:
-            raise _translated(self._host, error, self._timeout_seconds)[0] from error
+            raise _translated(self.host, error, self._timeout_seconds)[0] from error
 
     def close(self) -> None:
         self._response.close()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, Show, Started
-from ngcdl.engines.docker import memlock, messages, passwd, request
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, Order, Show, Started
+from ngcdl.engines.docker import layers, memlock, messages, passwd, request
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.errors import BadOption, EngineRefused, NgcdlError
@@ -137,9 +137,28 @@ class DockerEngine:
                 return str(digest.partition("@")[2])
         return str(found["Id"])
 
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        import docker.errors
+
+        name = image.pinned(image.digest) if image.digest else str(image)
+        with messages.docker_errors(self.address, "a look for the image"):
+            try:
+                found = self._client.inspect_image(name)
+            except docker.errors.NotFound:
+                return None
+        return {"architecture": found.get("Architecture"), "config": found.get("Config") or {}}
+
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         with messages.docker_errors(self.address, "the pull"):
             return pull(self._client, image, auth, show)
+
+    def layer_store(self) -> LayerStore:
+        with messages.docker_errors(self.address, "a look at its images"):
+            return layers.layer_store(self._client, self.info, self.is_here)
+
+    def untag(self, image: ImageRef) -> None:
+        with messages.docker_errors(self.address, "the clean-up"):
+            layers.untag(self._client, image)
 
     def target(self, image: ImageRef, digest: str) -> str:
         """Name what is launched: by digest, or by id for an image that was made on this host."""

@@ -1,0 +1,290 @@
+"""The layers of one image reach the engine by way of this host, so that they outlive a cut and a killed client.
+
+What comes is kept in blobs (`registry.blobs`) and handed on by a relay (`registry.relay`), from which the engine pulls
+first. Its own pull of the real name then finds all layers there and fetches a few KB; so names, digests and the trust
+in them are those of the registry. Then the relay's name goes, and the blobs with it. Where any of this can't be, the
+engine's own pull does all, as it does for docker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ngcdl.engines.base import Engine, LayerStore, PullEvent, Show
+from ngcdl.errors import (
+    BadOption,
+    DigestMismatch,
+    DiskFull,
+    EngineError,
+    EngineRefused,
+    NgcdlError,
+    RateLimited,
+    RegistryAnswer,
+    RegistryUnreachable,
+)
+from ngcdl.preflight.image import estimated_unpacked
+from ngcdl.registry import room
+from ngcdl.spec import ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.registry.blobs import Blob
+    from ngcdl.registry.client import Registry
+    from ngcdl.registry.key import Credential
+    from ngcdl.registry.manifest import Document, Manifest
+    from ngcdl.registry.relay import Relay
+    from ngcdl.registry.turn import Turn
+
+log = logging.getLogger(__name__)
+
+WAY = "NGCDL_PULL"
+WAYS = ("relay", "engine")
+_LOOK_SECONDS = 0.2
+# Of the engine's pull from the relay these are shown; the bytes are counted where they come from.
+_SHOWN = ("Pulling fs layer", "Extracting", "Pull complete", "Already exists")
+
+
+class _ByItself(Exception):
+    """The engine pulls by itself, and why. Not for users."""
+
+
+class _Ended(Exception):
+    """The relay has failed: nothing more comes. Not for users."""
+
+
+@dataclass
+class Feed:
+    """One pull's help. In a `with`: bring() before the engine's own pull, tidy() after it. What is left is kept."""
+
+    engine: Engine
+    ref: ImageRef
+    credential: Credential | None
+    folder: Path  # of the blobs
+    show: Show
+    say: Callable[[str], None]
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _blobs: list[Blob] = field(default_factory=list)
+    _turn: Turn | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        for blob in self._blobs:
+            blob.close()
+
+    def bring(self) -> None:
+        """Bring the layers to the engine, or say why that is left to its own pull.
+
+        Raises what ends a pull whoever does it: DiskFull before a byte is fetched, what the registry refuses, and a
+        line that is dead after patience; what arrived is kept.
+        """
+        from ngcdl.registry.blobs import FolderTrouble
+
+        try:
+            self._bring()
+        except _ByItself as why:
+            self.say(f"The engine pulls by itself: {why}.")
+        except FolderTrouble as trouble:
+            self._drop()  # the space that they took may be what the engine needs
+            self.say(f"The engine pulls by itself: layers can't be kept in {trouble}.")
+
+    def tidy(self) -> None:
+        """With the image at the engine under its own name: take away what led there, of earlier pulls, too."""
+        self._drop()
+        if self._turn is None:
+            return
+        from ngcdl.registry import blobs, turn
+
+        # An engine that goes away now leaves names that the next pull finds; the image is there all the same.
+        with contextlib.suppress(NgcdlError, OSError):
+            for name in self._turn.names():
+                self.engine.untag(name)
+            self._turn.forget()
+            for name in turn.left_behind(self.folder, self.engine.identity):
+                self.engine.untag(name)
+        blobs.sweep(self.folder, time.time())
+
+    def _drop(self) -> None:
+        for blob in self._blobs:
+            blob.close(keep=False)
+
+    def _bring(self) -> None:
+        way = os.environ.get(WAY) or "relay"
+        if way not in WAYS:
+            raise BadOption(f"{WAY}={way}: one of {', '.join(WAYS)}.")
+        if way == "engine":
+            raise _ByItself(f"{WAY}=engine")
+        store = self.engine.layer_store()
+        if store.foreign:
+            raise _ByItself(store.foreign)
+        from ngcdl.registry.client import Registry
+        from ngcdl.registry.turn import Turn
+
+        with Registry(self.ref.registry, self.credential) as registry:
+            image, document = self._look(registry, store)
+            try:
+                turn = self._stack.enter_context(Turn(self.folder, image.digest, self.engine.identity))
+                if not turn.take():
+                    self._wait(turn, image)
+                    store = self.engine.layer_store()
+            except OSError as error:
+                raise _ByItself(f"layers can't be kept in {self.folder}: {error.strerror}") from error
+            self._turn = turn
+            relay = self._offer(registry, image, document, store)
+        if relay is not None:
+            with relay:
+                self._through(relay, turn)
+
+    def _look(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
+        try:
+            document = registry.document(self.ref)
+            image = registry.manifest(self.ref, store.platform, document=document)
+            if document.is_index:
+                document = registry.document(self._pinned(image))
+        except (RegistryUnreachable, RegistryAnswer, RateLimited) as error:
+            # The engine may have another way there, and more patience.
+            raise _ByItself(f"from here {error.message[0].lower()}{error.message[1:].rstrip('.')}") from error
+        if image.is_schema_1:
+            raise _ByItself("the image's manifest is of schema 1")
+        return image, document
+
+    def _pinned(self, image: Manifest) -> ImageRef:
+        return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
+
+    def _wait(self, turn: Turn, image: Manifest) -> None:
+        """Show how another ngcdl gets on with the same image, until it is done or gone."""
+        from ngcdl.registry import blobs
+
+        self.say("Another ngcdl pulls this image onto this engine: waiting for it.")
+        while not turn.take():
+            for layer in image.layers:
+                here = min(blobs.here_bytes(self.folder, layer.digest), layer.size_bytes)
+                if here:
+                    self._show(PullEvent(_short(layer.digest), "Downloading", here, layer.size_bytes))
+            time.sleep(_LOOK_SECONDS)
+
+    def _offer(self, registry: Registry, image: Manifest, document: Document, store: LayerStore) -> Relay | None:
+        """Make the relay; None where the engine has all layers. Raises DiskFull."""
+        from ngcdl.registry.blobs import Blob, here_bytes
+        from ngcdl.registry.client import Registry as Connection
+        from ngcdl.registry.relay import Offer, Relay
+
+        config = self._config(registry, document.tree["config"])
+        missing = _missing(image, json.loads(config.read()), store)
+        if not missing:
+            return None
+        sizes = {layer.digest: layer.size_bytes for layer in image.layers}
+        here = sum(here_bytes(self.folder, digest) for digest in missing)
+        self._check_room(store, sum(sizes[digest] for digest in missing), here)
+        blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]
+        self._blobs += blobs
+        offer = Offer(self._pinned(image), document.kind, document.body, (config, *blobs))
+        return Relay(
+            offer,
+            lambda: Connection(self.ref.registry, self.credential),
+            self._grown,
+            ahead=[blob for blob in blobs if blob.digest in missing],
+        )
+
+    def _config(self, registry: Registry, about: dict[str, object]) -> Blob:
+        from ngcdl.registry.blobs import Blob
+
+        digest, size = str(about["digest"]), about.get("size")
+        if not isinstance(size, int):
+            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
+        blob = Blob(self.folder, digest, size)
+        self._blobs.append(blob)
+        blob.fill(lambda start: registry.open(self.ref.repository, digest, start))
+        return blob
+
+    def _check_room(self, store: LayerStore, missing_bytes: int, here_bytes: int) -> None:
+        """Raises DiskFull where it can't fit, and leaves the pull to the engine where there is no room for two."""
+        place, own = room.of(store.folder, as_root=True), room.of(self.folder, as_root=False)
+        likely_bytes = estimated_unpacked(missing_bytes) or 0
+        there = f"{_gb(place.free_bytes)} are free in {store.folder}" if place else ""
+        needs = (
+            f"{self.ref} needs {_gb(missing_bytes)} there at the very least, and about {_gb(likely_bytes)} in the end"
+        )
+        if place and place.free_bytes < missing_bytes:
+            raise DiskFull(str(store.folder), f"{needs}; {there}")
+        if place and place.free_bytes < likely_bytes:
+            self.say(f"This may not fit: {needs}; {there}.")
+        both = likely_bytes if place and own and own.device == place.device else 0
+        if own and own.free_bytes < missing_bytes - here_bytes + both:
+            raise _ByItself(f"{self.folder} has no room for the layers on their way")
+
+    # -- the engine pulls from the relay ----------------------------------------------------------------------------
+
+    def _through(self, relay: Relay, turn: Turn) -> None:
+        turn.note(relay.name)
+
+        def show(event: PullEvent) -> None:
+            if relay.failure is not None:
+                raise _Ended
+            if event.layer is not None and event.status in _SHOWN:
+                self._show(event)
+
+        for is_last in (False, True):
+            try:
+                self.engine.pull(relay.name, show)
+                return
+            except (_Ended, NgcdlError) as error:
+                if relay.failure is not None:
+                    self._explain(relay)
+                if isinstance(error, EngineError) and not isinstance(error, EngineRefused):
+                    raise
+                log.info("the engine's pull from the relay: %s", error)
+                if isinstance(error, DigestMismatch):
+                    self._drop()  # what lies here was damaged here
+                if is_last or not relay.was_asked or isinstance(error, DigestMismatch):
+                    raise _ByItself(f"it can't take the layers from here ({error})") from error
+
+    def _explain(self, relay: Relay) -> None:
+        """Raise what ended the relay."""
+        failure = relay.failure
+        assert failure is not None  # the caller looked
+        if isinstance(failure, RegistryUnreachable) and not relay.came_bytes:
+            raise _ByItself(f"from here {failure.message.rstrip('.')}") from failure
+        if relay.came_bytes and isinstance(failure, NgcdlError) and not isinstance(failure, DigestMismatch):
+            self.say("What arrived is kept: the next pull goes on from there.")
+        raise failure
+
+    def _grown(self, blob: Blob) -> None:
+        if blob is not self._blobs[0]:  # the configuration is no layer
+            status = "Download complete" if blob.is_whole else "Downloading"
+            self._show(PullEvent(_short(blob.digest), status, blob.have_bytes, blob.size_bytes))
+
+    def _show(self, event: PullEvent) -> None:
+        with self._lock:  # several threads have something to show, and a screen is one
+            self.show(event)
+
+
+def _missing(image: Manifest, config: object, store: LayerStore) -> set[str]:
+    """Tell which layers the engine lacks, by what they hold; all where the configuration does not tell that."""
+    root = config.get("rootfs") if isinstance(config, dict) else None
+    contents = root.get("diff_ids") if isinstance(root, dict) else None
+    if not isinstance(contents, list) or len(contents) != len(image.layers):
+        return {layer.digest for layer in image.layers}
+    return {layer.digest for layer in image.layers[store.has(contents) :]}
+
+
+def _short(digest: str) -> str:
+    return digest.partition(":")[2][:12]
+
+
+def _gb(number_of_bytes: int) -> str:
+    return f"{number_of_bytes / 1e9:.2f} GB"
