@@ -32,10 +32,26 @@ _SECONDS = 5.0
 _VARIABLES = ("NGCDL_", "DOCKER_", "NVIDIA_", "CUDA_", "XDG_", "LD_LIBRARY_PATH", "PATH", "LANG", "LC_", "TERM")
 
 
-def write(file: Path, document: Mapping[str, Any], hands: Hands, redact: Redactor | None = None) -> tuple[str, ...]:
+def docker_info() -> Mapping[str, Any]:
+    """Give what the engine says of itself, or why it does not."""
+    from ngcdl.engines.docker import connect
+
+    try:
+        return connect().info
+    except NgcdlError as error:
+        return {"error": error.message}
+
+
+def write(
+    file: Path,
+    document: Mapping[str, Any],
+    hands: Hands,
+    redact: Redactor | None = None,
+    info: Callable[[], Mapping[str, Any]] = docker_info,
+) -> tuple[str, ...]:
     """Write the archive, readable by this user alone, and name its members. Raises BadOption."""
-    redact = redact or Redactor(_secrets(hands), known_names(hands.environ))
-    members = {name: redact(text) for name, text in _texts(document, hands)}
+    redact = redact or Redactor(secrets(hands), known_names(hands.environ))
+    members = {name: _shown(text, redact) for name, text in _texts(document, hands, info)}
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
@@ -53,6 +69,14 @@ def write(file: Path, document: Mapping[str, Any], hands: Hands, redact: Redacto
     return tuple(members)
 
 
+def _shown(text: str, redact: Redactor) -> str:
+    """Redact a text; what is JSON field by field, which knows where a value ends."""
+    try:
+        return _json(redact.tree(json.loads(text)))
+    except (ValueError, RecursionError):
+        return redact(text)
+
+
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     """Add one text. Owner and group stay out: they would name the user."""
     entry = tarfile.TarInfo(name)
@@ -60,12 +84,14 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(entry, io.BytesIO(content))
 
 
-def _texts(document: Mapping[str, Any], hands: Hands) -> Iterator[tuple[str, str]]:
+def _texts(
+    document: Mapping[str, Any], hands: Hands, info: Callable[[], Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
     yield "doctor.json", _json(document)
     yield "versions.json", _json(_versions(hands))
     yield "environment.json", _json(_environment(hands.environ))
     sources: tuple[tuple[str, Callable[[Hands], str | None]], ...] = (
-        ("docker-info.json", _docker_info),
+        ("docker-info.json", lambda _: _json(info())),
         ("daemon.json", lambda at: at.read("/etc/docker/daemon.json")),
         ("nvidia-smi.txt", lambda at: at.run(["nvidia-smi", "-q"], _SECONDS)),
         ("driver.txt", lambda at: at.read("/proc/driver/nvidia/version")),
@@ -114,15 +140,6 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return kept | {name: "(set)" for name in KEY_VARIABLES if environ.get(name)}
 
 
-def _docker_info(_: Hands) -> str | None:
-    from ngcdl.engines.docker import connect
-
-    try:
-        return _json(connect().info)
-    except NgcdlError as error:
-        return _json({"error": error.message})
-
-
 def _kernel_log(hands: Hands) -> str | None:
     """Pick what NVIDIA's module wrote; None where this user may not read the log."""
     text = hands.run(["dmesg"], _SECONDS) or hands.run(
@@ -158,21 +175,18 @@ def _tail(path: Path) -> str | None:
         return None
 
 
-def _secrets(hands: Hands) -> Iterator[str]:
+def secrets(hands: Hands) -> Iterator[str]:
     """Give every secret that ngcdl knows of on this host, in the forms in which it may stand in a text."""
     import base64
     from urllib.parse import quote, urlsplit
 
     from ngcdl import settings
-    from ngcdl.doctor.look.keys import find_key
+    from ngcdl.doctor.look.keys import Once
     from ngcdl.registry.credentials import KEY_VARIABLES
 
     values = [hands.environ[name].strip() for name in KEY_VARIABLES if hands.environ.get(name, "").strip()]
-    try:
-        key = find_key(hands, settings.load(hands.environ).registry.partition("/")[0])
-        values += [key.secret.reveal()] if key else []
-    except NgcdlError:
-        pass
+    key, _ = Once(hands, settings.load(hands.environ).registry.partition("/")[0])()
+    values += [key.secret.reveal()] if key else []
     for name, value in hands.environ.items():
         if name.lower().endswith("_proxy") and (password := urlsplit(value).password):
             values.append(password)

@@ -6,21 +6,28 @@ import getpass
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 _HIDDEN = "***"
-# A field's name, then its value: in quotes up to the closing one, else up to a blank. JSON in a log line has \\" for ".
-_VALUE = r"(\\?[\"']?\s*[:=]\s*)(\\?[\"'])?(?(3)(?:(?!\3)[^\n])*|(?:(?:basic|bearer)\s+)?[^\s\"',}]+)"
+# No pattern begins with a repetition: the text is hostile, and a log can be one long word.
+# What follows a field's name: in quotes up to the closing one, else up to a blank. JSON in a log line, or in another
+# JSON, has \" for its quotes; a quote inside of a value has one backslash more.
+_VALUE = (
+    r"(\\?[\"']?\s*[:=]\s*)(?:"
+    r"(\\\")(?:\\\\(?:\\\\|\\\"|[^\\\"\n])|[^\\\"\n])*|(\")(?:\\.|[^\"\\\n])*|(')[^'\n]*|"
+    r"(?:(?:basic|bearer)\s+)?(?:\\.|[^\s\"',}\\])+)"
+)
+_NAMES = r"password|passwd|secret|token|api_?key|credential"
+_SECRET_FIELD = re.compile(rf"(?i).*(?:{_NAMES}).*|(?:.*[-_])?auth(?:orization)?", re.DOTALL)
+_SHOWN = rf"\1\2\3\4\5{_HIDDEN}"
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"nvapi-[A-Za-z0-9_-]+", f"nvapi-{_HIDDEN}"),
-    (rf"(?i)((?:proxy-|x-registry-)?auth(?:orization)?){_VALUE}", rf"\1\2\3{_HIDDEN}"),
-    (
-        rf"(?i)([\w.-]*(?:password|passwd|secret|token|api_?key|credential)[\w.-]*){_VALUE}",
-        rf"\1\2\3{_HIDDEN}",
-    ),
+    (rf"(?i)((?:proxy-|x-registry-)?auth(?:orization)?){_VALUE}", _SHOWN),
+    (rf"(?i)((?:{_NAMES})[\w.-]*){_VALUE}", _SHOWN),
     (r"(?i)\b((?:basic|bearer)\s+)[A-Za-z0-9+/=._~-]{8,}", rf"\1{_HIDDEN}"),
     # USER:PASSWORD@ in addresses, also where the password has an @ or a / of its own; and TOKEN@
-    (r"(?i)([a-z][a-z0-9+.-]*://)[^\s\"':/]+:[^\s\"']+@", rf"\1{_HIDDEN}@"),
-    (r"(?i)([a-z][a-z0-9+.-]*://)[^/\s\"']+@", rf"\1{_HIDDEN}@"),
+    (r"(://)[^\s\"':/]{1,256}:[^\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
+    (r"(://)[^/\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
     # a JSON web token, wherever it stands
     (r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)?", _HIDDEN),
 )
@@ -43,6 +50,18 @@ class Redactor:
         for name, shown in self._names:
             text = name.sub(shown, text)
         return text
+
+    def tree(self, value: Any) -> Any:
+        """Redact what was JSON: each text in it, and all that a field holds whose name says that it is secret."""
+        if isinstance(value, dict):
+            return {self(str(name)): self._field(str(name), one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.tree(one) for one in value]
+        return self(value) if isinstance(value, str) else value
+
+    def _field(self, name: str, value: Any) -> Any:
+        is_secret = isinstance(value, str) and value and _SECRET_FIELD.fullmatch(name)
+        return _HIDDEN if is_secret else self.tree(value)
 
 
 def _word(name: str) -> re.Pattern[str]:

@@ -99,7 +99,6 @@ class Registry:
     """What the registry answered. `skew_seconds`: this host's clock minus its; `takes_key`: None, none was shown."""
 
     error: NgcdlError | None = None
-    wants_key: bool = False
     takes_key: bool | None = None
     key_error: NgcdlError | None = None
     skew_seconds: float | None = None

@@ -30,12 +30,13 @@ def gather(hands: Hands | None = None) -> Sight:
     hands = hands or Hands()
     known = settings.load(hands.environ)
     host = known.registry.partition("/")[0]
-    seen = _all(
+    key = keys.Once(hands, host)
+    seen = together(
         {
             "gpus": lambda: _look("gpus").look(hands),
             "engine": lambda: _look("engine").look(hands),
-            "keys": lambda: _look("keys").look(hands, host),
-            "registry": lambda: _look("registry").look(hands, host),
+            "keys": lambda: keys.look(hands, key),
+            "registry": lambda: _look("registry").look(hands, host, key),
             "dataset": lambda: _look("dataset").look(hands, known.cache),
             "wanted_bytes": lambda: _look("image").look(hands, known),
         },
@@ -60,7 +61,7 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name) or environ.get(name.upper()) or ""
 
 
-def _all(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]) -> dict[str, Any]:
+def together(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]) -> dict[str, Any]:
     """Do all at once, and wait for each no longer than its limit. What fails or is late becomes a Trouble."""
     seen: dict[str, Any] = {}
 

@@ -34,12 +34,12 @@ def look(hands: Hands) -> Engine:
         way=_way(engine),
         is_here=engine.is_here,
         name=facts.name,
-        specs=_specs(hands, facts.cdi_dirs) if engine.is_here else (),
-        registered=_registered(hands, is_rootless=facts.is_rootless) if engine.is_here else None,
+        specs=cdi_specs(hands, facts.cdi_dirs) if engine.is_here else (),
+        registered=registered(hands, is_rootless=facts.is_rootless) if engine.is_here else None,
         missing_runtime=_missing_runtime(hands, engine) if engine.is_here else None,
         memlock_forbidden=memlock.is_known_forbidden(engine.info),
-        can_raise_limits=_can_raise_limits(hands, pid),
-        memlock_bytes=_memlock(hands, pid)[1],
+        can_raise_limits=can_raise_limits(hands, pid),
+        memlock_bytes=memlock_limit(hands, pid)[1],
     )
 
 
@@ -54,10 +54,10 @@ def _missing_runtime(hands: Hands, engine: DockerEngine) -> str | None:
     """Name the program of the runtime nvidia, where its path is whole and nothing is there."""
     runtime = (engine.info.get("Runtimes") or {}).get("nvidia") or {}
     path = str(runtime.get("path") or "")
-    return path if path.startswith("/") and not hands.at(path).exists() and hands.root == Path("/") else None
+    return path if path.startswith("/") and not hands.at(path).exists() else None
 
 
-def _registered(hands: Hands, *, is_rootless: bool) -> Path | None:
+def registered(hands: Hands, *, is_rootless: bool) -> Path | None:
     """Find the daemon.json that names the runtime nvidia. https://docs.docker.com/reference/cli/dockerd/"""
     own = Path(hands.environ.get("XDG_CONFIG_HOME") or Path(hands.environ.get("HOME", "/")) / ".config")
     file = own / "docker/daemon.json" if is_rootless else Path("/etc/docker/daemon.json")
@@ -71,14 +71,14 @@ def _registered(hands: Hands, *, is_rootless: bool) -> Path | None:
 # -- CDI --------------------------------------------------------------------------------------------------------------
 
 
-def _specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
+def cdi_specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
     """Read the descriptions of GPUs. As text: they are YAML or JSON, and what is looked for reads the same in both."""
-    paths = [path for folder in folders for kind in ("*.yaml", "*.json") for path in sorted(Path(folder).glob(kind))]
     found = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            text = path.read_text(errors="replace")
-            if "nvidia.com/gpu" in text:
+    for folder in folders:
+        for file in sorted(path for kind in ("*.yaml", "*.json") for path in hands.at(folder).glob(kind)):
+            path = Path(folder) / file.name
+            text = hands.read(path)
+            if text is not None and "nvidia.com/gpu" in text:
                 found.append(_spec(hands, path, text))
     return tuple(found)
 
@@ -118,16 +118,16 @@ def _listener(address: str) -> int | None:
     return None
 
 
-def _can_raise_limits(hands: Hands, pid: int | None) -> bool | None:
+def can_raise_limits(hands: Hands, pid: int | None) -> bool | None:
     status = hands.read(f"/proc/{pid}/status") if pid else None
     found = re.search(r"^CapEff:\s*([0-9a-f]+)", status or "", re.MULTILINE)
-    is_unlimited, _ = _memlock(hands, pid)
+    is_unlimited, _ = memlock_limit(hands, pid)
     if found is None:
         return None
     return bool(int(found[1], 16) & _SYS_RESOURCE) or is_unlimited
 
 
-def _memlock(hands: Hands, pid: int | None) -> tuple[bool, int | None]:
+def memlock_limit(hands: Hands, pid: int | None) -> tuple[bool, int | None]:
     """Give whether the daemon's own hard limit is none at all, and else its bytes."""
     limits = hands.read(f"/proc/{pid}/limits") if pid else None
     found = re.search(r"^Max locked memory\s+\S+\s+(\S+)", limits or "", re.MULTILINE)

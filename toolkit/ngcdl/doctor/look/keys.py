@@ -1,11 +1,12 @@
 """What Docker's config.json and its like hold: the key for the registry, who else can read it, and the context.
 
-The key itself goes no further than `find_key`.
+The key itself goes no further than `Once`, which the look at the registry shares.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Keys
@@ -17,9 +18,28 @@ from ngcdl.registry.key import Credential
 HELPER_SECONDS = 3.0
 
 
-def look(hands: Hands, host: str) -> Keys:
+Found = tuple[Credential | None, NgcdlError | None]
+
+
+class Once:
+    """The key, looked for once however many ask: a helper may ask a person to unlock its store."""
+
+    def __init__(self, hands: Hands, host: str) -> None:
+        self._hands, self._host = hands, host
+        self._lock = threading.Lock()
+        self._found: Found | None = None
+
+    def __call__(self) -> Found:
+        with self._lock:
+            if self._found is None:
+                environ = self._hands.environ
+                self._found = credentials.find_or_none(self._host, environ, helper_seconds=HELPER_SECONDS)
+            return self._found
+
+
+def look(hands: Hands, find: Once) -> Keys:
     path = docker_config.path(hands.environ)
-    key, error = credentials.find_or_none(host, hands.environ, helper_seconds=HELPER_SECONDS)
+    key, error = find()
     source = key.source if key else None
     in_clear = source is not None and source in (
         str(path),
@@ -38,8 +58,3 @@ def context(hands: Hands) -> str | None:
             found = docker_config.read(docker_config.path(hands.environ)).tree.get("currentContext")
             name = found if isinstance(found, str) else None
     return name if name and name != "default" else None
-
-
-def find_key(hands: Hands, host: str) -> Credential | None:
-    """Give the key to show to the registry; None where there is none, or none that can be read."""
-    return credentials.find_or_none(host, hands.environ, helper_seconds=HELPER_SECONDS)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 
 from ngcdl.doctor.hands import Hands
-from ngcdl.doctor.look.keys import find_key
+from ngcdl.doctor.look.keys import Once
 from ngcdl.doctor.sight import Registry
 from ngcdl.errors import NgcdlError
 
@@ -13,7 +13,7 @@ from ngcdl.errors import NgcdlError
 _SECONDS = (2.0, 3.0)
 
 
-def look(hands: Hands, host: str) -> Registry:
+def look(hands: Hands, host: str, find: Once) -> Registry:
     from ngcdl.registry import challenge
     from ngcdl.registry.wire import Question, Wire
 
@@ -24,25 +24,25 @@ def look(hands: Hands, host: str) -> Registry:
         return Registry(error=error)
     finally:
         wire.close()
-    return _verified(hands, host, answer.status == 401, _skew(answer.headers.get("Date"), hands.now()))
+    return _verified(host, find, _skew(answer.headers.get("Date"), hands.now()))
 
 
-def _verified(hands: Hands, host: str, wants_key: bool, skew_seconds: float | None) -> Registry:
+def _verified(host: str, find: Once, skew_seconds: float | None) -> Registry:
     from ngcdl.errors import KeyRejected
     from ngcdl.registry.client import Registry as Client
 
-    key = find_key(hands, host)
+    key, _ = find()
     try:
         with Client(host, timeout_seconds=_SECONDS, sleep=_no_wait) as client:
             if key is None:
                 client.ping()
-                return Registry(None, wants_key, None, None, skew_seconds)
+                return Registry(skew_seconds=skew_seconds)
             takes = client.verify(key)
     except KeyRejected as error:
-        return Registry(None, wants_key, False, error, skew_seconds)
+        return Registry(takes_key=False, key_error=error, skew_seconds=skew_seconds)
     except NgcdlError as error:
-        return Registry(error, wants_key, None, None, skew_seconds)
-    return Registry(None, wants_key, True if takes else None, None, skew_seconds)
+        return Registry(error=error, skew_seconds=skew_seconds)
+    return Registry(takes_key=takes or None, skew_seconds=skew_seconds)
 
 
 def _no_wait(_: float) -> None:

@@ -1,0 +1,393 @@
+"""Each link judged from what was seen: pure values in, a finding with cause and command out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.sights import (
+    A100,
+    DRIVER,
+    ENGINE,
+    HEALTHY,
+    KERNEL,
+    PROGRAMS,
+    WITHOUT_GPU,
+    commands,
+    engine,
+    found,
+    not_in_order,
+)
+from ngcdl.doctor import chain
+from ngcdl.doctor import links as links_package
+from ngcdl.doctor.sight import CdiSpec, Dataset, Keys, Node, Programs, Registry, Sight, Space, Trouble
+from ngcdl.engines.base import GpuWay
+from ngcdl.errors import (
+    ConfigBroken,
+    EngineAbsent,
+    EngineForbidden,
+    EngineHangs,
+    KeyRejected,
+    NvmlUnavailable,
+    RegistryUnreachable,
+)
+from ngcdl.telemetry import driver
+from ngcdl.telemetry.card import Card, Probe
+
+
+def silent(code: int) -> Probe:
+    """A driver whose library answers this code when it is started."""
+    return Probe(error=driver.unavailable(code))
+
+
+UPGRADE = "sudo apt-get update && sudo apt-get install --only-upgrade"
+NO_LIBRARY = Probe(error=NvmlUnavailable("There is no NVIDIA driver on this host.", ""), absent=True)
+UNLOADED = replace(KERNEL, module=None, is_loaded=False)
+
+
+# -- the chain --------------------------------------------------------------------------------------------------
+
+
+def test_on_a_healthy_host_every_link_is_ok() -> None:
+    assert not_in_order(HEALTHY) == {}
+
+
+def test_a_host_without_an_nvidia_card_is_no_wall_of_red() -> None:
+    assert not_in_order(WITHOUT_GPU) == {}
+    links = found(WITHOUT_GPU)
+    assert "trainings run on the CPU" in links["driver"].found
+    assert not {"cards", "gpu-way", "cdi", "daemon-reload", "toolkit"} & set(links)
+
+
+def test_no_two_links_have_the_same_name_or_place() -> None:
+    links = chain.links()
+    assert len({link.name for link in links}) == len({link.place for link in links}) == len(links) > 20
+
+
+def test_every_file_in_links_is_found_by_being_there() -> None:
+    files = {path.stem for path in Path(links_package.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {link.judge.__module__.rpartition(".")[2] for link in chain.links()} == files
+
+
+def test_every_finding_that_is_not_ok_names_a_cause_or_says_why_it_was_not_checked() -> None:
+    for sight in SICK.values():
+        for finding in found(sight).values():
+            assert finding.found
+            if finding.state in ("warning", "broken"):
+                assert finding.cause or finding.remedy, finding
+
+
+def test_what_is_counted_is_what_is_listed() -> None:
+    tree = chain.document(chain.examine(SICK["a lost card"]))
+    assert (tree["broken"], tree["warnings"]) == (1, 0)
+    assert [link["name"] for link in tree["links"] if link["state"] == "broken"] == ["cards"]
+
+
+# -- one thing broken: exactly that link is named ---------------------------------------------------------------
+
+LOST = replace(A100, error="GPU is lost: it fell off the bus; reboot the host (15)")
+STALE = CdiSpec(Path("/etc/cdi/nvidia.yaml"), frozenset({"525.60.13"}), devices=frozenset({"all", "0"}))
+GTX = Card(0, "GPU-1050", "NVIDIA GeForce GTX 1050 Ti", "6.1", 4 << 30, 5)
+BY_CDI = replace(ENGINE, way=GpuWay("cdi", "CDI is there"))
+
+SICK: dict[str, Sight] = {
+    "no driver": replace(HEALTHY, kernel=UNLOADED, gpus=NO_LIBRARY),
+    "nouveau": replace(HEALTHY, kernel=replace(UNLOADED, has_nouveau=True), gpus=NO_LIBRARY),
+    "module not loaded": replace(HEALTHY, kernel=UNLOADED, gpus=silent(driver.NOT_LOADED)),
+    "mismatch": replace(HEALTHY, gpus=silent(driver.MISMATCH)),
+    "library missing": replace(HEALTHY, gpus=NO_LIBRARY),
+    "half an update": replace(HEALTHY, kernel=replace(KERNEL, module="550.54.14")),
+    "driver hangs": replace(HEALTHY, gpus=Trouble("no answer within 21 s")),
+    "no card shown": replace(HEALTHY, gpus=Probe((), DRIVER)),
+    "a lost card": replace(HEALTHY, gpus=Probe((A100, replace(LOST, index=1)), DRIVER)),
+    "an old card": replace(HEALTHY, gpus=Probe((GTX,), DRIVER)),
+    "a card that is not driven": replace(HEALTHY, kernel=replace(KERNEL, pci=("0000:01:00.0", "0000:41:00.0"))),
+    "engine absent": replace(HEALTHY, engine=Trouble("", EngineAbsent("the default socket", "there is no socket"))),
+    "engine forbidden": replace(HEALTHY, engine=Trouble("", EngineForbidden("the default socket"))),
+    "engine hangs": replace(HEALTHY, engine=Trouble("", EngineHangs("the default socket", 10))),
+    "engine late": replace(HEALTHY, engine=Trouble("no answer within 12 s")),
+    "desktop": replace(HEALTHY, engine=engine(is_desktop=True)),
+    "snap": replace(HEALTHY, engine=engine(is_snap=True)),
+    "context": replace(HEALTHY, context="rootless"),
+    "not registered": replace(HEALTHY, engine=replace(ENGINE, way=GpuWay("none", ""))),
+    "not restarted": replace(
+        HEALTHY, engine=replace(ENGINE, way=GpuWay("none", ""), registered=Path("/etc/docker/daemon.json"))
+    ),
+    "runtime gone": replace(HEALTHY, engine=replace(ENGINE, missing_runtime="/usr/bin/nvidia-container-runtime")),
+    "stale spec in use": replace(HEALTHY, engine=replace(BY_CDI, specs=(STALE,))),
+    "stale spec aside": replace(HEALTHY, engine=replace(ENGINE, specs=(STALE,))),
+    "daemon-reload": replace(HEALTHY, kernel=replace(KERNEL, nodes=(Node("/dev/nvidia0", 195, 0, False),))),
+    "toolkit": replace(HEALTHY, programs=replace(PROGRAMS, toolkit="1.17.4")),
+    "runc": replace(HEALTHY, engine=engine(runc_version="1.1.11")),
+    "docker": replace(HEALTHY, engine=engine(version="28.0.0")),
+    "memlock learned": replace(HEALTHY, engine=replace(ENGINE, memlock_forbidden=True)),
+    "memlock": replace(HEALTHY, engine=replace(ENGINE, can_raise_limits=False, memlock_bytes=8 << 20)),
+    "shm": replace(HEALTHY, shm=Space(64 << 20, 64 << 20)),
+    "disk full": replace(HEALTHY, engine=engine(free_bytes=10**9)),
+    "disk small": replace(HEALTHY, engine=engine(free_bytes=40 * 10**9)),
+    "no key": replace(HEALTHY, keys=Keys()),
+    "config broken": replace(HEALTHY, keys=Keys(error=ConfigBroken("config.json", "it is not JSON at byte 3"))),
+    "config exposed": replace(
+        HEALTHY, keys=Keys("config.json", True, None, "Others can read config.json: chmod 600 x")
+    ),
+    "registry away": replace(HEALTHY, registry=Registry(error=RegistryUnreachable("nvcr.io", "no answer"))),
+    "registry late": replace(HEALTHY, registry=Trouble("no answer within 5 s")),
+    "key refused": replace(
+        HEALTHY, registry=Registry(takes_key=False, key_error=KeyRejected("nvcr.io"), skew_seconds=0)
+    ),
+    "clock": replace(HEALTHY, registry=Registry(takes_key=True, skew_seconds=-7200.0)),
+    "proxy here": replace(HEALTHY, proxies={"https_proxy": "http://me:secret@proxy:3128"}),
+    "proxy there": replace(HEALTHY, engine=engine(https_proxy="http://proxy:3128")),
+    "dataset": replace(HEALTHY, dataset=Dataset(False, "data_batch_1.bin has changed", Path("/c"))),
+    "cpu": replace(HEALTHY, kernel=replace(KERNEL, cpu_flags=frozenset({"sse2"}))),
+}
+NAMED: dict[str, tuple[str, str]] = {
+    "no driver": ("driver", "broken"), "nouveau": ("driver", "broken"), "module not loaded": ("driver", "broken"),
+    "mismatch": ("driver", "broken"), "library missing": ("driver", "broken"), "half an update": ("driver", "warning"),
+    "driver hangs": ("driver", "broken"), "no card shown": ("driver", "broken"), "a lost card": ("cards", "broken"),
+    "an old card": ("cards", "warning"), "a card that is not driven": ("cards", "warning"),
+    "engine absent": ("engine", "broken"), "engine forbidden": ("engine", "broken"),
+    "engine hangs": ("engine", "broken"), "engine late": ("engine", "broken"), "desktop": ("engine", "warning"),
+    "snap": ("engine", "warning"), "context": ("engine", "warning"), "not registered": ("gpu-way", "broken"),
+    "not restarted": ("gpu-way", "broken"), "runtime gone": ("gpu-way", "broken"),
+    "stale spec in use": ("cdi", "broken"), "stale spec aside": ("cdi", "warning"),
+    "daemon-reload": ("daemon-reload", "warning"), "toolkit": ("toolkit", "warning"), "runc": ("runc", "warning"),
+    "docker": ("docker", "warning"), "memlock learned": ("memlock", "warning"), "memlock": ("memlock", "warning"),
+    "shm": ("shm", "warning"), "disk full": ("disk", "broken"), "disk small": ("disk", "warning"),
+    "no key": ("credentials", "warning"), "config broken": ("credentials", "broken"),
+    "config exposed": ("credentials", "warning"), "registry away": ("registry", "broken"),
+    "registry late": ("registry", "broken"), "key refused": ("key", "broken"), "clock": ("clock", "broken"),
+    "proxy here": ("proxy", "warning"), "proxy there": ("proxy", "warning"), "dataset": ("dataset", "warning"),
+    "cpu": ("cpu", "warning"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SICK)
+def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
+    name, state = NAMED[what]
+    changed = not_in_order(SICK[what])
+    assert changed.pop(name) == state
+    # What can't be told without it is not checked, and says so.
+    links = found(SICK[what])
+    assert {other: links[other].found for other in changed} == dict.fromkeys(changed, f"needs {name}")
+
+
+# -- causes and commands ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("what", "command", "text"), [
+    ("no driver", "sudo ubuntu-drivers install", "1 NVIDIA card, but no driver"),
+    ("nouveau", "sudo ubuntu-drivers install", "nouveau"),
+    ("module not loaded", "sudo modprobe nvidia", "not loaded"),
+    ("mismatch", "sudo reboot", "differ"),
+    ("library missing", "sudo apt-get install --reinstall libnvidia-compute-535", "535.104.05"),
+    ("a lost card", "sudo reboot", "GPU 1: GPU is lost"),
+    ("an old card", "ngcdl images", "24.12"),
+    ("engine absent", "sudo systemctl start docker", "installed, but does not run"),
+    ("engine forbidden", "sudo usermod -aG docker $USER", "as good as root"),
+    ("engine hangs", "sudo systemctl restart docker", "within 10 s"),
+    ("context", "export DOCKER_HOST=$(docker context inspect --format '{{.Endpoints.docker.Host}}')", "rootless"),
+    ("not registered", "sudo nvidia-ctk runtime configure --runtime=docker", "not registered"),
+    ("not restarted", "sudo systemctl restart docker", "/etc/docker/daemon.json names the runtime nvidia"),
+    ("runtime gone", "sudo apt-get install nvidia-container-toolkit", "/usr/bin/nvidia-container-runtime is not there"),
+    ("stale spec in use", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "for driver 525.60.13"),
+    ("daemon-reload", "sudo nvidia-ctk system create-dev-char-symlinks --create-all", "/dev/nvidia0"),
+    ("toolkit", f"{UPGRADE} nvidia-container-toolkit", "CVE-2025-23266"),
+    ("runc", f"{UPGRADE} containerd.io", "CVE-2024-21626"),
+    ("shm", "sudo mount -o remount,size=50% /dev/shm", "64.0 MiB"),
+    ("disk full", "docker image prune", "953.7 MiB free in /var/lib/docker"),
+    ("no key", "ngcdl login", "no key for nvcr.io"),
+    ("config broken", "mv config.json config.json.broken && ngcdl login", "not JSON at byte 3"),
+    ("config exposed", "chmod 600 config.json", "Others can read"),
+    ("registry away", "curl -sI https://nvcr.io/v2/", "can't be reached"),
+    ("key refused", "ngcdl login", "refused the key"),
+    ("clock", "sudo timedatectl set-ntp true", "2 hours behind nvcr.io"),
+    ("dataset", "rm -r /c/cifar-10 /c/cifar-10.json", "data_batch_1.bin has changed"),
+])  # fmt: skip
+def test_what_is_sick_is_told_with_its_cause_and_the_command_to_type(what: str, command: str, text: str) -> None:
+    finding = found(SICK[what])[NAMED[what][0]]
+    assert command in commands(finding)
+    assert text in f"{finding.found} {finding.cause}"
+
+
+def test_a_reboot_and_a_mere_look_are_never_run_by_fix() -> None:
+    steps = [step for sight in SICK.values() for finding in found(sight).values() for step in finding.remedy]
+    by_hand = {step.command for step in steps if step.by_hand}
+    assert {"sudo reboot", "sudo dmesg | grep -iE 'nvrm|xid'", "curl -sI https://nvcr.io/v2/"} <= by_hand
+    assert not [step for step in steps if "reboot" in step.command and not step.by_hand]
+
+
+def test_each_distribution_gets_its_own_command() -> None:
+    for distribution, command in ((("debian",), "sudo apt-get install nvidia-driver"), (("arch",), None)):
+        sight = SICK["no driver"]
+        sight = replace(sight, kernel=replace(sight.kernel, distribution=distribution))
+        typed = commands(found(sight)["driver"])
+        assert typed == [*([command] if command else []), "sudo reboot"]
+    for manager in ("dnf", "zypper"):
+        sight = replace(SICK["runtime gone"], programs=Programs(frozenset({manager, "nvidia-ctk"}), "1.19.1"))
+        assert f"sudo {manager} install nvidia-container-toolkit" in commands(found(sight)["gpu-way"])
+
+
+def test_without_systemd_the_engine_is_started_in_the_older_way() -> None:
+    sight = replace(SICK["engine absent"], programs=Programs(frozenset({"dockerd"})))
+    assert commands(found(sight)["engine"]) == ["sudo service docker start"]
+
+
+def test_an_engine_that_is_not_installed_is_installed_first() -> None:
+    sight = replace(SICK["engine absent"], programs=Programs(frozenset({"apt-get"})))
+    assert commands(found(sight)["engine"]) == ["sudo apt-get install docker.io"]
+
+
+def test_an_address_that_docker_host_names_is_not_mended_by_a_start() -> None:
+    error = EngineAbsent("tcp://10.0.0.1:2375", "the connection was refused", is_default=False)
+    finding = found(replace(HEALTHY, engine=Trouble("", error)))["engine"]
+    assert [step.command for step in finding.remedy if step.command.startswith("unset")] == ["unset DOCKER_HOST"]
+    assert all(step.by_hand for step in finding.remedy)
+
+
+def test_rootless_docker_is_configured_as_its_own_user() -> None:
+    rootless = replace(engine(is_rootless=True), way=GpuWay("none", ""))
+    typed = commands(found(replace(HEALTHY, engine=rootless))["gpu-way"])
+    assert typed[0] == "nvidia-ctk runtime configure --runtime=docker --config=$HOME/.config/docker/daemon.json"
+    assert typed[-1] == "systemctl --user restart docker"
+
+
+@pytest.mark.parametrize(("capability", "driver_version", "newest"), [
+    ("6.1", "535.104.05", "tensorflow:24.12-tf2-py3"),
+    ("6.1", "390.12", "tensorflow:18.08-py3"),
+    ("2.1", "390.12", "No image that does"),
+])  # fmt: skip
+def test_an_old_card_is_told_the_newest_image_that_runs_on_it_with_this_driver(
+    capability: str, driver_version: str, newest: str
+) -> None:
+    card = replace(GTX, compute_capability=capability)
+    kernel = replace(KERNEL, module=driver_version)
+    finding = found(replace(HEALTHY, kernel=kernel, gpus=Probe((card,), replace(DRIVER, version=driver_version))))[
+        "cards"
+    ]
+    assert finding.state == "warning"
+    assert newest in (finding.cause or "")
+
+
+def test_cards_that_are_given_to_a_virtual_machine_or_hidden_from_a_container_are_no_fault() -> None:
+    two = replace(KERNEL, pci=("0000:01:00.0", "0000:41:00.0"), in_container=True)
+    assert found(replace(HEALTHY, kernel=two))["cards"].state == "ok"
+
+
+@pytest.mark.parametrize(("spec", "text"), [
+    ({"missing": frozenset({"/dev/nvidia1"})}, "names /dev/nvidia1, which is not there"),
+    ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, and no card is called so"),
+    ({"devices": frozenset({"all", "MIG-1"})}, "describes MIG devices, and MIG is off"),
+])  # fmt: skip
+def test_a_description_of_things_that_are_gone_is_stale(spec: dict[str, Any], text: str) -> None:
+    one = CdiSpec(Path("/etc/cdi/nvidia.yaml"), frozenset({"535.104.05"}), **spec)
+    finding = found(replace(HEALTHY, engine=replace(BY_CDI, specs=(one,))))["cdi"]
+    assert finding.state == "broken"
+    assert text in finding.found
+
+
+def test_mig_that_is_on_and_not_described_makes_a_description_stale() -> None:
+    one = CdiSpec(Path("/var/run/cdi/nvidia.yaml"), devices=frozenset({"all", "0"}))
+    gpus = Probe((replace(A100, mig=True),), DRIVER)
+    finding = found(replace(HEALTHY, gpus=gpus, engine=replace(BY_CDI, specs=(one,))))["cdi"]
+    assert "MIG is on" in finding.found
+    assert commands(finding) == ["sudo systemctl restart nvidia-cdi-refresh"]
+
+
+@pytest.mark.parametrize("change", [{"cgroup_driver": "cgroupfs"}, {}])
+def test_the_daemon_reload_bug_needs_systemds_driver_and_the_runtime(change: dict[str, Any]) -> None:
+    way = GpuWay("cdi", "") if not change else ENGINE.way
+    sight = replace(SICK["daemon-reload"], engine=replace(engine(**change), way=way))
+    assert found(sight)["daemon-reload"].state == "ok"
+
+
+@pytest.mark.parametrize(("name", "sight"), [
+    ("toolkit", replace(HEALTHY, programs=replace(PROGRAMS, toolkit="1.13.5-1~deb12u1"))),
+    ("runc", replace(HEALTHY, engine=engine(runc_version="1.1.5+ds1"))),
+    ("docker", replace(HEALTHY, engine=engine(version="26.1.5+dfsg1"))),
+])  # fmt: skip
+def test_a_distributions_own_version_can_not_be_told(name: str, sight: Sight) -> None:
+    finding = found(sight)[name]
+    assert finding.state == "unchecked"
+    assert "can't tell" in finding.found
+
+
+def test_dockers_own_name_of_a_runc_is_understood() -> None:
+    assert found(replace(HEALTHY, engine=engine(runc_version="1.4.3-0-g51d5e94")))["runc"].state == "ok"
+
+
+@pytest.mark.parametrize(("proxies", "state"), [
+    ({"https_proxy": "http://proxy:3128", "no_proxy": "localhost,.nvcr.io"}, "ok"),
+    ({"https_proxy": "http://proxy:3128", "no_proxy": "other.example"}, "warning"),
+    ({"all_proxy": "socks5://proxy:1080"}, "warning"),
+])  # fmt: skip
+def test_a_registry_that_no_proxy_names_needs_none(proxies: dict[str, str], state: str) -> None:
+    assert found(replace(HEALTHY, proxies=proxies))["proxy"].state == state
+
+
+def test_a_proxys_password_is_not_shown() -> None:
+    finding = found(SICK["proxy here"])["proxy"]
+    assert "http://proxy:3128" in (finding.cause or "")
+    assert "secret" not in str(finding)
+
+
+def test_the_size_of_the_default_image_decides_whether_there_is_room_for_it() -> None:
+    small = replace(HEALTHY, engine=engine(free_bytes=30 * 10**9))
+    assert found(small)["disk"].state == "warning"
+    assert found(replace(small, wanted_bytes=35 * 10**9))["disk"].state == "broken"
+    assert found(replace(small, wanted_bytes=Trouble("no answer within 4 s")))["disk"].state == "warning"
+
+
+def test_persistence_mode_and_live_restore_that_are_off_are_hints_with_what_they_cost() -> None:
+    sight = replace(HEALTHY, gpus=Probe((replace(A100, persistence=False),), DRIVER), engine=engine(live_restore=False))
+    links = found(sight)
+    assert not_in_order(sight) == {}
+    assert "1 to 3 s" in (links["persistence"].cause or "")
+    assert commands(links["persistence"]) == ["sudo nvidia-smi -pm 1"]
+    assert "ends every training" in (links["live-restore"].cause or "")
+
+
+def test_an_engine_on_another_machine_is_not_judged_by_this_ones_driver() -> None:
+    elsewhere = replace(ENGINE, is_here=False, name="cluster7", way=GpuWay("none", ""))
+    links = found(replace(HEALTHY, engine=elsewhere))
+    assert "cluster7" in links["engine"].found
+    assert "gpu-way" not in links
+    there = replace(WITHOUT_GPU, engine=replace(ENGINE, is_here=False, name="cluster7"))
+    assert found(there)["gpu-way"].state == "ok"
+
+
+def test_a_library_without_a_card_is_no_broken_driver() -> None:
+    assert not_in_order(replace(WITHOUT_GPU, gpus=silent(driver.NOT_LOADED))) == {}
+
+
+def test_where_the_bus_can_not_be_seen_a_library_that_answers_is_a_driver() -> None:
+    blind = replace(WITHOUT_GPU, kernel=replace(WITHOUT_GPU.kernel, pci=None), gpus=silent(driver.NOT_LOADED))
+    assert not_in_order(blind) == {"driver": "broken", "cards": "unchecked", "gpu-way": "broken"}
+
+
+def test_windows_own_driver_is_not_missed_under_wsl() -> None:
+    wsl = replace(UNLOADED, pci=(), has_dxg=True)
+    links = found(replace(HEALTHY, kernel=wsl))
+    assert "WSL" in links["driver"].found
+    assert links["wsl"].state == "ok"
+    assert "install it there" in (found(replace(HEALTHY, kernel=wsl, gpus=NO_LIBRARY))["driver"].cause or "")
+
+
+def test_selinux_is_only_spoken_of_where_it_enforces() -> None:
+    links = found(replace(HEALTHY, kernel=replace(KERNEL, enforces_selinux=True)))
+    assert "label=disable" in (links["selinux"].cause or "")
+    assert "selinux" not in found(HEALTHY)
+
+
+def test_a_certificate_out_of_date_is_taken_for_a_wrong_clock() -> None:
+    error = RegistryUnreachable("nvcr.io", "its certificate is not trusted (certificate is not yet valid)")
+    assert found(replace(HEALTHY, registry=Registry(error=error)))["clock"].state == "broken"
+
+
+def test_a_key_in_clear_is_a_hint() -> None:
+    finding = found(replace(HEALTHY, keys=Keys("/home/me/.docker/config.json", in_clear=True)))["credentials"]
+    assert finding.state == "ok"
+    assert "unencrypted" in (finding.cause or "")

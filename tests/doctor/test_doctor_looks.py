@@ -1,0 +1,212 @@
+"""The looks: files below a root, programs on a PATH, the key and the registry; and none of them delays the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from ngcdl.doctor import look
+from ngcdl.doctor.hands import Hands, output, space
+from ngcdl.doctor.look import engine, kernel, keys, programs
+from ngcdl.doctor.sight import Trouble
+from ngcdl.errors import NoGpu
+
+NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (dvs)\n"
+
+
+def put(root: Path, files: dict[str, str]) -> Hands:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Hands(root, {"PATH": str(root / "bin"), "HOME": "/home/me"})
+
+
+def card(root: Path, address: str, vendor: str = "0x10de", kind: str = "0x030200") -> Path:
+    folder = root / "sys/bus/pci/devices" / address
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text(vendor + "\n")
+    (folder / "class").write_text(kind + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(("text", "version"), [(NVRM, "535.104.05"), (OPEN, "560.35.03"), ("NVRM version: ?\n", None)])
+def test_the_loaded_modules_version_is_read_in_both_of_its_forms(
+    tmp_path: Path, text: str, version: str | None
+) -> None:
+    seen = kernel.look(put(tmp_path, {"proc/driver/nvidia/version": text}), "x86_64")
+    assert (seen.module, seen.is_loaded) == (version, True)
+
+
+def test_of_the_bus_only_nvidias_display_devices_count_that_are_not_handed_on(tmp_path: Path) -> None:
+    card(tmp_path, "0000:01:00.0", kind="0x030000")
+    card(tmp_path, "0000:01:00.1", kind="0x040300")  # the same card's sound
+    card(tmp_path, "0000:02:00.0", vendor="0x1002", kind="0x030000")
+    given = card(tmp_path, "0000:03:00.0")
+    (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir(parents=True)
+    (given / "driver").symlink_to(tmp_path / "sys/bus/pci/drivers/vfio-pci")
+    assert kernel.look(Hands(tmp_path, {}), "x86_64").pci == ("0000:01:00.0",)
+
+
+def test_a_bus_that_can_not_be_seen_is_unknown_and_one_without_cards_is_not(tmp_path: Path) -> None:
+    assert kernel.look(Hands(tmp_path, {}), "x86_64").pci is None
+    card(tmp_path, "0000:00:01.0", vendor="0x1af4", kind="0x020000")
+    assert kernel.look(Hands(tmp_path, {}), "x86_64").pci == ()
+
+
+def test_the_rest_of_the_kernels_word_is_read(tmp_path: Path) -> None:
+    hands = put(tmp_path, {
+        "proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu avx avx2\n", "sys/fs/selinux/enforce": "1",
+        "etc/os-release": 'NAME="Ubuntu"\nID=ubuntu\nID_LIKE="debian"\n', "sys/module/nouveau/version": "",
+        "run/.containerenv": "", "dev/dxg": "",
+    })  # fmt: skip
+    seen = kernel.look(hands, "x86_64")
+    assert seen.cpu_flags == {"fpu", "avx", "avx2"}
+    assert (seen.enforces_selinux, seen.has_nouveau, seen.in_container, seen.has_dxg) == (True, True, True, True)
+    assert seen.distribution == ("ubuntu", "debian")
+
+
+def test_device_nodes_are_looked_for_in_dev_char(tmp_path: Path) -> None:
+    (tmp_path / "dev/char").mkdir(parents=True)
+    try:
+        for name, minor in (("nvidia0", 0), ("nvidiactl", 255)):
+            os.mknod(tmp_path / "dev" / name, stat.S_IFCHR | 0o600, os.makedev(195, minor))
+    except PermissionError:
+        pytest.skip("device nodes are root's to make")
+    (tmp_path / "dev/char/195:255").symlink_to("../nvidiactl")
+    nodes = kernel.look(Hands(tmp_path, {}), "x86_64").nodes
+    assert [(node.path, node.major, node.minor, node.is_linked) for node in nodes] == [
+        ("/dev/nvidia0", 195, 0, False), ("/dev/nvidiactl", 195, 255, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "said", "version"), [
+    ("nvidia-ctk", "NVIDIA Container Toolkit CLI version 1.17.4\ncommit: 9b69590c7428470a\n", "1.17.4"),
+    ("nvidia-container-cli", "cli-version: 1.13.5\nlib-version: 1.13.5\nbuild date: 2023\n", "1.13.5"),
+    ("nvidia-ctk", "what?\n", None),
+])  # fmt: skip
+def test_the_toolkit_is_asked_for_its_version(tmp_path: Path, program: str, said: str, version: str | None) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / program).write_text(f"#!/bin/sh\nprintf '%s' '{said}'\n")
+    (tmp_path / "bin" / program).chmod(0o755)
+    seen = programs.look(Hands(tmp_path, {"PATH": str(tmp_path / "bin")}))
+    assert seen.toolkit == version
+    assert program in seen.names
+
+
+def test_a_program_that_hangs_or_fails_says_nothing(tmp_path: Path) -> None:
+    assert output(["sleep", "600"], 0.1) is None
+    assert output(["false"], 5) is None
+    assert output([str(tmp_path / "nosuch")], 5) is None
+    assert output(["echo", "so"], 5) == "so\n"
+
+
+def test_systemctl_counts_only_where_systemd_runs(tmp_path: Path) -> None:
+    hands = put(tmp_path, {"bin/systemctl": "#!/bin/sh\n"})
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    assert "systemctl" not in programs.look(hands).names
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    assert "systemctl" in programs.look(hands).names
+
+
+def test_free_space_of_a_folder_that_is_not_there_is_unknown(tmp_path: Path) -> None:
+    assert space(tmp_path / "nosuch") is None
+    found = space(tmp_path)
+    assert found is not None
+    assert 0 < found.free_bytes <= found.total_bytes
+
+
+# -- the engine's files -----------------------------------------------------------------------------------------
+
+YAML = """cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- name: "0"
+  containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+- name: GPU-5f1e2d3c
+containerEdits:
+  mounts:
+  - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05
+    containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05
+  - hostPath: /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.104.05
+"""
+JSON = {
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}, {"name": "GPU-5f1e2d3c"}],
+    "containerEdits": {"mounts": [{"hostPath": "/usr/lib64/libcuda.so.535.104.05"}]},
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [("nvidia.yaml", YAML), ("nvidia.json", json.dumps(JSON))])
+def test_a_cdi_description_is_read_in_both_of_its_formats(tmp_path: Path, name: str, text: str) -> None:
+    hands = put(tmp_path, {f"etc/cdi/{name}": text, "etc/cdi/other.yaml": "kind: vendor.com/net\n"})
+    (spec,) = engine.cdi_specs(hands, ("/etc/cdi", "/var/run/cdi"))
+    assert spec.path == Path("/etc/cdi") / name
+    assert spec.drivers == {"535.104.05"}
+    assert spec.devices == {"0", "GPU-5f1e2d3c"}
+    assert spec.missing == spec.nodes == {"/dev/nvidia0"}
+
+
+@pytest.mark.parametrize(
+    ("rootless", "file"), [(False, "etc/docker/daemon.json"), (True, "home/me/.config/docker/daemon.json")]
+)
+def test_a_runtime_that_is_registered_in_the_engines_file_is_found(tmp_path: Path, rootless: bool, file: str) -> None:
+    hands = put(tmp_path, {file: '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}'})
+    assert engine.registered(hands, is_rootless=rootless) == Path("/") / file
+    assert engine.registered(hands, is_rootless=not rootless) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"runtimes": null}', '{"runtimes": []}'])
+def test_a_daemon_json_that_is_broken_or_empty_registers_nothing(tmp_path: Path, text: str) -> None:
+    assert engine.registered(put(tmp_path, {"etc/docker/daemon.json": text}), is_rootless=False) is None
+
+
+@pytest.mark.parametrize(("capabilities", "limit", "can_raise"), [
+    ("000001ffffffffff", "8388608", True), ("000001fffeffffff", "8388608", False), ("0", "unlimited", True),
+])  # fmt: skip
+def test_a_daemon_may_raise_limits_with_the_capability_or_with_none_of_its_own(
+    tmp_path: Path, capabilities: str, limit: str, can_raise: bool
+) -> None:
+    limits = f"Limit  Soft Limit  Hard Limit  Units\nMax locked memory         {limit}   {limit}    bytes\n"
+    hands = put(tmp_path, {"proc/7/status": f"Name: dockerd\nCapEff:\t{capabilities}\n", "proc/7/limits": limits})
+    assert engine.can_raise_limits(hands, 7) is can_raise
+    assert engine.memlock_limit(hands, 7)[1] == (None if limit == "unlimited" else 8388608)
+    assert engine.can_raise_limits(hands, 8) is None
+
+
+@pytest.mark.parametrize(("environ", "config", "name"), [
+    ({}, '{"currentContext": "desktop-linux"}', "desktop-linux"), ({}, '{"currentContext": "default"}', None),
+    ({"DOCKER_CONTEXT": "far"}, "{}", "far"), ({"DOCKER_HOST": "tcp://x"}, '{"currentContext": "far"}', None),
+    ({}, "{", None),
+])  # fmt: skip
+def test_dockers_own_context_is_named_where_it_leads_elsewhere(
+    tmp_path: Path, environ: dict[str, str], config: str, name: str | None
+) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert keys.context(Hands(Path("/"), {"DOCKER_CONFIG": str(tmp_path), **environ})) == name
+
+
+# -- all together -----------------------------------------------------------------------------------------------
+
+
+def test_a_look_that_hangs_fails_or_knows_why_takes_nothing_from_the_others() -> None:
+    forever = threading.Event()
+
+    def refuses() -> None:
+        raise NoGpu("all", "there is none")
+
+    looks = {"hangs": forever.wait, "fails": lambda: 1 // 0, "refuses": refuses, "works": lambda: 42}
+    seen = look.together(looks, {"hangs": 0.2, "fails": 5.0, "refuses": 5.0, "works": 5.0})
+    forever.set()
+    assert seen["works"] == 42
+    assert seen["hangs"] == Trouble("no answer within 0.2 s")
+    assert seen["fails"].why == "ngcdl could not look: ZeroDivisionError: integer division or modulo by zero"
+    assert isinstance(seen["refuses"].error, NoGpu)
