@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -66,9 +66,12 @@ def of(
     *,
     offline: bool = False,
     max_age_seconds: float = TAG_SECONDS,
+    session: Session | None = None,
     now: Clock = time.time,
 ) -> Found:
     """Give what is known of an image. Raises RegistryError where the registry knows better, or nobody knows anything.
+
+    Over `session`, where one is given: a token is then asked for once in several looks.
 
     UnknownTag and UnknownRepository are the registry's word and raised. Where it can't be asked (unreachable, limited,
     a key is wanted, an odd answer) an older answer is given, else the catalogue's, with the trouble.
@@ -79,8 +82,8 @@ def of(
         return known
     if offline:
         return look.without(known, None)
-    with Session(Keys(), HURRY if known else USUAL) as session:
-        return look.answer(session, known)
+    with _opened(session, bool(known)) as opened:
+        return look.answer(opened, known)
 
 
 def many(
@@ -109,7 +112,15 @@ def many(
     return {ref: found[ref] for ref in order}
 
 
-def tags(registry: str, repository: str, cache: Path, *, offline: bool = False, now: Clock = time.time) -> Tags:
+def tags(
+    registry: str,
+    repository: str,
+    cache: Path,
+    *,
+    offline: bool = False,
+    session: Session | None = None,
+    now: Clock = time.time,
+) -> Tags:
     """Give the tags of a repository: the registry's, remembered for an hour, else the catalogue's. Raises as of()."""
     kept = Kept(cache, f"{registry}/{repository}", now)
     known = kept.listed()
@@ -118,8 +129,8 @@ def tags(registry: str, repository: str, cache: Path, *, offline: bool = False, 
     trouble: NgcdlError | None = None
     if not offline:
         try:
-            with Session(Keys(), HURRY if known else USUAL) as session:
-                names = tuple(session.ask(registry, repository, lambda one: one.tags(repository)))
+            with _opened(session, bool(known)) as opened:
+                names = tuple(opened.ask(registry, repository, lambda one: one.tags(repository)))
         except _TRUTH:
             raise
         except NgcdlError as error:
@@ -135,6 +146,16 @@ def tags(registry: str, repository: str, cache: Path, *, offline: bool = False, 
     if owner == "nvidia" and (names := releases.tags(framework)):
         return Tags(names, "catalogue", trouble)
     raise trouble or NotAsked(registry, repository)
+
+
+@contextlib.contextmanager
+def _opened(session: Session | None, has_older: bool) -> Iterator[Session]:
+    """Give `session`, which its owner closes, or one for now."""
+    if session is not None:
+        yield session
+        return
+    with Session(Keys(), HURRY if has_older else USUAL) as own:
+        yield own
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ngcdl import imagefacts
@@ -23,11 +23,14 @@ from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge
+from ngcdl.registry.session import Keys, Session
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
+
+log = logging.getLogger(__name__)
 
 # What a run on the CPU depends on; a card that can't be used is nothing to it.
 _OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
@@ -57,9 +60,10 @@ def of(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool = Fa
 
     The registry is asked for a few KB; where it can't be, the catalogue answers, and `found` says so.
     """
-    found = imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
-    verdict = judge(found.facts, host)
-    return Judged(ref, host, found, verdict, _newest(ref, host, settings, offline=offline))
+    with Session(Keys()) as session:
+        found = imagefacts.of(ref, settings.cache, host.architecture, offline=offline, session=session)
+        verdict = judge(found.facts, host)
+        return Judged(ref, host, found, verdict, _newest(ref, host, settings, session, offline=offline))
 
 
 def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | None:
@@ -67,61 +71,60 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | No
 
     Raises RegistryError where the registry can't be asked: a reference by digest is its word alone.
     """
-    tags = imagefacts.tags(ref.registry, ref.repository, settings.cache)
-    if tags.trouble:
-        raise tags.trouble
-    left = list(tags.names)
-    while left:
-        best = newest(ref.framework, ref.tag, left, partial(_facts_of_tag, ref, settings, host.architecture), host)
-        if best is None:
-            return None
-        chosen = replace(ref, tag=best, digest=None)
-        found = imagefacts.of(chosen, settings.cache, host.architecture)
-        if found.trouble:
-            raise found.trouble
-        verdict = judge(found.facts, host)
-        if verdict.verdict != "no":
-            return Judged(chosen, host, found, verdict, chosen)
-        left.remove(best)  # the table was wrong about it
+    with Session(Keys()) as session:
+        tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, session=session)
+        if tags.trouble:
+            raise tags.trouble
+        left = list(tags.names)
+        facts_of = _FactsOfTags(ref, host.architecture, settings, session)
+        while best := newest(ref.framework, ref.tag, left, facts_of, host):
+            chosen = replace(ref, tag=best, digest=None)
+            found = imagefacts.of(chosen, settings.cache, host.architecture, session=session)
+            if found.trouble:
+                raise found.trouble
+            verdict = judge(found.facts, host)
+            if verdict.verdict != "no":
+                return Judged(chosen, host, found, verdict, chosen)
+            left.remove(best)  # the table was wrong about it
     return None
 
 
-def _newest(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool) -> ImageRef | None:
+def _newest(ref: ImageRef, host: HostFacts, settings: Settings, session: Session, *, offline: bool) -> ImageRef | None:
     """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each."""
     if not _is_framework(ref):
         return None
-    tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, offline=offline)
-    facts_of = _Facts(ref, settings, host.architecture, 0 if offline or tags.trouble else _UNKNOWN_TAGS)
+    try:
+        tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, offline=offline, session=session)
+    except NgcdlError as error:
+        log.info("no tag to take instead: %s", error)
+        return None
+    looks = 0 if offline or tags.trouble else _UNKNOWN_TAGS
+    facts_of = _FactsOfTags(ref, host.architecture, settings, session, looks)
     best = newest(ref.framework, ref.tag, tags.names, facts_of, host)
     return replace(ref, tag=best, digest=None) if best else None
 
 
 @dataclass
-class _Facts:
-    """The facts of a tag: the table's row where it has one, else the registry's answer, `looks` times at most."""
+class _FactsOfTags:
+    """The facts of a tag of `ref`: the catalogue's row, else the registry's answer, for `looks` tags at most."""
 
     ref: ImageRef
-    settings: Settings
     architecture: str
-    looks: int
+    settings: Settings
+    session: Session
+    looks: int = _UNKNOWN_TAGS
 
     def __call__(self, tag: str) -> ImageFacts | None:
-        known = reading.from_catalog(replace(self.ref, tag=tag, digest=None), self.architecture)
+        chosen = replace(self.ref, tag=tag, digest=None)
+        known = reading.from_catalog(chosen, self.architecture)
         if known is not None or self.looks <= 0:
             return known
         self.looks -= 1
-        return _facts_of_tag(self.ref, self.settings, self.architecture, tag)
-
-
-def _facts_of_tag(ref: ImageRef, settings: Settings, architecture: str, tag: str) -> ImageFacts | None:
-    chosen = replace(ref, tag=tag, digest=None)
-    known = reading.from_catalog(chosen, architecture)
-    if known is not None:
-        return known
-    try:
-        return imagefacts.of(chosen, settings.cache, architecture).facts
-    except NgcdlError:
-        return None
+        try:
+            return imagefacts.of(chosen, self.settings.cache, self.architecture, session=self.session).facts
+        except NgcdlError as error:
+            log.info("%s is left out: %s", chosen, error)
+            return None
 
 
 def _is_framework(ref: ImageRef) -> bool:
@@ -151,8 +154,11 @@ def before(
     reasons = tuple(_that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
     if refusals:
-        take = _newest(ref, host, settings, offline=found.origin != "registry")
+        with Session(Keys()) as session:
+            take = _newest(ref, host, settings, session, offline=found.trouble is not None)
         raise ImageUnfit(str(ref), refusals[0].text, str(take) if take else None, has_gpus=bool(host.gpus))
+    if isinstance(found.trouble, _FINAL):  # told last: nobody signs in for an image that can't run here
+        raise found.trouble
     return tuple(_line(reason) for reason in reasons if reason.level == "caution")[:1]
 
 
@@ -163,12 +169,7 @@ def cards(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | N
 
 def _found(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Found:
     local = _local(ref, engine) if engine else None
-    if local is not None:
-        return local
-    found = imagefacts.of(ref, settings.cache, host.architecture)
-    if isinstance(found.trouble, _FINAL):
-        raise found.trouble
-    return found
+    return local or imagefacts.of(ref, settings.cache, host.architecture)
 
 
 def _local(ref: ImageRef, engine: Engine) -> Found | None:
