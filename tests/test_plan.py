@@ -46,6 +46,11 @@ def test_no_evaluation_and_the_device_are_passed_on() -> None:
     assert spec.command[-1] == "--no-eval"
 
 
+def test_threads_are_passed_on_where_they_were_asked_for() -> None:
+    spec = plan.training(IMAGE, replace(CIFAR10, threads=4), ALL, None, None)
+    assert "--seed 9 --threads 4 --data synthetic" in " ".join(spec.command)
+
+
 def test_a_training_keeps_nvidia_s_documented_flags() -> None:
     spec, documented = plan.training(IMAGE, CIFAR10, ALL, None, None), RunSpec(None)
     assert (spec.shm_bytes, spec.ulimits) == (documented.shm_bytes, documented.ulimits)
@@ -58,7 +63,7 @@ def test_the_trainings_are_the_files_of_the_trainer() -> None:
 
 @pytest.mark.parametrize(
     "bad", [Workload("mnist9"), Workload("__init__"), Workload("cifar10", steps=0), Workload("cifar10", batch=-1),
-            Workload("cifar10", device="tpu"), Workload("../cifar10")]
+            Workload("cifar10", device="tpu"), Workload("cifar10", threads=0), Workload("../cifar10")]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
     with pytest.raises(BadOption):

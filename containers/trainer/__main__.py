@@ -83,11 +83,13 @@ def run(asked, events, voice, signals):
     if asked.device == "cpu":
         # a framework that sees a GPU takes memory on it even when told not to compute there
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    if asked.threads:
+        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what numpy's and the frameworks' libraries go by
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
     name, maker = framework(asked.framework)
     workload = importlib.import_module("trainer.workloads." + asked.workload)
-    network = maker.Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction)
+    network = maker.Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction, asked.threads)
     try:
         network.devices = network.devices or [processor()]
         voice.say("Training %s with %s %s on the %s (%s)" % (
@@ -141,6 +143,7 @@ def arguments(argv):
     parser.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
     parser.add_argument("--batch", type=above_zero(int), help="images a step")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
     parser.add_argument("--log-frequency", type=above_zero(int), default=10)
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))

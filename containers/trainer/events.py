@@ -9,6 +9,7 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --data DIR|synthetic       a folder with or above cifar-10-batches-bin or cifar-10-batches-py; default synthetic
        --steps N --batch N        the number of the step to reach (default 1000), images a step (128)
        --seed N                   of weights, order and distortions (0)
+       --threads N                processor threads that compute, default all; the batches are made by others
        --log-frequency N          steps between lines (10)
        --queue-fraction F         share of 50,000 images that are mixed (0.4)
        --gpu-memory-fraction F    share of the GPU's memory to take at most
@@ -38,7 +39,7 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
               devices [name], batch, steps, seed, parameters, dataset (cifar10|synthetic), dataset_images,
               dataset_sha256 (of the training files one after the other; null if synthetic), dataset_note (null|text),
-              resumed_from_step (null|n), pid
+              resumed_from_step (null|n), threads (null|n), pid
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it)
   checkpoint  step, path (relative to the folder), seconds

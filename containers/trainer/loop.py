@@ -47,7 +47,8 @@ def train(asked, workload, dataset, network, framework, events, voice, signals):
                  framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=layers.parameters(workload.NETWORK),
                  dataset=dataset.name, dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256,
-                 dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, pid=os.getpid())
+                 dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, threads=asked.threads,
+                 pid=os.getpid())
     began = clock()
 
     def save(step):

@@ -33,6 +33,14 @@ def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
     assert [event["event"] for event in events(tmp_path)][-1] == "finish"
 
 
+def test_one_thread_is_enough_to_train(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--steps", 3, "--batch", 16, "--no-eval"
+    code, _, err = trainer("cifar10", "--out", tmp_path, *common, "--threads", 1)
+    assert code == 0, err
+    assert [event["threads"] for event in events(tmp_path, "start")] == [1]
+    assert events(tmp_path, "finish")
+
+
 def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--no-eval", "--batch", 32, "--log-frequency", 1
     assert trainer("cifar10", "--out", tmp_path / "a", "--steps", 8, *common)[0] == 0

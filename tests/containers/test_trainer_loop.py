@@ -74,6 +74,7 @@ def run(tmp_path):
                 "checkpoint_seconds": 600.0,
                 "resume": None,
                 "no_eval": True,
+                "threads": None,
                 **changes,
             }
         )
@@ -122,6 +123,7 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "dataset_sha256",
             "dataset_note",
             "resumed_from_step",
+            "threads",
             "pid",
         },
         "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},

@@ -206,7 +206,15 @@ def test_a_driver_that_is_not_loaded_is_no_gpu(stand_in):
 
 def asked(folder):
     return argparse.Namespace(
-        out=str(folder), data=None, workload="cifar10", steps=30, batch=128, seed=0, device="auto", no_eval=False
+        out=str(folder),
+        data=None,
+        workload="cifar10",
+        steps=30,
+        batch=128,
+        seed=0,
+        device="auto",
+        no_eval=False,
+        threads=None,
     )
 
 
@@ -225,6 +233,7 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
         "gpus": "all",
         "workload": {
             **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
+            "threads": None,
             "data": "/data/cifar-10",
         },
     }

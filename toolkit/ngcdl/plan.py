@@ -34,6 +34,8 @@ def check_workload(workload: Workload) -> None:
         raise BadOption(f"--train {workload.name}: there is {', '.join(workloads())}.")
     if workload.steps < 1 or workload.batch < 1:
         raise BadOption("--steps and --batch are whole numbers from 1 on.")
+    if workload.threads is not None and workload.threads < 1:
+        raise BadOption("--threads is a whole number from 1 on.")
     if workload.device not in ("auto", "cpu", "gpu"):
         raise BadOption(f"--device {workload.device}: auto, cpu or gpu.")
 
@@ -50,6 +52,7 @@ def training(
     words = ["python", "-m", "trainer", workload.name, "--out", RUN_FOLDER]
     words += ["--device", workload.device]
     words += ["--steps", str(workload.steps), "--batch", str(workload.batch), "--seed", str(workload.seed)]
+    words += ["--threads", str(workload.threads)] if workload.threads else []
     words += ["--data", (f"{INSIDE}/data" if inside else str(data)) if data else "synthetic"]
     words += ["--resume", f"{INSIDE}/resume" if inside else str(resume)] if resume else []
     words += [] if workload.evaluate else ["--no-eval"]

@@ -287,7 +287,7 @@ class Workload:
     """A bundled training. `steps` is the number to reach, `batch` examples a step, `data` auto, synthetic or a folder.
 
     `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it is shown. `resume` is the id of
-    the run whose last checkpoint it goes on from.
+    the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
     """
 
     name: str
@@ -298,6 +298,7 @@ class Workload:
     device: str = "auto"
     evaluate: bool = True
     resume: str | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True)

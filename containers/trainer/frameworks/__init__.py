@@ -1,6 +1,7 @@
 """One file a framework: it turns the words of layers.py into layers and trains them.
 
-Each file has `class Network`, made as Network(words, device, memory_fraction) with device "auto", "cpu" or "gpu":
+Each file has `class Network`, made as Network(words, device, memory_fraction, threads) with device "auto", "cpu" or
+"gpu" and threads None for as many as there are processors:
 
     version, device, devices     what computes: "2.21.0", "cpu" or "gpu", the names of the devices
     load(weights, averages)      {name: array} in the layout of layers.py, into the network

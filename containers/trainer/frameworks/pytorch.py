@@ -12,7 +12,9 @@ LAST = {"memory_format": torch.channels_last} if hasattr(torch, "channels_last")
 class Network:
     """The contract is in frameworks/__init__.py."""
 
-    def __init__(self, words, device, memory_fraction=None):
+    def __init__(self, words, device, memory_fraction=None, threads=None):
+        if threads:
+            torch.set_num_threads(threads)
         visible = torch.cuda.is_available()
         if device == "gpu" and not visible:
             raise Stop("no_gpu", f"PyTorch {torch.__version__} sees no GPU")

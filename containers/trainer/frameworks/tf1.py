@@ -19,12 +19,14 @@ if not getattr(tf, "__version__", "").startswith("1."):
 class Network(object):
     """The contract is in frameworks/__init__.py."""
 
-    def __init__(self, words, device, memory_fraction=None):
+    def __init__(self, words, device, memory_fraction=None, threads=None):
         self.version, self.words = tf.__version__, words
         self.graph = tf.Graph()
         config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails, it does not move
         if device == "cpu":
             config.device_count["GPU"] = 0
+        if threads:  # as Shi et al. counted theirs, https://github.com/hclhkbu/dlbench
+            config.intra_op_parallelism_threads = threads
         if memory_fraction:
             config.gpu_options.per_process_gpu_memory_fraction = memory_fraction
         self.session = tf.Session(graph=self.graph, config=config)

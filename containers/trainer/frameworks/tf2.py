@@ -14,7 +14,9 @@ if not getattr(tf, "__version__", "").startswith("2."):
 class Network:
     """The contract is in frameworks/__init__.py."""
 
-    def __init__(self, words, device, memory_fraction=None):
+    def __init__(self, words, device, memory_fraction=None, threads=None):
+        if threads:  # before anything else wakes the runtime, which never changes them
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
         gpus = tf.config.experimental.list_physical_devices("GPU")
         if device == "gpu" and not gpus:
             raise Stop("no_gpu", f"TensorFlow {tf.__version__} sees no GPU")
