@@ -13,7 +13,7 @@ import pytest
 from house import TRAIN, House, until
 
 from ngcdl import owner
-from ngcdl.cli.run import _no_open_record, exit_code
+from ngcdl.cli.run import exit_code, no_open_record
 from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
 from ngcdl.store import Store
@@ -66,13 +66,13 @@ def test_json_is_the_record_and_the_output_goes_to_stderr(trained: House) -> Non
 def test_the_trainer_is_given_what_was_typed(trained: House) -> None:
     says = trained.home / "says.json"
     trained.run(
-        *TRAIN, "--steps", "7", "--batch", "8", "--seed", "9", "--no-eval", "-e", "A=b=c",
+        *TRAIN, "--steps", "7", "--batch", "8", "--seed", "9", "--threads", "3", "--no-eval", "-e", "A=b=c",
         env={"STAND_IN_SAYS": str(says), "NGC_API_KEY": "nvapi-hush"},
     )  # fmt: skip
     said = json.loads(says.read_text())
     assert said["argv"][:1] == ["-m"] or "cifar10" in said["argv"]
     line = " ".join(said["argv"])
-    assert "--device cpu --steps 7 --batch 8 --seed 9 --data synthetic --no-eval" in line
+    assert "--device cpu --steps 7 --batch 8 --seed 9 --threads 3 --data synthetic --no-eval" in line
     assert said["environ"]["A"] == "b=c"
     assert "NGC_API_KEY" not in said["environ"]
 
@@ -139,7 +139,7 @@ def test_a_signal_between_the_record_and_the_start_closes_the_record(tmp_path: P
     shelf = Store(tmp_path)
     for run in (Run("2-ours", "running", 1.0, owner=owner.this_process()), Run("1-theirs", "running", 1.0)):
         shelf.create(run)
-    with pytest.raises(type(error)), _no_open_record(shelf):
+    with pytest.raises(type(error)), no_open_record(shelf):
         raise error
     closed = shelf.load("2-ours")
     assert (closed.status, closed.exit_code in (130, 143), closed.owner) == ("interrupted", True, None)

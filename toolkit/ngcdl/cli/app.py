@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from ngcdl.cli import options
+from ngcdl.cli.options import Json
+
 app = typer.Typer(
     name="ngcdl",
     help="NVIDIA's training containers in one line: sign in, pull, launch, train, measure, record.",
@@ -16,7 +19,6 @@ app = typer.Typer(
     epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as docker run; 2 usage.",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
 ImageName = Annotated[str, typer.Argument(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/pytorch:...")]
 
@@ -128,44 +130,33 @@ def run(
         str | None, typer.Argument(metavar="IMAGE", help="What to run; the command for it after --.")
     ] = None,
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
-    train: Annotated[str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10.")] = None,
-    steps: Annotated[int, typer.Option(help="Train up to this step.")] = 1000,
-    batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
-    seed: Annotated[int, typer.Option(help="Of weights, order and distortions.")] = 0,
-    data: Annotated[
-        str, typer.Option(metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder.")
-    ] = "auto",
+    train: options.Train = None,
+    steps: options.Steps = 1000,
+    batch: options.Batch = 128,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    data: options.Data = "auto",
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.")] = None,
     no_eval: Annotated[bool, typer.Option("--no-eval", help="Don't test the trained network.")] = False,
-    gpus: Annotated[
-        str, typer.Option(metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0.")
-    ] = "auto",
-    device: Annotated[
-        str | None, typer.Option(metavar="gpu|cpu", help="What a training computes on, if not by --gpus.")
-    ] = None,
-    engine: Annotated[str, typer.Option(metavar="auto|docker|local", help="Where it runs.")] = "auto",
-    volume: Annotated[
-        list[str] | None, typer.Option("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount.")
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable.")
-    ] = None,
+    gpus: options.Gpus = "auto",
+    device: options.Device = None,
+    engine: options.EngineName = "auto",
+    volume: options.Volumes = None,
+    env: options.Variables = None,
     publish: Annotated[
         list[str] | None, typer.Option("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port.")
     ] = None,
-    shm_size: Annotated[str, typer.Option(metavar="SIZE", help="Of /dev/shm.")] = "1g",
-    ulimit: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=N", help="Instead of memlock=-1, stack=67108864.")
-    ] = None,
+    shm_size: options.ShmSize = "1g",
+    ulimit: options.Limits = None,
     workdir: Annotated[str | None, typer.Option("-w", "--workdir", metavar="DIR", help="In the container.")] = None,
     interactive: Annotated[
         bool, typer.Option("-i", "--interactive", help="Pass stdin on, also when it is no terminal.")
     ] = False,
     tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
     rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
-    root: Annotated[bool, typer.Option("--root", help="Run as the image's own user, mostly root.")] = False,
-    pull: Annotated[str, typer.Option(metavar="missing|always", help="When to pull.")] = "missing",
-    force: Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")] = False,
+    root: options.AsRoot = False,
+    pull: options.Pull = "missing",
+    force: options.Force = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the request and the equal docker command; start nothing.")
@@ -184,6 +175,7 @@ def run(
         steps=steps,
         batch=batch,
         seed=seed,
+        threads=threads,
         data=data,
         resume=resume,
         evaluate=not no_eval,

@@ -35,6 +35,7 @@ class Typed:
     steps: int
     batch: int
     seed: int
+    threads: int | None
     data: str
     resume: str | None
     evaluate: bool
@@ -61,11 +62,11 @@ def run(typed: Typed) -> int:
     config = settings.load()
     shelf = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
-    asked = _asked(typed, config, shelf)
+    asked = parsed(typed, config, shelf)
     if typed.dry_run:
         return _dry_run(asked, config, shelf, screen, typed.json)
-    _reconcile_last(shelf)
-    with screen, _no_open_record(shelf):
+    reconcile_last(shelf)
+    with screen, no_open_record(shelf):
         ready = prepare.prepare(asked, config, shelf, screen)
         if typed.detach:
             from ngcdl.cli.watch import hand_over
@@ -96,7 +97,7 @@ def run(typed: Typed) -> int:
 
 
 @contextlib.contextmanager
-def _no_open_record(shelf: Store) -> Iterator[None]:
+def no_open_record(shelf: Store) -> Iterator[None]:
     """Close the record that was made where a signal comes before launch has taken the signals over."""
     try:
         yield
@@ -146,7 +147,7 @@ def _terminal(spec: RunSpec) -> launch.Terminal | None:
     return RawTerminal() if spec.tty else Pipe()
 
 
-def _asked(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Asked:
+def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Asked:
     """Parse. Raises UsageError with the form that was wanted."""
     if typed.stray:
         words = " ".join(typed.stray)
@@ -194,6 +195,7 @@ def _nothing_of_a_training(typed: Typed) -> None:
         "--steps": typed.steps != plain.steps,
         "--batch": typed.batch != plain.batch,
         "--seed": typed.seed != plain.seed,
+        "--threads": typed.threads != plain.threads,
         "--data": typed.data != plain.data,
         "--resume": bool(typed.resume),
         "--no-eval": not typed.evaluate,
@@ -210,7 +212,15 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         raise NoSuchRun(f"{typed.resume} (a training that began)", shelf.root)
     assert typed.train is not None  # the caller looked
     return Workload(
-        typed.train, typed.steps, typed.batch, typed.seed, typed.data, typed.device or "auto", typed.evaluate, resume
+        typed.train,
+        typed.steps,
+        typed.batch,
+        typed.seed,
+        typed.data,
+        typed.device or "auto",
+        typed.evaluate,
+        resume,
+        typed.threads,
     )
 
 
@@ -261,7 +271,7 @@ def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, scre
     return 0
 
 
-def _reconcile_last(shelf: Store) -> None:
+def reconcile_last(shelf: Store) -> None:
     """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
     for run_id in shelf.ids()[:20]:
         with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell

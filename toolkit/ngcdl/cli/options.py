@@ -1,0 +1,33 @@
+"""The options that several commands take, each written once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+# -- a training -----------------------------------------------------------------------------------------------------
+Train = Annotated[str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10.")]
+Steps = Annotated[int, typer.Option(help="Train up to this step.")]
+Batch = Annotated[int, typer.Option(help="Images a step.")]
+Seed = Annotated[int, typer.Option(help="Of weights, order and distortions.")]
+Threads = Annotated[int | None, typer.Option(help="Processor threads that compute; as many as there are.")]
+Data = Annotated[
+    str, typer.Option("--data", metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder.")
+]
+Device = Annotated[str | None, typer.Option(metavar="gpu|cpu", help="What a training computes on, if not by --gpus.")]
+
+# -- where it runs --------------------------------------------------------------------------------------------------
+Gpus = Annotated[str, typer.Option(metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0.")]
+EngineName = Annotated[str, typer.Option("--engine", metavar="auto|docker|local", help="Where it runs.")]
+Volumes = Annotated[list[str] | None, typer.Option("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount.")]
+Variables = Annotated[list[str] | None, typer.Option("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable.")]
+ShmSize = Annotated[str, typer.Option(metavar="SIZE", help="Of /dev/shm.")]
+Limits = Annotated[
+    list[str] | None, typer.Option("--ulimit", metavar="NAME=N", help="Instead of memlock=-1, stack=67108864.")
+]
+AsRoot = Annotated[bool, typer.Option("--root", help="Run as the image's own user, mostly root.")]
+Pull = Annotated[str, typer.Option("--pull", metavar="missing|always", help="When to pull.")]
+Force = Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")]
