@@ -57,10 +57,11 @@ def summary(findings: Sequence[Finding]) -> str:
     unchecked = sum(finding.state == "unchecked" for finding in findings)
     more = f", {unchecked} not checked" if unchecked else ""
     if not worst:
-        return f"All is well: {len(findings) - unchecked} links are ok{more}."
+        return f"All is well: {len(findings) - unchecked} ok{more}."
     warnings = len(worst) - broken
     said = f"{broken} broken, {warnings} warning{'' if warnings == 1 else 's'}{more}; first: {worst[0].name}"
-    step = next((step.command for step in worst[0].remedy), None)
+    steps = sorted(worst[0].remedy, key=lambda step: step.by_hand)  # one that mends, before one that only looks
+    step = next((step.command for step in steps), None)
     return f"{said}\n    {step}" if step and broken else said
 
 

@@ -40,8 +40,8 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
         yield f"it is for driver {', '.join(sorted(spec.drivers))}, and {loaded} is loaded"
     if spec.missing:
         yield f"it names {', '.join(sorted(spec.missing))}, which {'is' if len(spec.missing) == 1 else 'are'} not there"
-    if not sight.cards_answer or not isinstance(probe, Probe):
-        return
+    if not isinstance(probe, Probe) or not probe.cards or any(card.uuid is None for card in probe.cards):
+        return  # a card that does not answer is the link cards' to tell
     uuids = {card.uuid for card in probe.cards}
     if gone := sorted(name for name in spec.devices if name.startswith("GPU-") and name not in uuids):
         yield f"it names {', '.join(gone)}, and no card is called so"

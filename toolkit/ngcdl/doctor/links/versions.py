@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ngcdl.doctor.chain import Finding, Link, ok, unchecked, warning
 from ngcdl.doctor.packages import upgrade
 from ngcdl.doctor.sight import Sight, Trouble
+
+if TYPE_CHECKING:
+    from ngcdl.catalog.holes import Hole
 
 # component -> its packages: NVIDIA's own, and those of Docker's own repository, where containerd.io brings runc
 _PACKAGES = {"nvidia-container-toolkit": "nvidia-container-toolkit", "runc": "containerd.io", "docker": "docker-ce"}
@@ -42,10 +46,14 @@ def _judged(sight: Sight, name: str, component: str, version: str) -> Finding:
         )
     if not found:
         return ok(name, version)
-    listed = ", ".join(hole.cve for hole in found[:4]) + (", ..." if len(found) > 4 else "")
+    listed = ", ".join(_told(hole) for hole in found[:4]) + (", ..." if len(found) > 4 else "")
     worst = found[0]
-    cause = f"Known holes as of {worst.read}: {listed} (fixed in {' / '.join(worst.fixed_in)}; {worst.notes})"
+    cause = f"Known holes as of {worst.read}: {listed}. The worst: {worst.notes}"
     return warning(name, version, cause, *upgrade(sight.programs, _PACKAGES[component]), source=worst.source)
+
+
+def _told(hole: Hole) -> str:
+    return f"{hole.cve} (fixed in {' / '.join(hole.fixed_in)}{', from memory' if hole.recalled else ''})"
 
 
 LINKS = (Link(140, "toolkit", toolkit), Link(142, "runc", runc), Link(144, "docker", docker))

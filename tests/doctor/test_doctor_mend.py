@@ -1,0 +1,166 @@
+"""The remedies are asked for one by one, run as shown, and the link looked at again; and what the screen shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from doctor.sights import ENGINE, HEALTHY
+from ngcdl.cli.doctor import screen, summary
+from ngcdl.doctor import chain
+from ngcdl.doctor.chain import Finding, Step, broken, from_error, ok, unchecked, warning
+from ngcdl.doctor.mend import Mender
+from ngcdl.engines.base import GpuWay
+from ngcdl.errors import EngineHangs
+
+SICK = broken("engine", "it does not run", "It was stopped", Step("start it"), Step("look at it", by_hand=True))
+WARNED = warning("credentials", "readable", "Others can read it", Step("chmod it"))
+WELL = ok("engine", "it runs")
+
+
+@dataclass
+class Person:
+    """Answers in turn, and notes what was said and run. A second look finds what is left after what was run."""
+
+    answers: list[bool]
+    code: int = 0
+    mends: dict[str, Finding] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def mend(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        def ask(command: str) -> bool:
+            self.asked.append(command)
+            return self.answers.pop(0)
+
+        def run(command: str) -> int:
+            self.ran.append(command)
+            return self.code
+
+        def again() -> list[Finding]:
+            done = {finding.name: finding for command, finding in self.mends.items() if command in self.ran}
+            return [done.get(finding.name, finding) for finding in findings]
+
+        return Mender(self.told.append, ask, run, again).mend(findings)
+
+
+def test_a_yes_runs_the_command_and_says_that_the_link_is_ok_now() -> None:
+    person = Person([True], mends={"start it": WELL})
+    assert person.mend([SICK]) == (WELL,)
+    assert person.ran == ["start it"]
+    assert person.told == ["engine: it does not run", "    look at it    (to be typed by hand)", "engine: ok now"]
+
+
+def test_a_no_runs_nothing_and_leaves_the_link_as_it_is() -> None:
+    person = Person([False])
+    assert person.mend([SICK]) == (SICK,)
+    assert person.ran == []
+
+
+def test_what_is_still_broken_is_said_so() -> None:
+    person = Person([True])
+    person.mend([SICK])
+    assert person.told[-1] == "engine: still broken: it does not run"
+
+
+def test_a_command_that_fails_ends_the_remedy() -> None:
+    two = replace(SICK, remedy=(Step("start it"), Step("and then this")))
+    person = Person([True], code=1)
+    person.mend([two])
+    assert person.ran == ["start it"]
+    assert "    it ended with 1" in person.told
+
+
+def test_what_is_to_be_done_by_hand_is_shown_and_never_asked_for() -> None:
+    person = Person([])
+    person.mend([replace(SICK, remedy=(Step("sudo reboot", by_hand=True),))])
+    assert (person.asked, person.ran) == ([], [])
+    assert person.told[-1] == "    sudo reboot    (to be typed by hand)"
+
+
+def test_broken_links_come_before_those_that_are_only_warned_of() -> None:
+    person = Person([False, False])
+    person.mend([WARNED, SICK])
+    assert person.asked == ["start it", "chmod it"]
+
+
+def test_hints_of_links_that_are_ok_are_not_offered() -> None:
+    person = Person([])
+    person.mend([ok("persistence", "off", "It costs seconds", Step("switch it on"))])
+    assert person.told == []
+
+
+def test_a_link_that_an_earlier_remedy_mended_is_not_asked_for_again() -> None:
+    both = (SICK, broken("gpu-way", "none", "The engine is away", Step("register it")))
+    person = Person([True])
+    person.mends = {"start it": WELL}
+
+    def again() -> Sequence[Finding]:
+        return [WELL, ok("gpu-way", "there")]
+
+    mender = Mender(person.told.append, lambda _: person.answers.pop(0), lambda _: 0, again)
+    assert [finding.state for finding in mender.mend(both)] == ["ok", "ok"]
+    assert person.answers == []
+
+
+# -- the screen -------------------------------------------------------------------------------------------------
+
+
+def shown(*findings: Finding, width: int = 80) -> list[str]:
+    return screen(findings, width).splitlines()
+
+
+def test_a_link_that_is_ok_takes_one_line() -> None:
+    assert shown(WELL)[0] == "ok     engine         it runs"
+
+
+def test_a_link_that_is_broken_has_cause_and_commands_below_it() -> None:
+    assert shown(replace(SICK, source="https://docs.docker.com/"))[:5] == [
+        "BROKEN engine         it does not run",
+        "       It was stopped",
+        "           start it",
+        "           look at it",
+        "       https://docs.docker.com/",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_text_is_broken_between_words_and_a_command_never(width: int) -> None:
+    long = warning("disk", "word " * 40, "cause " * 40, Step("a command of many words that nobody may break " * 3))
+    lines = shown(long, width=width)
+    assert [line for line in lines if len(line) > width] == [line for line in lines if "nobody may break" in line]
+
+
+def test_what_a_foreign_program_sent_can_not_move_the_cursor() -> None:
+    text = screen([warning("registry", "\x1b[2Jclean", "\x1b]0;title\x07x", Step("\x1b[31mrm"))], 80)
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("findings", "line"), [
+    ([WELL], "All is well: 1 ok."),
+    ([WELL, unchecked("disk", "needs engine")], "All is well: 1 ok, 1 not checked."),
+    ([WARNED], "0 broken, 1 warning; first: credentials"),
+    ([WARNED, SICK, unchecked("disk", "x")], "1 broken, 1 warning, 1 not checked; first: engine\n    start it"),
+])  # fmt: skip
+def test_the_last_line_is_the_sum_with_the_worst_link_and_its_command(findings: list[Finding], line: str) -> None:
+    assert summary(findings) == line
+
+
+def test_an_error_with_a_hint_becomes_a_finding_with_its_commands() -> None:
+    finding = from_error("engine", "broken", EngineHangs("the default socket", 10))
+    assert finding.found == "The Docker engine at the default socket accepts calls but gave no answer within 10 s."
+    assert finding.cause == "Look at its log and restart it"
+    assert finding.remedy == (
+        Step("sudo journalctl -u docker -n 50", by_hand=True), Step("sudo systemctl restart docker"),
+    )  # fmt: skip
+
+
+def test_the_document_holds_every_link_with_all_that_is_known_of_it() -> None:
+    unregistered = replace(HEALTHY, engine=replace(ENGINE, way=GpuWay("none", "")))
+    tree = chain.document(chain.examine(unregistered))
+    (link,) = [one for one in tree["links"] if one["state"] == "broken"]
+    assert set(link) == {"name", "state", "found", "cause", "remedy", "source"}
+    assert link["remedy"][0] == {"command": "sudo nvidia-ctk runtime configure --runtime=docker", "by_hand": False}

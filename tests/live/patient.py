@@ -1,0 +1,177 @@
+"""A host for doctor to look at: the bench's engine, registry and driver, and a /proc, /sys and /dev of a test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+from ngcdl_child import User
+
+# NVML is looked for when a process starts, so each look is a child. It is ngcdl's own gatherer with a root handed in.
+_LOOK = """
+import json, sys
+from pathlib import Path
+from ngcdl.doctor import chain, look
+from ngcdl.doctor.hands import Hands, space
+from ngcdl.doctor.sight import Space
+root, shm = Path(sys.argv[1]), json.loads(sys.argv[2])
+def measured(path):
+    return Space(*shm) if path.name == "shm" else space(path)
+print(json.dumps(chain.document(chain.examine(look.gather(Hands(root, space=measured))))))
+"""
+NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
+CARDS = ("0000:01:00.0", "0000:41:00.0")
+_TOOLKIT = "#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version {version}'\n"
+
+
+@dataclass(frozen=True)
+class Look:
+    links: Mapping[str, Mapping[str, Any]]
+    seconds: float
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {name: str(link["state"]) for name, link in self.links.items()}
+
+    def commands(self, name: str) -> list[str]:
+        return [str(step["command"]) for step in self.links[name]["remedy"]]
+
+
+class Patient:
+    """`root` stands for the host's own: what is in it is injected, all else is the bench's."""
+
+    def __init__(self, user: User, registry: str) -> None:
+        self.user = user
+        self.root = user.folder / "root"
+        self.bin = user.folder / "bin"
+        self.shm = [8 << 30, 8 << 30]
+        self.state = user.has_gpus()
+        user.environment |= {"NGCDL_REGISTRY": registry, "PATH": f"{self.bin}:{user.environment['PATH']}"}
+        self._make_root()
+        self.has_toolkit("1.19.1")
+
+    def look(self, words: tuple[str, ...] = (), **environment: str) -> Look:
+        """Look at everything; `words` stand before the child's own, to make it another user's."""
+        arguments = [*words, sys.executable, "-P", "-c", _LOOK, str(self.root), json.dumps(self.shm)]
+        began = time.monotonic()
+        done = subprocess.run(
+            arguments, env=self.user.environment | environment, cwd=self.user.here, capture_output=True, text=True,
+            timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        tree = json.loads(done.stdout)
+        return Look({link["name"]: link for link in tree["links"]}, time.monotonic() - began)
+
+    def put(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def drive(self, **changes: str) -> None:
+        """Change lines of the driver's state; a dot in a key is written as two underscores. "" takes a line out."""
+        wanted = {key.replace("__", "."): value for key, value in changes.items()}
+        lines = [line for line in self.state.read_text().splitlines() if line.split("=")[0] not in wanted]
+        draft = self.state.with_suffix(".draft")
+        draft.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in wanted.items() if value)]) + "\n")
+        draft.replace(self.state)
+
+    def has_toolkit(self, version: str) -> None:
+        self.bin.mkdir(exist_ok=True)
+        program = self.bin / "nvidia-ctk"
+        program.write_text(_TOOLKIT.format(version=version))
+        program.chmod(0o755)
+
+    def _make_root(self) -> None:
+        self.put("proc/driver/nvidia/version", NVRM)
+        self.put("proc/cpuinfo", "flags\t\t: fpu avx avx2\n")
+        self.put("etc/os-release", 'ID=ubuntu\nID_LIKE="debian"\n')
+        self.put("run/systemd/system/of-a-test", "")
+        for address in CARDS:
+            self.put(f"sys/bus/pci/devices/{address}/vendor", "0x10de\n")
+            self.put(f"sys/bus/pci/devices/{address}/class", "0x030000\n")
+        self._make_nodes()
+        # Folders that the engine names lie where they are.
+        for top in {Path(self.user.lab["dir"]).parts[1], self.user.folder.parts[1]}:
+            if not (self.root / top).exists():
+                (self.root / top).symlink_to(f"/{top}")
+        self.daemon_may_lock_memory(_listener(self.user.environment["DOCKER_HOST"]))
+
+    def _make_nodes(self) -> None:
+        (self.root / "dev/char").mkdir(parents=True)
+        for name, minor in (("nvidia0", 0), ("nvidia1", 1), ("nvidiactl", 255)):
+            with contextlib.suppress(PermissionError):
+                os.mknod(self.root / "dev" / name, stat.S_IFCHR | 0o600, os.makedev(195, minor))
+                (self.root / f"dev/char/195:{minor}").symlink_to(f"../{name}")
+
+    def daemon_may_lock_memory(self, pid: int) -> None:
+        """Give the engine's daemon the capability that this bench's root may lack."""
+        self.put(f"proc/{pid}/comm", "dockerd\n")
+        self.put(f"proc/{pid}/status", "Name:\tdockerd\nCapEff:\t000001ffffffffff\n")
+        self.put(f"proc/{pid}/limits", Path(f"/proc/{pid}/limits").read_text())
+
+
+def _listener(address: str) -> int:
+    """Who listens at an engine's socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(address.removeprefix("unix://"))
+        return int.from_bytes(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+
+
+class Clock:
+    """A registry that tells its time, which may be wrong: the bench's own tells none. `skew_seconds` may change."""
+
+    def __init__(self, upstream: str) -> None:
+        self.skew_seconds = 0.0
+        host, _, port = upstream.partition(":")
+        self._upstream = host, int(port)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, socket.create_connection(self._upstream) as upstream:
+            ends = {client: upstream, upstream: client}
+            while True:
+                for source in select.select(list(ends), [], [], 20)[0]:
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    ends[source].sendall(self._dated(data) if source is upstream else data)
+
+    def _dated(self, data: bytes) -> bytes:
+        """Put a Date behind the status line; the answers here are small, and their head comes in one piece."""
+        date = formatdate(time.time() + self.skew_seconds, usegmt=True).encode()
+        return re.sub(rb"\A(HTTP/1\.[01] [^\r]+\r\n)", rb"\1Date: " + date + rb"\r\n", data)
+
+
+@contextlib.contextmanager
+def clock_before(upstream: str) -> Iterator[Clock]:
+    clock = Clock(upstream)
+    try:
+        yield clock
+    finally:
+        clock.close()
