@@ -152,6 +152,13 @@ class Handler(BaseHTTPRequestHandler):
     listener = "registry"
     server: Any
 
+    def handle(self) -> None:
+        """Answer TLS as a Go server without it does: containerd goes on to http only when it hears that this is it."""
+        if self.connection.recv(1, socket.MSG_PEEK) == b"\x16":
+            self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+            return
+        super().handle()
+
     def handle_any(self) -> None:
         self.front: Front = self.server.front
         self.token: Token | None = None

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PROGRAM = Path(__file__).resolve().parents[2] / "scripts/lab_parts/ngc_registry.py"
+
 
 @dataclass(frozen=True)
 class Front:
@@ -48,7 +50,9 @@ def front_in(folder: Path, lab: Mapping[str, Any]) -> Iterator[Front]:
     folder.mkdir(parents=True)
     faults, log = folder / "faults.json", folder / "requests.jsonl"
     faults.write_text("{}")
-    words = [*lab["registry"]["front"], "--faults", str(faults), "--log", str(log), "--port", "0", "--cdn-port", "0"]
+    python, _program, *accounts = lab["registry"]["front"]
+    own = ["--faults", str(faults), "--log", str(log), "--port", "0", "--cdn-port", "0"]
+    words = [python, "-B", str(PROGRAM), *accounts, *own]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:

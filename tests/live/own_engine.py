@@ -27,9 +27,10 @@ from lab_parts.where import Lab
 class OwnEngine:
     """dockerd of the bench's packages with a folder of its own, without network and GPU chain."""
 
-    def __init__(self, folder: Path, lab: Mapping[str, Any], **settings: Any) -> None:
+    def __init__(self, folder: Path, lab: Mapping[str, Any], packages: str = "bare", **settings: Any) -> None:
+        """`packages`: whose, of the bench's engines; floor is the oldest Docker that is supported."""
         self.folder = folder
-        self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), "bare")
+        self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), packages)
         self._config = folder / "daemon.json"
         self._process: subprocess.Popen[bytes] | None = None
         self._config.write_text(json.dumps({

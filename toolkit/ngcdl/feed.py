@@ -107,7 +107,7 @@ class Feed:
         self._drop()
         if self._turn is None:
             return
-        from ngcdl.registry import blobs, turn
+        from ngcdl.registry import leftovers, turn
 
         # An engine that goes away now leaves names that the next pull finds; the image is there all the same.
         with contextlib.suppress(NgcdlError, OSError):
@@ -116,7 +116,7 @@ class Feed:
             self._turn.forget()
             for name in turn.left_behind(self.folder, self.engine.identity):
                 self.engine.untag(name)
-        blobs.sweep(self.folder, time.time())
+        leftovers.sweep(self.folder, time.time())
 
     def _drop(self) -> None:
         for blob in self._blobs:
@@ -167,27 +167,30 @@ class Feed:
 
     def _wait(self, turn: Turn, image: Manifest) -> None:
         """Show how another ngcdl gets on with the same image, until it is done or gone."""
-        from ngcdl.registry import blobs
+        from ngcdl.registry import leftovers
 
         self.say("Another ngcdl pulls this image onto this engine: waiting for it.")
         while not turn.take():
             for layer in image.layers:
-                here = min(blobs.here_bytes(self.folder, layer.digest), layer.size_bytes)
+                here = min(leftovers.here_bytes(self.folder, layer.digest), layer.size_bytes)
                 if here:
                     self._show(PullEvent(_short(layer.digest), "Downloading", here, layer.size_bytes))
             time.sleep(_LOOK_SECONDS)
 
     def _offer(self, registry: Registry, image: Manifest, document: Document, store: LayerStore) -> Relay | None:
         """Make the relay; None where the engine has all layers. Raises DiskFull."""
-        from ngcdl.registry.blobs import Blob, here_bytes
+        from ngcdl.registry.blobs import Blob
         from ngcdl.registry.client import Registry as Connection
+        from ngcdl.registry.leftovers import here_bytes
         from ngcdl.registry.relay import Offer, Relay
 
         config = self._config(registry, document.tree["config"])
         missing = _missing(image, json.loads(config.read()), store)
-        if not missing:
-            return None
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
+        if not missing:  # what a killed client had fetched may still lie here, for tidy()
+            left = [digest for digest in sizes if here_bytes(self.folder, digest)]
+            self._blobs += [Blob(self.folder, digest, sizes[digest]) for digest in left]
+            return None
         here = sum(here_bytes(self.folder, digest) for digest in missing)
         self._check_room(store, sum(sizes[digest] for digest in missing), here)
         blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]

@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 TRIES = 5  # as Docker has it: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
 PROGRESS_BYTES = 1 << 20  # so much between two faults, and the count of tries begins anew
-STALE_SECONDS = 14 * 86400.0
 CHUNK_BYTES = 1 << 20
 LOOK_SECONDS = 0.1  # between two looks at what another process fetches
 # What another try may mend: cut, silent, overloaded. What is refused or missing stays so.
@@ -105,7 +104,9 @@ class Blob:
         try:
             while not self.is_whole:
                 self._go_on()
-                if self._lock():
+                if self._is_checked():
+                    self._become_whole()
+                elif self._lock():
                     self._settle(open_at, sleep, grown)
                 else:
                     self._grow(os.fstat(self._file).st_size)
@@ -128,6 +129,11 @@ class Blob:
             self.failure = error
             self._changed.notify_all()
 
+    def _is_checked(self) -> bool:
+        """Has somebody found it whole and right? Where it has no name any more, that one's engine has it."""
+        about = os.fstat(self._file)
+        return about.st_size == self.size_bytes and (about.st_nlink == 0 or _is_at(self._path, about))
+
     def _lock(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,22 +144,26 @@ class Blob:
     def _settle(self, open_at: Open, sleep: Sleep, grown: Callable[[], object]) -> None:
         """With the lock held: find out what became of the file meanwhile, and do what is left to do."""
         about = os.fstat(self._file)
-        is_named = _is_at(self._path, about)
-        if (is_named or about.st_nlink == 0) and about.st_size == self.size_bytes:
-            self._become_whole()  # it was checked; where it has no name, another process's engine has it by now
-        elif is_named or about.st_nlink == 0:
-            if is_named:
-                self._path.unlink()  # no blob is so long: the file system lost a part of it
-            new = self._open()
-            os.dup2(new, self._file, inheritable=False)
-            os.close(new)
-            self._shrink()
+        if self._is_checked():
+            self._become_whole()
+        elif _is_at(self._path, about):
+            self._path.unlink()  # the file system lost a part of it
+            self._reopen()
+        elif about.st_nlink == 0 or self._path.exists():
+            self._reopen()  # swept, or found wrong; or whole since we looked for it
         else:
             try:
                 self._fetch(open_at, sleep, grown)
             except BaseException:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
                 raise
+
+    def _reopen(self) -> None:
+        """Take what has the name now."""
+        new = self._open()
+        os.dup2(new, self._file, inheritable=False)
+        os.close(new)
+        self._shrink()
 
     def _fetch(self, open_at: Open, sleep: Sleep, grown: Callable[[], object]) -> None:
         have = os.fstat(self._file).st_size
@@ -300,24 +310,3 @@ def _is_at(path: Path, about: os.stat_result) -> bool:
     except OSError:
         return False
     return (there.st_dev, there.st_ino) == (about.st_dev, about.st_ino)
-
-
-def here_bytes(folder: Path, digest: str) -> int:
-    """Tell how much of a blob is on this disk, without opening it: another process may be at it."""
-    return max((about.st_size for about in _abouts(folder, digest)), default=0)
-
-
-def _abouts(folder: Path, digest: str) -> Iterator[os.stat_result]:
-    name = folder / digest.replace(":", "-")
-    for path in (name, name.with_name(name.name + ".part")):
-        with contextlib.suppress(OSError):
-            yield path.stat()
-
-
-def sweep(folder: Path, now: float) -> None:
-    """Remove what nobody has touched for STALE_SECONDS and nobody has open: halves that no pull came back for."""
-    for path in folder.glob("sha*-*"):
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            if now - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()

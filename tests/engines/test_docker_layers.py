@@ -1,0 +1,72 @@
+"""What an engine says about its images, and who can't be handed layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import docker.errors
+import pytest
+
+from ngcdl.engines.base import LayerStore
+from ngcdl.engines.docker.layers import layer_store, untag
+from ngcdl.spec import ImageRef
+
+INFO: dict[str, Any] = {"Architecture": "x86_64", "OSType": "linux", "DockerRootDir": "/var/lib/docker"}
+
+
+@dataclass
+class Daemon:
+    images_there: dict[str, list[str] | None] = field(default_factory=dict)
+    component: str = "Engine"
+    removed: list[str] = field(default_factory=list)
+
+    def version(self) -> dict[str, Any]:
+        return {"Components": [{"Name": self.component}]}
+
+    def images(self, quiet: bool) -> list[str]:
+        assert quiet
+        return [*self.images_there, *self.images_there]  # one for each of its names
+
+    def inspect_image(self, name: str) -> dict[str, Any]:
+        layers = self.images_there[name]
+        if layers is None:
+            raise docker.errors.ImageNotFound(name)
+        return {"RootFS": {"Type": "layers", "Layers": layers}}
+
+    def remove_image(self, name: str) -> None:
+        self.removed.append(name)
+        raise docker.errors.ImageNotFound(name)
+
+
+def test_an_engine_on_this_host_tells_the_layers_of_its_images() -> None:
+    store = layer_store(Daemon({"a": ["1", "2"], "gone": None, "b": ["1"]}), INFO, is_here=True)
+    assert (store.foreign, store.platform, str(store.folder)) == (None, ("linux", "amd64"), "/var/lib/docker")
+    assert sorted(store.chains) == [("1",), ("1", "2")]
+
+
+@pytest.mark.parametrize(("daemon", "info", "is_here", "why"), [
+    (Daemon(), INFO, False, "not on this host"),
+    (Daemon(), INFO | {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}, True, "rootless"),
+    (Daemon(component="Podman Engine"), INFO, True, "podman"),
+])  # fmt: skip
+def test_who_can_t_be_handed_layers_is_said(daemon: Daemon, info: dict[str, Any], is_here: bool, why: str) -> None:
+    assert why in (layer_store(daemon, info, is_here).foreign or "")
+
+
+@pytest.mark.parametrize(("machine", "name"), [("aarch64", "arm64"), ("x86_64", "amd64"), ("riscv64", "riscv64")])
+def test_processors_are_named_as_registries_name_them(machine: str, name: str) -> None:
+    assert layer_store(Daemon(), INFO | {"Architecture": machine}, is_here=True).platform == ("linux", name)
+
+
+@pytest.mark.parametrize(("chains", "count"), [
+    ((), 0), ((("1", "2", "3"),), 2), ((("1",), ("1", "2")), 2), ((("2", "1"),), 0), ((("x", "2"),), 0),
+])  # fmt: skip
+def test_a_layer_is_there_where_all_below_it_are(chains: tuple[tuple[str, ...], ...], count: int) -> None:
+    assert LayerStore(None, chains=chains).has(["1", "2"]) == count
+
+
+def test_a_name_that_is_gone_already_is_fine() -> None:
+    daemon = Daemon()
+    untag(daemon, ImageRef("127.0.0.1:1", "ngcdl/x", None, f"sha256:{'a' * 64}"))
+    assert daemon.removed == [f"127.0.0.1:1/ngcdl/x@sha256:{'a' * 64}"]

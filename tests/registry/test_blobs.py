@@ -1,0 +1,220 @@
+"""One blob on this disk: what is kept, what is asked for, and what two who want it do to each other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blob_line import CONTENT, DIGEST, NAME, Line
+
+from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RegistryUnreachable
+from ngcdl.registry.blobs import TRIES, Blob, FolderTrouble, Stopped
+from ngcdl.registry.leftovers import STALE_SECONDS, here_bytes, sweep
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> Iterator[Blob]:
+    one = Blob(tmp_path, DIGEST, len(CONTENT))
+    yield one
+    one.close()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_blob_that_came_whole_has_its_digest_for_a_name_and_is_the_user_s_alone(blob: Blob, tmp_path: Path) -> None:
+    blob.fill(Line().open)
+    assert (blob.is_whole, blob.read()) == (True, CONTENT)
+    assert names(tmp_path) == [NAME]
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cut_goes_on_from_the_last_byte_after_longer_and_longer_waits(blob: Blob) -> None:
+    line, naps = Line(cuts=[100_000, 150_000, 4_000_000, 4_000_001]), list[float]()
+    blob.fill(line.open, naps.append)
+    assert line.starts == [0, 100_000, 150_000, 4_000_000, 4_000_001]
+    assert naps == [1.0, 2.0, 1.0, 2.0]  # a megabyte in between, and patience begins anew
+    assert (blob.read(), blob.came_bytes) == (CONTENT, len(CONTENT))
+
+
+def test_a_line_that_brings_nothing_is_given_up_and_what_came_is_kept(blob: Blob, tmp_path: Path) -> None:
+    line, naps = Line(cuts=[2_000_000] * 99), list[float]()
+    with pytest.raises(RegistryUnreachable, match="cut at byte 2000000"):
+        blob.fill(line.open, naps.append)
+    assert len(line.starts) == TRIES
+    blob.close()
+    assert here_bytes(tmp_path, DIGEST) == 2_000_000
+    again = Line()
+    with_rest = Blob(tmp_path, DIGEST, len(CONTENT))
+    with_rest.fill(again.open)
+    assert (again.starts, with_rest.read()) == ([2_000_000], CONTENT)
+    with_rest.close()
+
+
+@pytest.mark.parametrize("error", [BlobMissing("nvcr.io", DIGEST), KeyRejected("nvcr.io")])
+def test_what_no_other_try_can_mend_is_not_tried_again(blob: Blob, error: Exception) -> None:
+    asked = []
+
+    def refuse(start: int) -> Line:
+        asked.append(start)
+        raise error
+
+    with pytest.raises(type(error)):
+        blob.fill(refuse)
+    assert asked == [0]
+
+
+def test_a_registry_without_ranges_sends_all_and_the_beginning_is_passed_over(blob: Blob) -> None:
+    line = Line(cuts=[3_000_000], status=200)
+    blob.fill(line.open, lambda _: None)
+    assert (line.starts, blob.read()) == ([0, 3_000_000], CONTENT)
+
+
+def test_wrong_bytes_are_refused_and_no_file_is_left(blob: Blob, tmp_path: Path) -> None:
+    wrong = Line(content=b"x" + CONTENT[1:])
+    with pytest.raises(DigestMismatch, match=DIGEST):
+        blob.fill(wrong.open)
+    assert wrong.starts == [0]
+    blob.close()
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("half", [b"\0" * 3_000_000, b"\0" * 6_000_000], ids=["zeros", "too-long"])
+def test_a_half_that_is_not_the_beginning_is_fetched_anew_once(tmp_path: Path, half: bytes) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(half)
+    blob, line = Blob(tmp_path, DIGEST, len(CONTENT)), Line()
+    blob.fill(line.open)
+    assert (line.starts[-1], blob.read()) == (0, CONTENT)
+    blob.close()
+
+
+def test_a_whole_file_that_lost_its_end_is_fetched_anew(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(CONTENT[:1000])
+    blob, line = Blob(tmp_path, DIGEST, len(CONTENT)), Line()
+    blob.fill(line.open)
+    assert (line.starts, blob.read()) == ([0], CONTENT)
+    assert names(tmp_path) == [NAME]
+    blob.close()
+
+
+def test_a_second_one_who_wants_the_blob_waits_and_fetches_nothing(tmp_path: Path) -> None:
+    first, second = (Blob(tmp_path, DIGEST, len(CONTENT)) for _ in range(2))
+    is_half, may_go_on = threading.Event(), threading.Event()
+
+    def at_piece() -> None:
+        if first.have_bytes >= 2_000_000 and not is_half.is_set():
+            is_half.set()
+            assert may_go_on.wait(20)
+
+    worker = threading.Thread(target=first.fill, args=(Line(at_piece=at_piece).open,))
+    worker.start()
+    assert is_half.wait(20)
+    seen: list[int] = []
+
+    def look(_seconds: float) -> None:
+        seen.append(second.have_bytes)
+        may_go_on.set()
+        worker.join(20)
+
+    line = Line()
+    second.fill(line.open, look)
+    assert (line.starts, seen, second.read()) == ([], [first_bytes(2_000_000)], CONTENT)
+    first.close(keep=False)
+    assert names(tmp_path) == [NAME], "the second one needs it still"
+    second.close(keep=False)
+    assert names(tmp_path) == []
+
+
+def first_bytes(at_least: int) -> int:
+    """What has come when the first piece ends beyond `at_least`."""
+    return -(-at_least // 100_000) * 100_000
+
+
+def test_what_the_first_one_had_and_removed_the_second_one_still_has(tmp_path: Path) -> None:
+    first, second = (Blob(tmp_path, DIGEST, len(CONTENT)) for _ in range(2))
+    first.fill(Line().open)
+    first.close(keep=False)
+    assert names(tmp_path) == []
+    line = Line()
+    second.fill(line.open)
+    assert (line.starts, second.read()) == ([], CONTENT)
+    second.close()
+
+
+def test_a_blob_that_became_whole_under_another_name_is_found(tmp_path: Path) -> None:
+    late = Blob(tmp_path, DIGEST, len(CONTENT))
+    (tmp_path / f"{NAME}.part").rename(tmp_path / "elsewhere")  # as if it were opened between a look and a rename
+    (tmp_path / NAME).write_bytes(CONTENT)
+    line = Line()
+    late.fill(line.open)
+    assert (line.starts, late.read()) == ([], CONTENT)
+    late.close()
+
+
+def test_when_the_first_one_fails_with_wrong_bytes_the_second_one_begins_anew(tmp_path: Path) -> None:
+    first, second = (Blob(tmp_path, DIGEST, len(CONTENT)) for _ in range(2))
+    with pytest.raises(DigestMismatch):
+        first.fill(Line(content=b"x" * len(CONTENT)).open)
+    first.close()
+    line = Line()
+    second.fill(line.open, lambda _: None)
+    assert (line.starts, second.read()) == ([0], CONTENT)
+    second.close()
+
+
+def test_a_closed_blob_stops_whoever_fills_it_and_keeps_the_bytes(tmp_path: Path) -> None:
+    blob = Blob(tmp_path, DIGEST, len(CONTENT))
+    with pytest.raises(Stopped):
+        blob.fill(Line(at_piece=lambda: blob.close() if blob.have_bytes >= 1_000_000 else None).open)
+    assert here_bytes(tmp_path, DIGEST) == 1_000_000
+    with pytest.raises(Stopped):
+        blob.fill(Line().open)
+
+
+def test_readers_wait_for_bytes_and_are_told_when_none_will_come(blob: Blob) -> None:
+    told: list[int | str] = []
+
+    def read() -> None:
+        told.append(blob.after(0))
+        try:
+            blob.after(2_000_000)
+        except Stopped:
+            told.append("no more")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with pytest.raises(RegistryUnreachable):
+        blob.fill(Line(cuts=[2_000_000] * 99).open, lambda _: None)
+    blob.fail(RegistryUnreachable("nvcr.io", "cut"))
+    reader.join(20)
+    assert told[-1] == "no more"
+    assert isinstance(told[0], int)
+    assert 0 < told[0] <= 2_000_000
+
+
+def test_a_folder_that_takes_nothing_is_no_failure_of_the_registry(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderTrouble, match="file"):
+        Blob(tmp_path / "file/blobs", DIGEST, 1)
+
+
+def test_halves_that_nobody_came_back_for_are_swept_and_those_in_use_are_not(tmp_path: Path) -> None:
+    for number, name in enumerate(["sha256-a.part", "sha256-b", "sha256-c.part", "pull-x"]):
+        (tmp_path / name).write_bytes(b"x")
+        age = 0.0 if number == 2 else STALE_SECONDS + 60
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    line = Line()
+    held = Blob(tmp_path, DIGEST, len(CONTENT))
+
+    def at_piece() -> None:
+        os.utime(tmp_path / f"{NAME}.part", (1e8, 1e8))
+        sweep(tmp_path, 1e9)
+
+    line.at_piece = at_piece
+    held.fill(line.open)
+    assert set(names(tmp_path)) == {"pull-x", "sha256-c.part", NAME}
+    held.close()

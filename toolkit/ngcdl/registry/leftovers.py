@@ -1,0 +1,32 @@
+"""What lies in the folder of the blobs: how much of one, and what nobody came back for."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+STALE_SECONDS = 14 * 86400.0
+
+
+def here_bytes(folder: Path, digest: str) -> int:
+    """Tell how much of a blob is on this disk, without opening it: another process may be at it."""
+    return max((about.st_size for about in _abouts(folder, digest)), default=0)
+
+
+def _abouts(folder: Path, digest: str) -> Iterator[os.stat_result]:
+    name = folder / digest.replace(":", "-")
+    for path in (name, name.with_name(name.name + ".part")):
+        with contextlib.suppress(OSError):
+            yield path.stat()
+
+
+def sweep(folder: Path, now: float) -> None:
+    """Remove what nobody has touched for STALE_SECONDS and nobody has open: halves that no pull came back for."""
+    for path in folder.glob("sha*-*"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if now - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
