@@ -54,6 +54,17 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """All is decided and fetched, nothing is recorded: as many runs as are wanted can begin from it."""
+
+    asked: Asked
+    picked: choice.Choice
+    data: dataset.Dataset | None
+    digest: str | None
+    target: str
+
+
+@dataclass(frozen=True)
 class Ready:
     """All is decided and fetched; `run` is recorded as running, nothing runs yet."""
 
@@ -64,9 +75,12 @@ class Ready:
 
 
 def decide(
-    asked: Asked, settings: Settings, shelf: Store, show: Show, dry: bool = False
+    asked: Asked, settings: Settings, shelf: Store, show: Show, dry: bool = False, data: dataset.Dataset | None = None
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set."""
+    """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
+
+    `data` is what an earlier decision found; then it isn't looked for once more.
+    """
     if asked.workload:
         plan.check_workload(asked.workload)
     elif asked.image is None:
@@ -82,9 +96,15 @@ def decide(
     if not dry:
         _look_ahead(asked)
         verdicts.tell(picked, show)
-    data = None
     if asked.workload:
-        data = _data(asked.workload, settings, show, dry)
+        data = data or _data(asked.workload, settings, show, dry)
+    return picked, _spec(asked, picked, data, shelf), data
+
+
+def _spec(asked: Asked, picked: choice.Choice, data: dataset.Dataset | None, shelf: Store) -> RunSpec:
+    """Plan what was asked for, as it was chosen."""
+    if asked.workload:
+        assert data is not None  # a training has one, be it the synthetic
         workload = replace(asked.workload, device=asked.device or picked.device)
         resume = shelf.folder(workload.resume) if workload.resume else None
         spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume)
@@ -93,7 +113,7 @@ def decide(
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.name != "local":
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
-    return picked, _with_extra(spec, asked.extra), data
+    return _with_extra(spec, asked.extra)
 
 
 def _nothing_of_a_container(asked: Asked) -> None:
@@ -172,9 +192,21 @@ def _none_unfit(engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
     """Do all that comes before the start. Raises NgcdlError; then nothing was recorded."""
+    return begin(settle(asked, settings, shelf, show), shelf)
+
+
+def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
+    """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
     shelf.ensure_writable()
-    picked, spec, data = decide(asked, settings, shelf, show)
+    picked, _, data = decide(asked, settings, shelf, show, data=data)
     digest, target = _target(picked, asked, show)
+    return Settled(asked, picked, data, digest, target)
+
+
+def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
+    """Record a run as running. Raises StateNotWritable."""
+    picked, data, digest = settled.picked, settled.data, settled.digest
+    spec = _spec(settled.asked, picked, data, shelf)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     run = Run(
         id=shelf.new_id(what),
@@ -191,10 +223,10 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
         machine=_machine(picked),
         spec=spec.as_json(),
         owner=this_process(),
-        notes=tuple(picked.loud),
+        notes=(*picked.loud, *notes),
     )
     folder = shelf.create(run)
-    return Ready(picked.engine, Order(spec, run.id, folder, target, picked.way.name), run, picked.uuids)
+    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run, picked.uuids)
 
 
 def _is_missing(path: str) -> bool:

@@ -70,24 +70,7 @@ class Store:
 
     def save(self, run: Run) -> None:
         """Write run.json whole or not at all; the one before stays on failure. Raises StateNotWritable."""
-        text = json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n"
-        path = self.folder(run.id) / RECORD
-        temporary = path.with_name(f".{RECORD}.{os.getpid()}")
-        try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            descriptor = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise StateNotWritable(path, error.strerror or str(error)) from error
+        write_whole(self.folder(run.id) / RECORD, json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n")
 
     def load(self, run_id: str) -> Run:
         """Raises NoSuchRun or RecordBroken."""
@@ -147,3 +130,23 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             log.warning("%s can't be read: %s", path, error.strerror)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write `path` whole or not at all; the one before stays on failure. Raises StateNotWritable."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StateNotWritable(path, error.strerror or str(error)) from error
