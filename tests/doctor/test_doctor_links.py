@@ -26,6 +26,8 @@ from ngcdl.doctor import links as links_package
 from ngcdl.doctor.sight import CdiSpec, Dataset, Keys, Node, Programs, Registry, Sight, Space, Trouble
 from ngcdl.engines.base import GpuWay
 from ngcdl.errors import (
+    BadKey,
+    BadOption,
     ConfigBroken,
     EngineAbsent,
     EngineForbidden,
@@ -142,6 +144,14 @@ SICK: dict[str, Sight] = {
     "proxy here": replace(HEALTHY, proxies={"https_proxy": "http://me:secret@proxy:3128"}),
     "proxy there": replace(HEALTHY, engine=engine(https_proxy="http://proxy:3128")),
     "dataset": replace(HEALTHY, dataset=Dataset(False, "data_batch_1.bin has changed", Path("/c"))),
+    "dataset that is named": replace(HEALTHY, dataset=Dataset(False, None, Path("/c"), "/nosuch", False)),
+    "a variable that holds no key": replace(HEALTHY, keys=Keys(error=BadKey("NGC_API_KEY is set, but it is empty"))),
+    "a certificate file": replace(
+        HEALTHY, registry=Trouble("NGCDL_CA_FILE=/x: nothing.", BadOption("NGCDL_CA_FILE=/x: nothing."))
+    ),
+    "a way that is none": replace(
+        HEALTHY, engine=replace(ENGINE, way=Trouble("NGCDL_GPU_WAY=x: no.", BadOption("NGCDL_GPU_WAY=x: no.")))
+    ),
     "cpu": replace(HEALTHY, kernel=replace(KERNEL, cpu_flags=frozenset({"sse2"}))),
 }
 NAMED: dict[str, tuple[str, str]] = {
@@ -161,6 +171,8 @@ NAMED: dict[str, tuple[str, str]] = {
     "config exposed": ("credentials", "warning"), "registry away": ("registry", "broken"),
     "registry late": ("registry", "broken"), "key refused": ("key", "broken"), "clock": ("clock", "broken"),
     "proxy here": ("proxy", "warning"), "proxy there": ("proxy", "warning"), "dataset": ("dataset", "warning"),
+    "dataset that is named": ("dataset", "broken"), "a variable that holds no key": ("credentials", "broken"),
+    "a certificate file": ("registry", "broken"), "a way that is none": ("gpu-way", "broken"),
     "cpu": ("cpu", "warning"),
 }  # fmt: skip
 
@@ -205,6 +217,9 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     ("registry away", "curl -sI https://nvcr.io/v2/", "can't be reached"),
     ("key refused", "ngcdl login", "refused the key"),
     ("clock", "sudo timedatectl set-ntp true", "2 hours behind nvcr.io"),
+    ("a variable that holds no key", "unset NGC_API_KEY && ngcdl login", "goes before every key"),
+    ("a certificate file", "unset NGCDL_CA_FILE", "NGCDL_CA_FILE=/x"),
+    ("a way that is none", "unset NGCDL_GPU_WAY", "NGCDL_GPU_WAY=x"),
     ("dataset", "rm -r /c/cifar-10 /c/cifar-10.json", "data_batch_1.bin has changed"),
 ])  # fmt: skip
 def test_what_is_sick_is_told_with_its_cause_and_the_command_to_type(what: str, command: str, text: str) -> None:
@@ -357,6 +372,11 @@ def test_an_engine_on_another_machine_is_not_judged_by_this_ones_driver() -> Non
     assert "gpu-way" not in links
     there = replace(WITHOUT_GPU, engine=replace(ENGINE, is_here=False, name="cluster7"))
     assert found(there)["gpu-way"].state == "ok"
+
+
+def test_a_limit_on_locked_memory_matters_to_gpus_alone() -> None:
+    limited = replace(ENGINE, way=GpuWay("none", ""), can_raise_limits=False, memlock_bytes=8 << 20)
+    assert not_in_order(replace(WITHOUT_GPU, engine=limited)) == {}
 
 
 def test_a_library_without_a_card_is_no_broken_driver() -> None:

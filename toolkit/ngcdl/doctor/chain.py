@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ngcdl.doctor.sight import Sight, Trouble
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import BadOption, NgcdlError
 
 # warning: it works, or some of it does; broken: what the link is there for fails; unchecked: `found` says why.
 State = Literal["ok", "warning", "broken", "unchecked"]
@@ -93,7 +93,13 @@ def unchecked(name: str, why: str) -> Finding:
 
 
 def not_seen(name: str, trouble: Trouble, of: str | None = None) -> Finding:
-    """Say that a link can't be judged, because what it needs (the link `of`) was not seen."""
+    """Say that what a link is judged by was not seen: because of the link `of`, or by a fault that ngcdl knows."""
+    variable = re.match(r"([A-Z_]+)=", trouble.why)
+    if of is None and isinstance(trouble.error, BadOption) and variable is not None:
+        cause = "A variable of this shell has a value that can't be meant, and a run ends with it"
+        return broken(name, trouble.why, cause, Step(f"unset {variable[1]}", by_hand=True))
+    if of is None and trouble.error is not None:
+        return from_error(name, "broken", trouble.error)
     return unchecked(name, f"needs {of}" if of else trouble.why)
 
 

@@ -49,7 +49,10 @@ def space(folder: Path) -> Space | None:
 
 @dataclass(frozen=True)
 class Hands:
-    """`root` is where /proc, /sys, /dev and /etc are looked for: a folder of its own in tests."""
+    """`root` is where /proc, /sys, /dev and /etc are looked for: a folder of its own in tests.
+
+    `environ` is what ngcdl itself reads; the doors to NVML and to the engine read this process's own.
+    """
 
     root: Path = Path("/")
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -109,7 +109,8 @@ class Dataset:
     is_cached: bool
     damage: str | None
     cache: Path
-    named: str | None = None  # what NGCDL_DATA names
+    named: str | None = None  # what NGCDL_DATA names: a folder, or synthetic
+    is_named_there: bool = True
 
 
 @dataclass(frozen=True)

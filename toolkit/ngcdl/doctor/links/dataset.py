@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ngcdl.doctor.chain import Finding, Link, Step, not_seen, ok, warning
+from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, warning
 from ngcdl.doctor.sight import Sight, Trouble
 
 NAME = "dataset"
@@ -15,6 +15,9 @@ def judge(sight: Sight) -> Finding:
     seen = sight.dataset
     if isinstance(seen, Trouble):
         return not_seen(NAME, seen)
+    if not seen.is_named_there:
+        cause = "Trainings without --data look there and nowhere else"
+        return broken(NAME, f"NGCDL_DATA names {seen.named}, which is not there", cause, Step("unset NGCDL_DATA", True))
     if seen.named is not None:
         return ok(NAME, f"NGCDL_DATA names {seen.named}")
     if seen.is_cached:

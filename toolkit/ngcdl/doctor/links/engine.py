@@ -96,6 +96,8 @@ def memlock(sight: Sight) -> Finding:
         f"This engine can't give --ulimit memlock=-1 ({how}): runs go on with {limit}, and several GPUs in one run may "
         "be slower or fail. Rootless Docker and containers inside of containers are so; else raise the daemon's limit"
     )
+    if not sight.has_gpu:
+        return ok(name, f"at most {limit}, which is enough on the CPU")
     return warning(name, f"at most {limit}", cause, *_raise_limit(engine, sight), source=_MEMLOCK)
 
 

@@ -16,7 +16,7 @@ def judge(sight: Sight) -> Finding | None:
     if isinstance(engine, Trouble):
         return not_seen(NAME, engine, "engine") if sight.has_gpu else None
     if isinstance(engine.way, Trouble):
-        return not_seen(NAME, engine.way)
+        return not_seen(NAME, engine.way) if sight.has_gpu else None
     if engine.way.name == "none":
         return _none(engine, sight) if sight.has_gpu and engine.is_here else None
     if not sight.has_gpu and engine.is_here:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight, Trouble
-from ngcdl.errors import RegistryUnreachable
+from ngcdl.errors import BadKey, RegistryUnreachable
 
 _KEYS_URL = "https://org.ngc.nvidia.com/setup/api-keys"
 # https://docs.docker.com/reference/cli/docker/login/#credential-stores
@@ -20,6 +20,11 @@ def credentials(sight: Sight) -> Finding:
     keys = sight.keys
     if isinstance(keys, Trouble):
         return not_seen(name, keys)
+    if isinstance(keys.error, BadKey):  # of a variable, which goes before every key that a login keeps
+        variable = keys.error.why.partition(" ")[0]
+        cause = "A variable goes before every key that is kept. Copy the key once more, or do without the variable"
+        step = Step(f"unset {variable} && ngcdl login", by_hand=True)
+        return broken(name, keys.error.why, cause, step, source=_KEYS_URL)
     if keys.error is not None:
         return from_error(name, "broken", keys.error)
     if keys.exposure is not None:

@@ -11,5 +11,9 @@ from ngcdl.doctor.sight import Dataset
 
 
 def look(hands: Hands, cache: Path) -> Dataset:
+    named = hands.environ.get(FOLDER, "").strip() or None
+    if named is not None:
+        is_there = named == "synthetic" or Path(named).expanduser().exists()
+        return Dataset(False, None, cache, named, is_there)
     training, damage = Kept(cache.absolute(), CIFAR10).check()
-    return Dataset(training is not None, damage, cache, hands.environ.get(FOLDER, "").strip() or None)
+    return Dataset(training is not None, damage, cache)
