@@ -113,7 +113,9 @@ SICK: dict[str, Sight] = {
     "engine late": replace(HEALTHY, engine=Trouble("no answer within 12 s")),
     "desktop": replace(HEALTHY, engine=engine(is_desktop=True)),
     "snap": replace(HEALTHY, engine=engine(is_snap=True)),
-    "context": replace(HEALTHY, context="rootless"),
+    "context": replace(
+        HEALTHY, context="gone", engine=Trouble("", EngineAbsent("the default socket", "there is no socket"))
+    ),
     "not registered": replace(HEALTHY, engine=replace(ENGINE, way=GpuWay("none", ""))),
     "not restarted": replace(
         HEALTHY, engine=replace(ENGINE, way=GpuWay("none", ""), registered=Path("/etc/docker/daemon.json"))
@@ -161,7 +163,7 @@ NAMED: dict[str, tuple[str, str]] = {
     "an old card": ("cards", "warning"), "a card that is not driven": ("cards", "warning"),
     "engine absent": ("engine", "broken"), "engine forbidden": ("engine", "broken"),
     "engine hangs": ("engine", "broken"), "engine late": ("engine", "broken"), "desktop": ("engine", "warning"),
-    "snap": ("engine", "warning"), "context": ("engine", "warning"), "not registered": ("gpu-way", "broken"),
+    "snap": ("engine", "warning"), "context": ("engine", "broken"), "not registered": ("gpu-way", "broken"),
     "not restarted": ("gpu-way", "broken"), "runtime gone": ("gpu-way", "broken"),
     "stale spec in use": ("cdi", "broken"), "stale spec aside": ("cdi", "warning"),
     "daemon-reload": ("daemon-reload", "warning"), "toolkit": ("toolkit", "warning"), "runc": ("runc", "warning"),
@@ -187,6 +189,11 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     assert {other: links[other].found for other in changed} == dict.fromkeys(changed, f"needs {name}")
 
 
+def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> None:
+    links = found(replace(HEALTHY, context="rootless"))
+    assert (links["engine"].state, "by Docker's context rootless" in links["engine"].found) == ("ok", True)
+
+
 # -- causes and commands ----------------------------------------------------------------------------------------
 
 
@@ -201,7 +208,7 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     ("engine absent", "sudo systemctl start docker", "installed, but does not run"),
     ("engine forbidden", "sudo usermod -aG docker $USER", "as good as root"),
     ("engine hangs", "sudo systemctl restart docker", "within 10 s"),
-    ("context", "export DOCKER_HOST=$(docker context inspect --format '{{.Endpoints.docker.Host}}')", "rootless"),
+    ("context", "docker context use default", "context gone leads there"),
     ("not registered", "sudo nvidia-ctk runtime configure --runtime=docker", "not registered"),
     ("not restarted", "sudo systemctl restart docker", "/etc/docker/daemon.json names the runtime nvidia"),
     ("runtime gone", "sudo apt-get install nvidia-container-toolkit", "/usr/bin/nvidia-container-runtime is not there"),

@@ -131,7 +131,7 @@ class Sight:
     dataset: Dataset | Trouble = Trouble("nobody looked")
     shm: Space | None = None
     proxies: Mapping[str, str] = field(default_factory=dict)  # this shell's, by name in small letters
-    context: str | None = None  # the docker command's own, where that leads it to another engine than ngcdl
+    context: str | None = None  # the docker command's own, where it names another engine than the default socket's
     wanted_bytes: int | Trouble | None = None  # what the default image takes to be pulled
 
     @property

@@ -22,7 +22,7 @@ def judge(sight: Sight) -> Finding:
         return _silent(sight, engine)
     found = f"Docker {engine.facts.version or 'of an unknown version'} at {engine.address}"
     if sight.context is not None:
-        return warning(NAME, found, _two_engines(sight.context), _USE_CONTEXT, source=_CONTEXTS)
+        found += f", by Docker's context {sight.context}"
     if engine.facts.is_desktop:
         cause = "Docker Desktop runs in a virtual machine: this host's driver, folders and toolkit are not its own"
         return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)
@@ -34,17 +34,6 @@ def judge(sight: Sight) -> Finding:
         hint = "What follows about cards, memory and limits is of this machine; the engine's own has to be asked there"
         return ok(NAME, f"{found}, on another machine ({engine.name or 'without a name'})", hint)
     return ok(NAME, f"{found}, rootless" if engine.facts.is_rootless else found)
-
-
-# ngcdl asks as Docker's SDK does, which knows no contexts.
-_USE_CONTEXT = Step("export DOCKER_HOST=$(docker context inspect --format '{{.Endpoints.docker.Host}}')", by_hand=True)
-
-
-def _two_engines(context: str) -> str:
-    return (
-        f"The docker command uses its context {context}, ngcdl what DOCKER_HOST names or the default socket: these may "
-        "be two engines, with images and settings of their own"
-    )
 
 
 def _silent(sight: Sight, trouble: Trouble) -> Finding:
@@ -64,7 +53,8 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
     if not isinstance(error, EngineAbsent) or "unset DOCKER_HOST" in error.hint:
         return from_error(NAME, "broken", error)
     if sight.context is not None:
-        return broken(NAME, error.message, _two_engines(sight.context), _USE_CONTEXT, source=_CONTEXTS)
+        cause = f"Docker's context {sight.context} leads there"
+        return broken(NAME, error.message, cause, Step("docker context use default"), source=_CONTEXTS)
     if "dockerd" in sight.programs.names:
         return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))
     steps = install(sight.programs, "docker.io", dnf="docker", pacman="docker")
