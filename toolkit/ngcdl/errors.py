@@ -50,7 +50,11 @@ NgcdlError (125)
 ├── RecordError
 │   ├── StateNotWritable
 │   ├── RecordBroken
-│   └── NoSuchRun
+│   ├── NoSuchRun
+│   ├── NotRepeatable         what a run was asked to be can't be had once more
+│   ├── NotWritten            a report or an archive, at the place that was named
+│   ├── ArchiveBroken         no archive of runs, or one that was changed since
+│   └── NoBrowser             a page can't be made a picture without one
 └── DatasetError
     ├── DatasetUnavailable    can't be downloaded (now)
     └── DatasetWrong          it is there, but is not CIFAR-10
@@ -443,6 +447,35 @@ class RecordBroken(RecordError):
 class NoSuchRun(RecordError):
     def __init__(self, name: str, where: object) -> None:
         super().__init__(f"There is no run {name!r} in {where}.", "    ngcdl runs")
+
+
+class NotRepeatable(RecordError):
+    def __init__(self, run_id: str, why: str, hint: str = "") -> None:
+        super().__init__(
+            f"{run_id} can't be repeated: {why}", hint or f"What is known of it:\n    ngcdl show {run_id}"
+        )
+
+
+class NotWritten(RecordError):
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path} can't be written: {why}.", "Name another place for it.")
+
+
+class ArchiveBroken(RecordError):
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(
+            f"{path} is not an archive of runs that can be taken in: {why}.",
+            "Nothing of it was kept. Where the runs are:\n    ngcdl runs export RUN... FILE.tar",
+        )
+
+
+class NoBrowser(RecordError):
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"A picture of the page is drawn by Chromium or Chrome without a window: {why}.",
+            "Install one, or name one in NGCDL_BROWSER; the page itself needs none:\n"
+            "    sudo apt-get install chromium\n    ngcdl report RUN --html FILE",
+        )
 
 
 class DatasetError(NgcdlError):
