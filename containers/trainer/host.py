@@ -6,6 +6,7 @@ import os
 import platform
 
 CGROUP = "/sys/fs/cgroup"
+MOST_CORES = 512
 
 
 def processor():
@@ -24,12 +25,16 @@ def machine():
 
 
 def jiffies():
-    """Give (busy, all) since the machine started, over all its cores; None if /proc does not tell."""
+    """Give [(busy, all)] since the machine started, over all its cores, then of each of the first 512, and how many
+    threads run or want to; [] and None if /proc does not tell."""
+    found, running = [], None
     for line in (text("/proc/stat") or "").splitlines():
-        if line.startswith("cpu "):
+        if line.startswith("cpu") and len(found) <= MOST_CORES:
             values = [int(value) for value in line.split()[1:9]]  # the guests' two, behind them, are in the first two
-            return sum(values) - values[3] - values[4], sum(values)
-    return None
+            found.append((sum(values) - values[3] - values[4], sum(values)))
+        elif line.startswith("procs_running "):
+            running = int(line.split()[1])
+    return found, running
 
 
 def memory():
@@ -76,6 +81,24 @@ class Container(object):
             used, unneeded = self.read("memory", "memory.usage_in_bytes"), "total_inactive_file"
             stat = self.read("memory", "memory.stat")
         return max(int(used) - fields(stat).get(unneeded, 0), 0) if used else None
+
+    def memory_limit_bytes(self):
+        """Give what the container can get at most: its limit, or where it has none the machine's memory."""
+        limit = (self.read("", "memory.max") or self.read("memory", "memory.limit_in_bytes") or "").strip()
+        total = memory().get("MemTotal")
+        return min(int(limit), total) if limit.isdigit() and total else total if limit else None
+
+    def memory_pressure_percent(self):
+        """Give the share of the last 10 s in which some thread waited for memory; version 2 alone tells."""
+        for line in (self.read("", "memory.pressure") or "").splitlines():
+            if line.startswith("some avg10="):
+                return float(line.split()[1].split("=")[1])
+        return None
+
+    def memory_oom_kills(self):
+        """Count the container's processes that the kernel has killed for memory."""
+        events = self.read("", "memory.events") or self.read("memory", "memory.oom_control")
+        return fields(events).get("oom_kill")
 
     def read(self, controller, name):
         """Read a file of the group: at its path, or, where a container sees only its own group, at the top."""

@@ -10,7 +10,13 @@ import ctypes
 
 LIBRARY = "libnvidia-ml.so.1"
 TEMPERATURE_GPU = 0
-CLOCK_SM = 1
+CLOCK_SM, CLOCK_MEMORY = 1, 2
+NO_SUCH_FUNCTION, NOT_SUPPORTED = -1, 3
+
+# Why clocks are held down, by bit: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
+           "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+           "board_limit", "reliability")
 
 
 class Utilization(ctypes.Structure):
@@ -41,7 +47,7 @@ class Library(object):
     def call(self, name, *arguments):
         """Give the return code, 0 for success; -1 if this version of the library has no such function."""
         function = getattr(self.library, name, None)
-        return function(*arguments) if function else -1
+        return function(*arguments) if function else NO_SUCH_FUNCTION
 
     def handles(self):
         """Give [(index, handle, code)]; a card that is lost has a code other than 0, and no handle."""
@@ -76,12 +82,12 @@ class Reading(object):
         self.errors = ["nvmlDeviceGetHandleByIndex_v2 %d" % code] if code else []
         self.lost = bool(code)
 
-    def succeeds(self, function, *arguments):
-        """Call function(handle, *arguments) and remember a code other than 0."""
+    def succeeds(self, function, *arguments, **how):
+        """Call function(handle, *arguments) and remember a code other than 0, or than those of `unless`."""
         if self.lost:
             return False
         code = self.library.call(function, self.handle, *arguments)
-        if code:
+        if code and code not in how.get("unless", ()):
             self.errors.append("%s %d" % (function, code))
         return not code
 
@@ -93,6 +99,20 @@ class Reading(object):
         answer = self.ask(function, ctypes.c_uint(), *before)
         return None if answer is None else answer.value
 
+    def large(self, function):
+        """Give a number of 64 bits that not every card and driver has: there it is no error, but unknown."""
+        answer = ctypes.c_ulonglong()
+        told = self.succeeds(function, ctypes.byref(answer), unless=(NO_SUCH_FUNCTION, NOT_SUPPORTED))
+        return answer.value if told else None
+
+    def reasons(self):
+        """Say why the clocks are held down; [] is not at all. The second name is that of older drivers."""
+        mask = self.large("nvmlDeviceGetCurrentClocksEventReasons")
+        mask = self.large("nvmlDeviceGetCurrentClocksThrottleReasons") if mask is None else mask
+        if mask is None or mask >> 32:
+            return None
+        return [REASONS[bit] if bit < len(REASONS) else hex(1 << bit) for bit in range(32) if mask >> bit & 1]
+
     def text(self, function):
         answer = ctypes.create_string_buffer(96)
         return decoded(answer) if self.succeeds(function, answer, ctypes.c_uint(96)) else None
@@ -101,6 +121,7 @@ class Reading(object):
         busy = self.ask("nvmlDeviceGetUtilizationRates", Utilization())
         memory = self.ask("nvmlDeviceGetMemoryInfo", Memory())
         milliwatts = self.number("nvmlDeviceGetPowerUsage")
+        millijoules = self.large("nvmlDeviceGetTotalEnergyConsumption")  # Volta and newer have the counter
         values = {
             "index": index, "uuid": self.text("nvmlDeviceGetUUID"), "name": self.text("nvmlDeviceGetName"),
             "gpu_percent": busy and busy.gpu, "memory_percent": busy and busy.memory,
@@ -108,6 +129,9 @@ class Reading(object):
             "watts": None if milliwatts is None else milliwatts / 1000,
             "celsius": self.number("nvmlDeviceGetTemperature", ctypes.c_uint(TEMPERATURE_GPU)),
             "sm_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_SM)),
+            "memory_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_MEMORY)),
+            "energy_joules": None if millijoules is None else millijoules / 1000,
+            "throttle_reasons": self.reasons(),
         }
         return dict(values, error=", ".join(self.errors) or None)
 

@@ -2,9 +2,13 @@
 
     t                       seconds since the epoch          seconds    since the sampler's start, monotonic
     host_cpu_percent        0..100, of all cores             container_cpu_percent   of one core: above 100 on several
+    cpu_percents            [0..100] of each core            threads_running  on the machine, now, or wanting to
     memory_bytes            of the container                 host_memory_bytes       in use on the machine
+    memory_limit_bytes      that the container can get       memory_oom_kills        of its processes, so far
+    memory_pressure_percent of the last 10 s, in which threads of the container waited for memory
     gpus                    [{index, uuid, name, gpu_percent, memory_percent (how long its memory was read or written),
-                            memory_used_bytes, memory_total_bytes, watts, celsius, sm_mhz, error}]; [] without a driver
+                            memory_used_bytes, memory_total_bytes, watts, energy_joules (a counter), celsius, sm_mhz,
+                            memory_mhz, throttle_reasons [text], error}]; [] without a driver
     gap                     null, or why no sample stands where one should
 CPU figures are means since the sample before. Whatever cannot be read is null.
 """
@@ -64,15 +68,25 @@ class Meter(object):
 
     def __init__(self):
         self.container = host.Container()
-        self.time, self.jiffies, self.cpu = clock(), host.jiffies(), self.container.cpu_seconds()
+        self.limit = self.container.memory_limit_bytes()
+        self.time, self.jiffies, self.cpu = clock(), host.jiffies()[0], self.container.cpu_seconds()
 
     def read(self):
-        now, jiffies, cpu = clock(), host.jiffies(), self.container.cpu_seconds()
-        machine = own = None
-        if jiffies and self.jiffies and jiffies[1] > self.jiffies[1]:
-            machine = 100 * (jiffies[0] - self.jiffies[0]) / (jiffies[1] - self.jiffies[1])
+        now, (jiffies, running), cpu = clock(), host.jiffies(), self.container.cpu_seconds()
+        own = None
         if cpu is not None and self.cpu is not None and now > self.time:
             own = 100 * (cpu - self.cpu) / (now - self.time)
+        shares = [percent(*pair) for pair in zip(self.jiffies, jiffies)]
+        cores = shares[1:] if len(jiffies) == len(self.jiffies) and None not in shares else None
         self.time, self.jiffies, self.cpu = now, jiffies, cpu
-        return {"host_cpu_percent": machine, "container_cpu_percent": own,
-                "memory_bytes": self.container.memory_bytes(), "host_memory_bytes": host.memory_used()}
+        return {"host_cpu_percent": shares[0] if shares else None, "cpu_percents": cores or None,
+                "threads_running": running, "container_cpu_percent": own, "host_memory_bytes": host.memory_used(),
+                "memory_bytes": self.container.memory_bytes(), "memory_limit_bytes": self.limit,
+                "memory_pressure_percent": self.container.memory_pressure_percent(),
+                "memory_oom_kills": self.container.memory_oom_kills()}
+
+
+def percent(before, now):
+    """Give the busy share, 0..100, between two (busy, all); None if no time has passed."""
+    busy, whole = now[0] - before[0], now[1] - before[1]
+    return round(min(max(100.0 * busy / whole, 0), 100), 1) if whole > 0 else None

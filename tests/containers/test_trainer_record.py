@@ -69,16 +69,48 @@ def test_a_job_of_slurm_reads_its_own_path_below_the_machines(tmp_path):
     assert (container.cpu_seconds(), container.memory_bytes()) == (1.0, 50)
 
 
+def pressed(container):
+    return container.memory_limit_bytes(), container.memory_pressure_percent(), container.memory_oom_kills()
+
+
+def test_a_container_of_version_2_says_its_limit_its_pressure_and_who_was_killed(tmp_path):
+    files = {
+        "m": "0::/\n",
+        "g/memory.current": "1000\n",
+        "g/memory.max": "4096\n",
+        "g/memory.pressure": "some avg10=12.50 avg60=1.00 avg300=0.00 total=7\nfull avg10=3.00 avg60=0.00\n",
+        "g/memory.events": "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n",
+    }
+    tree(tmp_path, files)
+    assert pressed(host.Container(str(tmp_path / "g"), str(tmp_path / "m"))) == (4096, 12.5, 1)
+
+
+def test_a_container_without_a_limit_has_the_machine_s(tmp_path):
+    tree(
+        tmp_path,
+        {
+            "m": "3:memory:/docker/ab\n",
+            "g/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "g/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+        },
+    )
+    limit, pressure, kills = pressed(host.Container(str(tmp_path / "g"), str(tmp_path / "m")))
+    assert (limit, pressure, kills) == (host.machine()["memory_bytes"], None, 3)
+
+
 def test_nothing_to_read_is_unknown_and_not_zero(tmp_path):
     container = host.Container(str(tmp_path), str(tmp_path / "missing"))
     assert (container.cpu_seconds(), container.memory_bytes()) == (None, None)
+    assert pressed(container) == (None, None, None)
 
 
 def test_the_machine_is_described():
     assert host.machine()["cores"] == os.cpu_count()
     assert 0 < host.memory_used() < host.machine()["memory_bytes"]
-    busy, total = host.jiffies()
-    assert 0 < busy < total
+    (whole, *cores), running = host.jiffies()
+    assert 0 < whole[0] < whole[1]
+    assert len(cores) == os.cpu_count()
+    assert running >= 1, "this process runs"
 
 
 def test_samples_have_all_keys_and_stand_on_their_seconds(tmp_path):
@@ -95,8 +127,13 @@ def test_samples_have_all_keys_and_stand_on_their_seconds(tmp_path):
             "t",
             "seconds",
             "host_cpu_percent",
+            "cpu_percents",
+            "threads_running",
             "container_cpu_percent",
             "memory_bytes",
+            "memory_limit_bytes",
+            "memory_pressure_percent",
+            "memory_oom_kills",
             "host_memory_bytes",
             "gpus",
             "gap",
@@ -152,6 +189,7 @@ gpu0.memory_utilization=41
 gpu0.power_mw=61250
 gpu0.temperature=64
 gpu0.sm_mhz=1620
+gpu0.memory_mhz=3504
 """
 
 
@@ -168,6 +206,9 @@ def test_a_card_is_read(stand_in):
             "watts": 61.25,
             "celsius": 64,
             "sm_mhz": 1620,
+            "memory_mhz": 3504,
+            "energy_joules": None,
+            "throttle_reasons": None,
             "error": None,
         }
     ]
@@ -183,6 +224,26 @@ def test_a_card_is_read(stand_in):
             }
         ],
     }
+
+
+def test_a_card_of_today_has_a_counter_of_its_energy_and_says_why_its_clocks_are_low(stand_in):
+    state = CARD + "gpu0.energy_mj=123456789\ngpu0.clock_reasons=2084\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["energy_joules"], card["error"]) == (123456.789, None)
+    assert card["throttle_reasons"] == ["sw_power_cap", "sw_thermal_slowdown", "0x800"]
+    (free,) = answered(stand_in, "nvml.read()", CARD + "gpu0.clock_reasons=0\n")
+    assert (free["throttle_reasons"], free["energy_joules"]) == ([], None)
+
+
+def test_a_driver_that_knows_the_older_name_of_the_reasons_is_asked_by_it(stand_in):
+    state = CARD + "gpu0.clock_reasons=64\nfail.DeviceGetCurrentClocksEventReasons=3\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["throttle_reasons"], card["error"]) == (["hw_thermal_slowdown"], None)
+
+
+def test_a_counter_that_fails_says_with_which_code(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + "fail.DeviceGetTotalEnergyConsumption=999\n")
+    assert (card["energy_joules"], card["error"]) == (None, "nvmlDeviceGetTotalEnergyConsumption 999")
 
 
 def test_a_reading_that_fails_is_unknown_and_keeps_its_code(stand_in):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,10 +95,13 @@ def test_a_container_of_version_2_is_measured(tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text("usage_usec 1000000\nuser_usec 5\n")
     (tmp_path / "memory.current").write_text("5000\n")
     (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 1500\n")
+    (tmp_path / "memory.max").write_text("4000\n")
     meter = ContainerMeter(tmp_path, clock)
     clock.seconds += 2
     (tmp_path / "cpu.stat").write_text("usage_usec 4000000\nuser_usec 5\n")
-    assert meter.read() == Usage(150.0, 3500)
+    (tmp_path / "memory.pressure").write_text("some avg10=2.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 ...\n")
+    (tmp_path / "memory.events").write_text("max 4\noom 1\noom_kill 1\n")
+    assert meter.read() == Usage(150.0, 3500, 4000, 2.5, 1)
     for file in ("cpu.stat", "memory.current"):
         (tmp_path / file).unlink()
     assert meter.read() == Usage(None, None)
@@ -115,10 +119,12 @@ def test_a_container_of_version_1_is_measured(tmp_path: Path, monkeypatch: pytes
     (cpu / "cpuacct.usage").write_text("1000000000\n")
     (memory / "memory.usage_in_bytes").write_text("9000\n")
     (memory / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 1000\n")
+    (memory / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     meter = ContainerMeter(7, clock)
     clock.seconds += 1
     (cpu / "cpuacct.usage").write_text("1250000000\n")
-    assert meter.read() == Usage(25.0, 8000)
+    assert meter.read() == Usage(25.0, 8000, psutil.virtual_memory().total, None, 2)
 
 
 def test_this_very_process_s_cgroup_can_be_read() -> None:

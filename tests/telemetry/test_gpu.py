@@ -25,13 +25,16 @@ CALLS = {
     "DeviceGetPowerUsage": ("watts",),
     "DeviceGetEnforcedPowerLimit": ("watts_limit",),
     "DeviceGetTemperatureV": ("celsius",),
-    "DeviceGetClockInfo": ("sm_mhz",),
+    "DeviceGetClockInfo": ("sm_mhz", "memory_mhz"),
+    "DeviceGetTotalEnergyConsumption": ("energy_joules",),
+    "DeviceGetCurrentClocksEventReasons": ("throttle_reasons",),
     "DeviceGetMaxClockInfo": ("sm_mhz_max",),
     "DeviceGetComputeRunningProcesses": ("processes",),
     "DeviceGetBrand": (),
     "DeviceGetMigMode": (),
 }
 QUIET = {3, 13, 25, 26}
+RENAMED = ("DeviceGetTemperatureV", "DeviceGetCurrentClocksEventReasons")
 
 READ = """
 import json, os, sys
@@ -72,9 +75,12 @@ def test_a_card_says_what_it_is_and_does(card: Host) -> None:
         "memory_percent": 41,
         "watts": 61.25,
         "watts_limit": 75.0,
+        "energy_joules": 123456.789,
         "celsius": 64,
         "sm_mhz": 1620,
         "sm_mhz_max": 1911,
+        "memory_mhz": 3504,
+        "throttle_reasons": [],
         "processes": [],
         "error": None,
     }
@@ -90,8 +96,7 @@ def test_any_code_of_a_call_costs_its_own_fields_and_no_other(card: Host, call: 
             assert found["gpu_percent"] is None
             continue
         # A driver without the newer call is asked by the older one.
-        kept = number == 13 and call in ("DeviceGetTemperatureV", "DeviceGetComputeRunningProcesses")
-        gone = () if kept and call == "DeviceGetTemperatureV" else CALLS[call]
+        gone = () if number == 13 and call in RENAMED else CALLS[call]
         assert found | {"error": None} == healthy | dict.fromkeys(gone), code
         if number in QUIET:
             assert found["error"] is None
@@ -158,17 +163,55 @@ def test_values_that_cannot_be_true_are_unknown_and_counted(card: Host) -> None:
         gpu0__power_mw=none,
         gpu0__temperature=none,
         gpu0__sm_mhz=none,
+        gpu0__memory_mhz=none,
+        gpu0__energy_mj=2**64 - 1,
+        gpu0__clock_reasons=2**64 - 1,
         gpu0__memory_used=2**64 - 1,
         gpu0__processes="1:-",
     )
     answer = read(card)["0"]
     first = answer["gpus"][0]
-    for name in ("gpu_percent", "memory_percent", "watts", "celsius", "sm_mhz", "memory_used_bytes"):
+    unknown = ("gpu_percent", "memory_percent", "watts", "celsius", "sm_mhz", "memory_used_bytes")
+    for name in (*unknown, "memory_mhz", "energy_joules", "throttle_reasons"):
         assert first[name] is None, name
     assert first["error"] is None
     assert first["watts_limit"] == 75.0
     assert first["processes"][0]["memory_bytes"] is None
-    assert answer["dropped"] == 7  # memory is read twice: for what the card is, and for what it does
+    assert answer["dropped"] == 10  # memory is read twice: for what the card is, and for what it does
+
+
+def test_why_the_clocks_are_held_down_is_said_in_nvidia_s_words(card: Host) -> None:
+    card.set(gpu0__clock_reasons=4 + 64 + 1024 + 4096)
+    assert reading(card)["throttle_reasons"] == ["sw_power_cap", "hw_thermal_slowdown", "reliability", "0x1000"]
+    assert read(card)["0"]["gpus"][1]["throttle_reasons"] == ["gpu_idle"]
+
+
+def test_the_words_are_those_of_nvidia_s_own_binding(card: Host) -> None:
+    named = card.ask(
+        """
+import json, pynvml
+from ngcdl.telemetry.card import REASONS
+prefixes = ("nvmlClocksEventReason", "nvmlClocksThrottleReason")
+bits = {getattr(pynvml, name): name for prefix in prefixes for name in dir(pynvml) if name.startswith(prefix)}
+words = {bit: "".join(part.title() for part in word.split("_")) for bit, word in REASONS.items()}
+print(json.dumps([bits[bit].endswith(words[bit]) or bits[bit].endswith("UserDefinedClocks") for bit in words]))
+"""
+    )
+    assert len(named) == 11
+    assert all(named)
+
+
+def test_limits_are_asked_only_where_they_are_wanted(card: Host) -> None:
+    asked = card.ask(
+        """
+import json
+from ngcdl.telemetry.gpu import open_nvml
+with open_nvml() as nvml:
+    one = nvml.read(0, limits=False)[0]
+    print(json.dumps([one.watts_limit, one.sm_mhz_max, one.sm_mhz]))
+"""
+    )
+    assert asked == [None, None, 1620]
 
 
 def test_a_missing_value_is_unknown_and_never_zero(card: Host) -> None:
@@ -184,6 +227,7 @@ def test_an_old_driver_is_asked_by_its_older_calls(card: Host, old_library: Path
     first = reading(old)
     assert first["celsius"] == 64
     assert first["memory_used_bytes"] == 3145728000
+    assert (first["throttle_reasons"], first["energy_joules"]) == ([], None)
     done = old.python(
         "from ngcdl.telemetry import gpu\nwith gpu.open_nvml() as n: print(n.driver().cuda, n.read() == n.read())"
     )

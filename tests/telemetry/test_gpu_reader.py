@@ -15,6 +15,7 @@ import pytest
 from ngcdl.telemetry import container, gpu_reader, gpu_worker
 from ngcdl.telemetry.card import GpuProcess, GpuReading
 from ngcdl.telemetry.gpu_reader import Gap, GpuReader
+from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.sampler import Sampler, Sources
 
 from .stand_in import Host
@@ -72,7 +73,7 @@ def test_a_call_that_hangs_is_a_gap_until_it_returns(host: Host) -> None:
 def test_a_driver_that_hangs_at_its_start_does_not_hold_up_the_sampler(host: Host, tmp_path: Path) -> None:
     host.set(hang__Init=1)
     path = tmp_path / "s.jsonl"
-    sampler = Sampler(path, Sources(lambda: 1.0, gpus=GpuReader(patience_seconds=0.1)), 0.1)
+    sampler = Sampler(path, Sources(lambda: Cpu(1.0), gpus=GpuReader(patience_seconds=0.1)), 0.1)
     sampler.start()
     end = time.monotonic() + 10
     while sampler.taken < 3 and time.monotonic() < end:
@@ -142,3 +143,27 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gpu_worker.foreign(GpuReading(0, processes=(ours,)), {}) is None
     here = GpuReading(0, processes=(GpuProcess(os.getpid()), GpuProcess(1)))
     assert gpu_worker.foreign(here, {"pid": os.getppid()}) == 1
+
+
+def test_the_processes_of_others_are_looked_at_twice_a_second_at_most_and_known_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", {2: "0::/"}.get)
+    now = iter([0.0, 0.4, 0.6])
+    others = gpu_worker.Others({"container": "a", "pid": None}, lambda: next(now))
+    assert others.are_due()
+    (first,) = others.samples([GpuReading(0, "GPU-1", processes=(GpuProcess(2, container_id="b"),))], fresh=True)
+    assert not others.are_due()
+    (second,) = others.samples([GpuReading(0, "GPU-1")], fresh=False)
+    assert others.are_due()
+    assert (first.foreign_processes, second.foreign_processes) == (1, 1)
+
+
+def test_a_sample_has_the_energy_and_the_reasons(host: Host) -> None:
+    host.set(gpu0__clock_reasons=4, gpu0__energy_mj=2500)
+    reader = GpuReader([FIRST])
+    assert reader.ready(10)
+    (only,) = until(reader.read)
+    assert (only.energy_joules, only.throttle_reasons, only.memory_mhz) == (2.5, ("sw_power_cap",), 3504)
+    reader.close()

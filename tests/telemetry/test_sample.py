@@ -16,6 +16,7 @@ gpus = st.builds(
     uuid=st.none() | st.text(),
     gpu_percent=percents,
     watts=percents,
+    throttle_reasons=st.none() | st.lists(st.text(), max_size=3).map(tuple),
     error=st.none() | st.text(),
 )
 
@@ -26,6 +27,7 @@ gpus = st.builds(
         t=st.floats(0, 1e10),
         seconds=st.floats(0, 1e7),
         host_cpu_percent=percents,
+        cpu_percents=st.none() | st.lists(st.floats(0, 100)).map(tuple),
         memory_bytes=counts,
         gpus=st.lists(gpus).map(tuple),
         gap=st.none() | st.text(),
@@ -43,9 +45,14 @@ def test_the_fields_of_a_line_are_these() -> None:
         "t",
         "seconds",
         "host_cpu_percent",
+        "cpu_percents",
+        "threads_running",
         "host_memory_bytes",
         "container_cpu_percent",
         "memory_bytes",
+        "memory_limit_bytes",
+        "memory_pressure_percent",
+        "memory_oom_kills",
         "gpus",
         "gap",
     ]
@@ -58,8 +65,11 @@ def test_the_fields_of_a_line_are_these() -> None:
         "memory_used_bytes",
         "memory_total_bytes",
         "watts",
+        "energy_joules",
         "celsius",
         "sm_mhz",
+        "memory_mhz",
+        "throttle_reasons",
         "foreign_processes",
         "error",
     ]

@@ -13,6 +13,7 @@ import pytest
 
 from ngcdl.telemetry.container import Usage
 from ngcdl.telemetry.gpu_reader import Gap
+from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.sample import GpuSample, Sample
 from ngcdl.telemetry.sampler import Sampler, Sources, sources
 
@@ -71,9 +72,9 @@ def lines(path: Path) -> list[Sample]:
 def test_ticks_do_not_drift_however_long_a_reading_takes(tmp_path: Path) -> None:
     clock = HandClock(5)
 
-    def slow() -> float:
+    def slow() -> Cpu:
         clock.now += 0.3
-        return 1.0
+        return Cpu(1.0)
 
     Sampler(tmp_path / "s.jsonl", Sources(slow), 1.0, clock).run()
     assert [sample.seconds for sample in lines(tmp_path / "s.jsonl")] == pytest.approx([0, 1, 2, 3, 4])
@@ -84,9 +85,9 @@ def test_ticks_that_were_missed_are_named_and_the_beat_is_kept(tmp_path: Path) -
     clock = HandClock(4)
     delays = iter([0.1, 3.5, 0.1, 0.1])
 
-    def late() -> float:
+    def late() -> Cpu:
         clock.now += next(delays)
-        return 1.0
+        return Cpu(1.0)
 
     Sampler(tmp_path / "s.jsonl", Sources(late), 1.0, clock).run()
     taken = lines(tmp_path / "s.jsonl")
@@ -96,16 +97,19 @@ def test_ticks_that_were_missed_are_named_and_the_beat_is_kept(tmp_path: Path) -
 
 def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -> None:
     gpus = Gpus(GpuSample(0, gpu_percent=50), Gap("NVML gave no answer for 1.0 s"), GpuSample(0, error="GPU is lost"))
-    broken: list[Callable[[], Any]] = [lambda: 7.5, lambda: 1 / 0, lambda: None]
+    broken: list[Callable[[], Any]] = [lambda: Cpu(7.5, (15.0, 0.0), 3), lambda: 1 / 0, lambda: Cpu()]
 
     sampler = Sampler(
         tmp_path / "s.jsonl",
-        Sources(lambda: broken.pop(0)(), lambda: 2**30, Fixed(Usage(150.0, 5)), gpus),
+        Sources(lambda: broken.pop(0)(), lambda: 2**30, Fixed(Usage(150.0, 5, 50, 1.5, 0)), gpus),
         clock=HandClock(3),
     )
     sampler.run()
     first, second, third = lines(tmp_path / "s.jsonl")
     assert (first.gap, first.host_cpu_percent, first.gpus[0].gpu_percent) == (None, 7.5, 50)
+    assert (first.cpu_percents, first.threads_running) == ((15.0, 0.0), 3)
+    assert (first.memory_limit_bytes, first.memory_pressure_percent, first.memory_oom_kills) == (50, 1.5, 0)
+    assert (second.cpu_percents, second.threads_running) == (None, None)
     assert second.gap == "host CPU: ZeroDivisionError: division by zero; GPUs: NVML gave no answer for 1.0 s"
     assert (second.host_memory_bytes, second.container_cpu_percent, second.gpus) == (2**30, 150.0, ())
     assert (third.gap, third.host_cpu_percent, third.gpus[0].error) == ("GPU 0: GPU is lost", None, "GPU is lost")
@@ -134,9 +138,10 @@ import json, resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from telemetry.test_sampler import HandClock
+from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.sampler import Sampler, Sources
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-sampler = Sampler(Path(sys.argv[1]), Sources(lambda: 1.0), clock=HandClock(20))
+sampler = Sampler(Path(sys.argv[1]), Sources(lambda: Cpu(1.0)), clock=HandClock(20))
 sampler.run()
 print(json.dumps([sampler.taken, sampler.written, sampler.problems]))
 """
@@ -193,10 +198,10 @@ def test_it_stops_at_once_twice_and_before_it_began(tmp_path: Path) -> None:
 def test_a_reading_that_never_returns_does_not_hold_up_the_end(tmp_path: Path) -> None:
     never, inside = threading.Event(), threading.Event()
 
-    def stuck() -> float:
+    def stuck() -> Cpu:
         inside.set()
         never.wait()
-        return 1.0
+        return Cpu(1.0)
 
     sampler = Sampler(tmp_path / "s.jsonl", Sources(stuck))
     sampler.start()

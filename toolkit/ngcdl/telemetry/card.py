@@ -8,6 +8,28 @@ from ngcdl.errors import NvmlUnavailable
 
 _IDLE_PERCENT = 5  # what a desktop may use of a card that is free
 
+# Why clocks are held down, by bit, in the words of `nvidia-smi --query-gpu=clocks_event_reasons...`:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+REASONS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+
+
+def reasons(mask: int) -> tuple[str, ...]:
+    """Name the bits that are set; one of a later driver is given as a number, 0x800."""
+    bits = (1 << place for place in range(mask.bit_length()))
+    return tuple(REASONS.get(bit, f"{bit:#x}") for bit in bits if mask & bit)
+
 
 @dataclass(frozen=True)
 class Driver:
@@ -45,7 +67,10 @@ class Card:
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What a GPU does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s)."""
+    """What a GPU does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s).
+
+    `energy_joules` is a counter since the driver was loaded (Volta and newer); `throttle_reasons` is () where nothing
+    holds the clocks down."""
 
     index: int | None
     uuid: str | None = None
@@ -57,9 +82,12 @@ class GpuReading:
     memory_percent: int | None = None
     watts: float | None = None
     watts_limit: float | None = None
+    energy_joules: float | None = None
     celsius: int | None = None
     sm_mhz: int | None = None
     sm_mhz_max: int | None = None
+    memory_mhz: int | None = None
+    throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None
     error: str | None = None
 

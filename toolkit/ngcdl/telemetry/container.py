@@ -17,6 +17,8 @@ from typing import Protocol
 
 import psutil
 
+from ngcdl.telemetry.memory import Limits
+
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _ID = re.compile(r"(?:[a-z][a-z0-9_.]*-)*([0-9a-f]{64})(?:\.scope)?")
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h of Linux
@@ -24,10 +26,15 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/
 
 @dataclass(frozen=True)
 class Usage:
-    """`cpu_percent`: 100 is one core, since the reading before. Memory: the working set, without clean file cache."""
+    """`cpu_percent`: 100 is one core, since the reading before. Memory: the working set, without clean file cache.
+
+    Limit, pressure and kills are of the control group: memory.py."""
 
     cpu_percent: float | None = None
     memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    memory_pressure_percent: float | None = None
+    memory_oom_kills: int | None = None
 
 
 class Meter(Protocol):
@@ -106,11 +113,12 @@ class ContainerMeter:
 
     def __init__(self, pid_or_cgroup: int | Path, now: Callable[[], float] = time.monotonic) -> None:
         self._folders = _folders(pid_or_cgroup)
+        self._limits = Limits(self._folders, now)
         self._rate = _Rate(now)
         self._rate.percent(self._cpu_seconds())
 
     def read(self) -> Usage:
-        return Usage(self._rate.percent(self._cpu_seconds()), self._memory_bytes())
+        return _with_limits(self._rate.percent(self._cpu_seconds()), self._memory_bytes(), self._limits)
 
     def _cpu_seconds(self) -> float | None:
         for controller, file, per_second in (("", "cpu.stat", 1e6), ("cpuacct", "cpuacct.usage", 1e9)):
@@ -137,6 +145,7 @@ class ProcessMeter:
 
     def __init__(self, pid: int, now: Callable[[], float] = time.monotonic) -> None:
         self._process: psutil.Process | None = None
+        self._limits = Limits(_folders(pid), now)
         with suppress(psutil.Error):
             self._process = psutil.Process(pid)
         self._rate = _Rate(now)
@@ -154,7 +163,14 @@ class ProcessMeter:
             with suppress(psutil.Error), one.oneshot():
                 seconds += sum(one.cpu_times()[:4])  # user, system, and those of children that ended
                 memory += one.memory_info().rss
-        return Usage(self._rate.percent(seconds), memory or None)
+        return _with_limits(self._rate.percent(seconds), memory or None, self._limits)
+
+
+def _with_limits(cpu_percent: float | None, memory_bytes: int | None, limits: Limits) -> Usage:
+    if cpu_percent is None and memory_bytes is None:  # it is gone, or can't be read
+        return Usage()
+    pressure = limits.pressure()
+    return Usage(cpu_percent, memory_bytes, limits.limit_bytes, pressure.percent, pressure.oom_kills)
 
 
 class _Rate:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngcdl.errors import NoGpu, NvmlUnavailable
-from ngcdl.telemetry import container, driver
-from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe
+from ngcdl.telemetry import bounds, container, driver
+from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, reasons
 
 __all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "free_gpus", "open_nvml", "probe"]
 
@@ -25,9 +25,7 @@ log = logging.getLogger(__name__)
 Binding = Any
 Handle = Any
 
-# More than any card has: what lies above is a "no value" of the driver (0xFFFFFFFF, 2**64 - 1), or nonsense.
-_MOST_BYTES, _MOST_MILLIWATTS, _MOST_MHZ, _MOST_CELSIUS = 1 << 50, 100_000_000, 100_000, 150
-_SM_CLOCK = 1  # NVML_CLOCK_SM
+_SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 
 
 class _Gone(Exception):
@@ -56,7 +54,11 @@ class Nvml:
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
         self._memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
-        self.dropped = 0
+        self._bounds = bounds.Bounds()
+
+    @property
+    def dropped(self) -> int:
+        return self._bounds.dropped
 
     def close(self) -> None:
         with suppress(self._n.NVMLError):
@@ -85,16 +87,21 @@ class Nvml:
         """Say what each card is. Raises NvmlUnavailable as count() does."""
         return tuple(self._card(index) for index in range(self.count()))
 
-    def read(self, which: int | Sequence[int | str] | None = None, processes: bool = False) -> tuple[GpuReading, ...]:
-        """Read one card, those named by index or UUID, or all (which then raises NvmlUnavailable as count() does)."""
-        wanted = range(self.count()) if which is None else (which,) if isinstance(which, int) else which
-        return tuple(self._reading(one, processes) for one in wanted)
+    def read(
+        self, which: int | Sequence[int | str] | None = None, processes: bool = False, limits: bool = True
+    ) -> tuple[GpuReading, ...]:
+        """Read one card, those named by index or UUID, or all (which then raises NvmlUnavailable as count() does).
 
-    def _reading(self, which: int | str, processes: bool) -> GpuReading:
+        Who runs on it is asked with `processes`, watts_limit and sm_mhz_max with `limits`."""
+        wanted = range(self.count()) if which is None else (which,) if isinstance(which, int) else which
+        return tuple(self._reading(one, processes, limits) for one in wanted)
+
+    def _reading(self, which: int | str, processes: bool, limits: bool) -> GpuReading:
         card, values, error = self._card(which), {}, None
         try:
             row = self._open(which)
-            values = self._values(row, processes)
+            asked = self._values(row) | (self._limits(row) if limits else {})
+            values = asked | {"processes": self._processes(row) if processes else None}
             error = row.error
         except _Gone as gone:
             error = str(gone)
@@ -107,23 +114,37 @@ class Nvml:
             **({"memory_total_bytes": card.memory_total_bytes} | values),
         )
 
-    def _values(self, row: _Row, processes: bool) -> dict[str, Any]:
+    def _limits(self, row: _Row) -> dict[str, Any]:
+        watts = self._ask(row, "DeviceGetEnforcedPowerLimit")
+        clock = self._ask(row, "DeviceGetMaxClockInfo", _SM_CLOCK)
+        return {
+            "watts_limit": self._bounds.thousandths(watts, bounds.MILLIWATTS),
+            "sm_mhz_max": self._bounds.within(clock, bounds.MHZ),
+        }
+
+    def _values(self, row: _Row) -> dict[str, Any]:
+        within, thousandths = self._bounds.within, self._bounds.thousandths
         total, used = self._memory(row)
         percents = self._ask(row, "DeviceGetUtilizationRates")
         temperature = self._first(row, ("DeviceGetTemperatureV", "DeviceGetTemperature"), 0)
-        watts, limit = self._ask(row, "DeviceGetPowerUsage"), self._ask(row, "DeviceGetEnforcedPowerLimit")
         return {
             "memory_total_bytes": total,
             "memory_used_bytes": used,
-            "gpu_percent": self._within(percents.gpu, 100) if percents else None,
-            "memory_percent": self._within(percents.memory, 100) if percents else None,
-            "watts": _thousandths(self._within(watts, _MOST_MILLIWATTS)),
-            "watts_limit": _thousandths(self._within(limit, _MOST_MILLIWATTS)),
-            "celsius": self._within(temperature, _MOST_CELSIUS),
-            "sm_mhz": self._within(self._ask(row, "DeviceGetClockInfo", _SM_CLOCK), _MOST_MHZ),
-            "sm_mhz_max": self._within(self._ask(row, "DeviceGetMaxClockInfo", _SM_CLOCK), _MOST_MHZ),
-            "processes": self._processes(row) if processes else None,
+            "gpu_percent": within(percents.gpu, bounds.PERCENT) if percents else None,
+            "memory_percent": within(percents.memory, bounds.PERCENT) if percents else None,
+            "watts": thousandths(self._ask(row, "DeviceGetPowerUsage"), bounds.MILLIWATTS),
+            "energy_joules": thousandths(self._ask(row, "DeviceGetTotalEnergyConsumption"), bounds.MILLIJOULES),
+            "celsius": within(temperature, bounds.CELSIUS),
+            "sm_mhz": within(self._ask(row, "DeviceGetClockInfo", _SM_CLOCK), bounds.MHZ),
+            "memory_mhz": within(self._ask(row, "DeviceGetClockInfo", _MEMORY_CLOCK), bounds.MHZ),
+            "throttle_reasons": self._throttle_reasons(row),
         }
+
+    def _throttle_reasons(self, row: _Row) -> tuple[str, ...] | None:
+        # The second name is the older one: https://docs.nvidia.com/deploy/nvml-api/api/deprecated.html
+        calls = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
+        mask = self._bounds.within(self._first(row, calls), bounds.REASONS)
+        return None if mask is None else reasons(mask)
 
     def _card(self, which: int | str) -> Card:
         """Say what a card is; asked once, or until nothing fails."""
@@ -164,15 +185,15 @@ class Nvml:
             memory = self._ask(row, "DeviceGetMemoryInfo")
         if memory is None:
             return None, None
-        total = self._within(memory.total, _MOST_BYTES) or None
-        return total, self._within(memory.used, total or _MOST_BYTES)
+        total = self._bounds.within(memory.total, bounds.BYTES) or None
+        return total, self._bounds.within(memory.used, total or bounds.BYTES)
 
     def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
         calls = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
         found = self._first(row, calls)
         if found is None:
             return None
-        return tuple(_process(one.pid, self._within(one.usedGpuMemory, _MOST_BYTES)) for one in found)
+        return tuple(_process(one.pid, self._bounds.within(one.usedGpuMemory, bounds.BYTES)) for one in found)
 
     def _open(self, which: int | str) -> _Row:
         if which in self._lost:
@@ -219,17 +240,6 @@ class Nvml:
             log.warning("this driver has no nvml%s; what it would say is unknown", call)
         elif code not in driver.NOT_OFFERED:
             row.trouble.setdefault(code, call)
-
-    def _within(self, value: int | None, most: int) -> int | None:
-        if value is None or 0 <= value <= most:
-            return value
-        self.dropped += 1
-        log.debug("NVML gave %s where at most %s is possible", value, most)
-        return None
-
-
-def _thousandths(value: int | None) -> float | None:
-    return None if value is None else value / 1000
 
 
 def _process(pid: int, memory_bytes: int | None) -> GpuProcess:

@@ -13,9 +13,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -25,6 +24,8 @@ from ngcdl.telemetry import container, gpu
 from ngcdl.telemetry.card import GpuProcess, GpuReading
 from ngcdl.telemetry.sample import GpuSample
 
+OTHERS_SECONDS = 0.5
+
 
 def main(argument: str) -> None:
     """Answer until the input ends."""
@@ -32,8 +33,9 @@ def main(argument: str) -> None:
     try:
         with gpu.open_nvml() as nvml:
             _answer({"at": time.monotonic(), "ready": True})
+            others = Others(wanted)
             while sys.stdin.buffer.readline():
-                _answer({"at": time.monotonic(), **_read(nvml, wanted)})
+                _answer({"at": time.monotonic(), **_read(nvml, wanted, others)})
     except NvmlUnavailable as error:
         _answer({"at": time.monotonic(), "error": error.message})
         while sys.stdin.buffer.readline():
@@ -46,12 +48,33 @@ def _answer(what: Mapping[str, Any]) -> None:
         os.write(sys.stdout.fileno(), line.encode())
 
 
-def _read(nvml: gpu.Nvml, wanted: Mapping[str, Any]) -> dict[str, Any]:
+class Others:
+    """Knows how many processes on each card are not the run's. They are looked at twice a second at most: each costs
+    a look into /proc."""
+
+    def __init__(self, wanted: Mapping[str, Any], now: Callable[[], float] = time.monotonic) -> None:
+        self._wanted, self._now = wanted, now
+        self._looked: float | None = None
+        self._counts: dict[int | str | None, int | None] = {}
+
+    def are_due(self) -> bool:
+        return self._looked is None or self._now() - self._looked >= OTHERS_SECONDS
+
+    def samples(self, readings: Sequence[GpuReading], fresh: bool) -> list[GpuSample]:
+        """Give `readings` with the counts; `fresh`: their processes were asked for."""
+        if fresh:
+            self._looked = self._now()
+            self._counts = {one.uuid or one.index: foreign(one, self._wanted) for one in readings}
+        return [GpuSample.of(one, self._counts.get(one.uuid or one.index)) for one in readings]
+
+
+def _read(nvml: gpu.Nvml, wanted: Mapping[str, Any], others: Others) -> dict[str, Any]:
+    fresh = others.are_due()
     try:
-        readings = nvml.read(wanted.get("uuids"), processes=True)
+        readings = nvml.read(wanted.get("uuids"), processes=fresh, limits=False)
     except NvmlUnavailable as error:
         return {"error": error.message}
-    return {"gpus": [asdict(GpuSample.of(one, foreign(one, wanted))) for one in readings]}
+    return {"gpus": [one.as_json() for one in others.samples(readings, fresh)]}
 
 
 def foreign(reading: GpuReading, wanted: Mapping[str, Any]) -> int | None:

@@ -1,19 +1,27 @@
 """One line of samples.jsonl: what a run and its machine used at one moment.
 
     {"t": s since the epoch, "seconds": since the sampler started (monotonic), "host_cpu_percent": 0..100,
+     "cpu_percents": [0..100 of each logical processor of the host, in its order, at most 512],
+     "threads_running": on the host, running or waiting for a processor at this moment,
      "host_memory_bytes", "container_cpu_percent": 100 = one core, "memory_bytes": of the container or process tree,
+     "memory_limit_bytes": what that can get at most, "memory_pressure_percent": 0..100, of the last 10 s, in which some
+     of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel killed so far,
      "gpus": [{"index", "uuid", "name", "gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes",
-               "watts", "celsius", "sm_mhz", "foreign_processes", "error"}],
+               "watts", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz", "memory_mhz",
+               "throttle_reasons": [why its clocks are held down now, in NVIDIA's words: card.REASONS],
+               "foreign_processes", "error"}],
      "gap": null or why something is missing here, or before}
 
 null is unknown, never 0. Unknown fields are ignored, missing ones are null, so that old and new files load.
+History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
+energy_joules, memory_mhz and throttle_reasons came later in format 1.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from ngcdl.telemetry.card import GpuReading
@@ -31,8 +39,11 @@ class GpuSample:
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     watts: float | None = None
+    energy_joules: float | None = None
     celsius: float | None = None
     sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    throttle_reasons: tuple[str, ...] | None = None
     foreign_processes: int | None = None
     error: str | None = None
 
@@ -43,7 +54,10 @@ class GpuSample:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**{one.name: data.get(one.name) for one in fields(cls)})
+        return cls(**{one.name: _tupled(data.get(one.name)) for one in fields(cls)})
+
+    def as_json(self) -> dict[str, Any]:
+        return vars(self)
 
 
 @dataclass(frozen=True)
@@ -51,15 +65,22 @@ class Sample:
     t: float
     seconds: float
     host_cpu_percent: float | None = None
+    cpu_percents: tuple[float, ...] | None = None
+    threads_running: int | None = None
     host_memory_bytes: int | None = None
     container_cpu_percent: float | None = None
     memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    memory_pressure_percent: float | None = None
+    memory_oom_kills: int | None = None
     gpus: tuple[GpuSample, ...] = ()
     gap: str | None = None
 
     def as_json(self) -> str:
         """Give the line, without its end."""
-        return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False)
+        # dataclasses.asdict() copies each number of each core
+        values = vars(self) | {"gpus": [gpu.as_json() for gpu in self.gpus]}
+        return json.dumps(values, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
@@ -67,6 +88,10 @@ class Sample:
         data = json.loads(line)
         if not isinstance(data, dict) or not isinstance(data.get("t"), int | float):
             raise ValueError("this is not a sample")
-        known = {one.name: data[one.name] for one in fields(cls) if data.get(one.name) is not None}
+        known = {one.name: _tupled(data[one.name]) for one in fields(cls) if data.get(one.name) is not None}
         gpus = tuple(GpuSample.from_json(gpu) for gpu in known.get("gpus", ()) if isinstance(gpu, dict))
         return cls(**({"seconds": 0.0} | known | {"gpus": gpus}))
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -55,7 +55,7 @@ class SystemClock:
 class Sources:
     """What is read at each tick. None: there is nothing of that kind, which is no gap."""
 
-    host_cpu_percent: Callable[[], float | None] | None = None
+    host_cpu: Callable[[], host.Cpu] | None = None
     host_memory_bytes: Callable[[], int | None] | None = None
     usage: Meter | None = None
     gpus: GpuSource | None = None
@@ -63,7 +63,7 @@ class Sources:
 
 def sources(usage: Meter | None = None, gpus: GpuSource | None = None) -> Sources:
     """Give what is read for a run: this host, the run's container or process tree, its GPUs."""
-    return Sources(host.CpuMeter().percent, host.memory_bytes, usage, gpus)
+    return Sources(host.CpuMeter().read, host.memory_bytes, usage, gpus)
 
 
 class Sampler:
@@ -135,17 +135,23 @@ class Sampler:
         usage = _piece(gaps, "container", self._sources.usage.read if self._sources.usage else None)
         if usage == Usage():
             gaps.append("container: it can't be read (any more)")
-        cpu_percent = _piece(gaps, "host CPU", self._sources.host_cpu_percent)
+        usage = usage or Usage()
+        cpu = _piece(gaps, "host CPU", self._sources.host_cpu) or host.Cpu()
         memory_bytes = _piece(gaps, "host memory", self._sources.host_memory_bytes)
         gpus = _piece(gaps, "GPUs", self._sources.gpus.read if self._sources.gpus else None) or ()
         gaps += [f"GPU {card.index if card.uuid is None else card.uuid}: {card.error}" for card in gpus if card.error]
         sample = Sample(
             t=round(now, 3),
             seconds=round(seconds, 3),
-            host_cpu_percent=cpu_percent,
+            host_cpu_percent=cpu.percent,
+            cpu_percents=cpu.percents,
+            threads_running=cpu.threads_running,
             host_memory_bytes=memory_bytes,
-            container_cpu_percent=usage.cpu_percent if usage else None,
-            memory_bytes=usage.memory_bytes if usage else None,
+            container_cpu_percent=usage.cpu_percent,
+            memory_bytes=usage.memory_bytes,
+            memory_limit_bytes=usage.memory_limit_bytes,
+            memory_pressure_percent=usage.memory_pressure_percent,
+            memory_oom_kills=usage.memory_oom_kills,
             gpus=gpus,
             gap="; ".join(gaps) or None,
         )
