@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl import record, store
-from ngcdl.record import Diagnosis, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
+from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
 from ngcdl.report import figures
 
 GOLDEN = Path(__file__).parent / "golden/run-format-1"
@@ -39,8 +39,11 @@ FULL = Run(
     owner=Owner(7, 8, "boot"),
     notes=("loud",),
     summary=Summary(230, 595.8, 0.215, 4.68, 3.72, 0.86, 45.0, 190.0, 1 << 31, 87.0, 3 << 30,
-                    (GpuSummary("GPU-1", "a card", 87.0, 3 << 30, 61.0),), 12, 1),
+                    (GpuSummary("GPU-1", "a card", 87.0, 3 << 30, 61.0, 0, 600.0, "counter", 1600.0, {"a": 0.5}),),
+                    12, 1, 10, 3.6, 99.0, 4.5, 600.0, "counter", 9.0, 1.0, 9.8, 1600.0, {"sw_power_cap": 0.5},
+                    True, 1 << 33, 2.5, 0),
     diagnosis=Diagnosis("gpu-lost", "GPU is lost", "It fell off.", "    sudo reboot", "https://x", "seen"),
+    findings=(Finding("compute-bound", "GPU 97 % busy", {"gpu_percent": 97.0}, "nothing"), Finding("x", "y")),
 )  # fmt: skip
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
 JSON = st.recursive(
@@ -78,6 +81,11 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
         ({"image": {"reference": 5}}, "reference"),
         ({"diagnosis": "shm"}, "another shape"),
         ({"diagnosis": {"cause": "x"}}, "another shape"),
+        ({"findings": [{"text": "x"}]}, "another shape"),
+        ({"findings": {"rule": "x"}}, "another shape"),
+        ({"findings": [{"rule": "x", "text": "y", "numbers": {"a": "b"}}]}, "numbers"),
+        ({"summary": {"throttled_share": {"sw_power_cap": None}}}, "throttled_share"),
+        ({"summary": {"shared_gpu": 1}}, "shared_gpu"),
     ],
 )
 def test_what_is_no_record_is_refused_with_the_reason(change: dict[str, Any], reason: str) -> None:
@@ -119,8 +127,16 @@ def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
     assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)
     assert run.machine.gpus[0].name == "NVIDIA GeForce GTX 1050 Ti"
     summed = figures.summary(store.lines(GOLDEN / store.EVENTS), store.lines(GOLDEN / store.SAMPLES))
-    assert summed == run.summary
+    assert (summed.energy_from, summed.shared_gpu, summed.throttled_share) == ("power integrated", False, None)
+    assert _as_of_then(summed) == run.summary, "what is summed up since is unknown of it"
     assert (summed.steps, summed.examples_per_second, summed.loss_first, summed.loss_last) == (30, 590.0, 4.68, 4.3)
+
+
+def _as_of_then(summary: Summary) -> Summary:
+    """Give `summary` with what it had when the golden folder was made."""
+    then = json.loads((GOLDEN / "run.json").read_text())["summary"]
+    gpus = tuple(GpuSummary(**{name: getattr(gpu, name) for name in then["gpus"][0]}) for gpu in summary.gpus)
+    return Summary(**{name: getattr(summary, name) for name in then} | {"gpus": gpus})
 
 
 def test_the_history_of_the_format_names_every_format() -> None:

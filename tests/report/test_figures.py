@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,9 @@ LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(m
 JSON = st.recursive(
     LEAF, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3))
 )
-GPU = st.dictionaries(st.sampled_from(["uuid", "index", "name", "gpu_percent", "memory_used_bytes", "watts"]), JSON)
+_KEYS = ["uuid", "index", "name", "gpu_percent", "memory_used_bytes", "watts", "energy_joules", "sm_mhz",
+         "throttle_reasons", "foreign_processes"]  # fmt: skip
+GPU = st.dictionaries(st.sampled_from(_KEYS), JSON)
 EVENT = st.fixed_dictionaries(
     {"event": st.sampled_from(["start", "step", "eval", "finish", "error", "new"])},
     optional=dict.fromkeys(("t", "step", "loss", "examples_per_second", "precision_at_1"), JSON),
@@ -23,7 +26,8 @@ EVENT = st.fixed_dictionaries(
 SAMPLE = st.fixed_dictionaries(
     {},
     optional={"gpus": st.one_of(JSON, st.lists(st.one_of(GPU, JSON), max_size=2))}
-    | dict.fromkeys(("t", "host_cpu_percent", "memory_bytes", "gap"), JSON),
+    | dict.fromkeys(("t", "host_cpu_percent", "memory_bytes", "gap", "cpu_percents", "threads_running"), JSON)
+    | dict.fromkeys(("memory_limit_bytes", "memory_pressure_percent", "memory_oom_kills"), JSON),
 )
 
 
@@ -109,7 +113,122 @@ def test_a_card_that_was_never_read_is_unknown() -> None:
     assert (found.gpu_percent_mean, found.gpus[0].gpu_percent_mean) == (None, None)
 
 
+STEPS = [step(0, 1), step(10, 4, rate=64)]
+
+
+def cards(*readings: dict[str, Any], start: int = 1) -> list[dict[str, Any]]:
+    """Samples a second apart, each with one reading of the one card."""
+    return [sample(start + place, gpus=[card("GPU-1") | reading]) for place, reading in enumerate(readings)]
+
+
+def test_the_busiest_core_is_whichever_was_at_each_moment() -> None:
+    samples = [sample(1, 25.0, cpu_percents=[100, 0, 0, 0]), sample(2, 25.0, cpu_percents=[0, 0, 80, 20]), sample(3)]
+    found = summary(STEPS, samples, cores=4)
+    assert (found.cpu_busiest_core_percent_mean, found.cores_busy) == (90, 1.0)
+    assert summary(STEPS, samples).cores_busy is None, "nobody said how many cores there are"
+
+
+def test_samples_are_counted_apart_where_it_trained() -> None:
+    found = summary(STEPS, [sample(0), sample(1), sample(4), sample(5)])
+    assert (found.samples, found.training_samples) == (4, 2)
+    assert summary([], [sample(0)]).training_samples is None
+    assert summary(STEPS, [sample(9)]).training_samples == 0
+
+
+def test_energy_is_that_of_the_time_in_which_it_trained_and_says_where_it_is_from() -> None:
+    counted = [{"watts": 9.0, "energy_joules": joules} for joules in (0, 100, 132, 164, 196, 900)]
+    found = summary(STEPS, cards(*counted, start=0))
+    assert (found.energy_joules, found.energy_from, found.energy_seconds, found.energy_gap_seconds) == (
+        96, "counter", 3, 0,
+    )  # fmt: skip
+    assert found.examples_per_joule == 2.0, "64 examples/s at 32 W"
+    assert (found.gpus[0].joules, found.gpus[0].energy_from) == (96, "counter")
+
+
+def test_power_is_integrated_without_the_gaps_and_they_are_said() -> None:
+    found = summary(STEPS, cards({"watts": 32.0}, {"watts": 32.0}, {"watts": None}, {"watts": 32.0}))
+    assert (found.energy_joules, found.energy_from, found.energy_seconds, found.energy_gap_seconds) == (
+        32, "power integrated", 1, 2,
+    )  # fmt: skip
+    assert found.examples_per_joule == 2.0, "of the mean power, not of a part of the energy"
+
+
+def test_a_sample_in_which_the_card_is_missing_is_a_gap_of_its_power() -> None:
+    samples = cards({"watts": 10.0}, {"watts": 10.0}, {}, {"watts": 10.0})
+    samples[2]["gpus"] = []
+    assert summary(STEPS, samples).energy_gap_seconds == 2
+
+
+def test_energy_of_several_cards_is_their_sum_and_unknown_where_one_s_is() -> None:
+    both = [
+        sample(t, gpus=[card("GPU-1") | {"energy_joules": 10 * t}, card("GPU-2") | {"watts": 30.0}]) for t in (1, 2)
+    ]
+    found = summary(STEPS, both)
+    assert (found.energy_joules, found.energy_from) == (40, "power integrated")
+    assert [gpu.energy_from for gpu in found.gpus] == ["counter", "power integrated"]
+    assert found.examples_per_joule == 64 / 40
+    for one in both:
+        one["gpus"][1]["watts"] = None
+    assert (summary(STEPS, both).energy_joules, summary(STEPS, both).examples_per_joule) == (None, None)
+
+
+def test_a_run_on_the_cpu_has_no_examples_of_the_joules_of_an_idle_gpu() -> None:
+    samples = cards({"watts": 32.0}, {"watts": 32.0})
+    assert summary([{"event": "start", "device": "cpu"}, *STEPS], samples).examples_per_joule is None
+    assert summary([{"event": "start", "device": "cpu"}, *STEPS], samples).energy_joules == 32
+    assert summary([{"event": "start", "device": "gpu"}, *STEPS], samples).examples_per_joule == 2.0
+
+
+def test_throttling_is_told_by_reason_as_the_share_of_the_samples_and_idling_is_none() -> None:
+    reasons: list[Any] = [["sw_power_cap"], ["sw_power_cap", "sw_thermal_slowdown"], ["gpu_idle"], []]
+    found = summary(STEPS, cards(*({"throttle_reasons": one} for one in reasons)))
+    assert found.throttled_share == {"sw_power_cap": 0.5, "sw_thermal_slowdown": 0.25}
+    assert found.gpus[0].throttled_share == found.throttled_share
+
+
+def test_clocks_that_were_never_held_down_and_those_that_nobody_asked_for_differ() -> None:
+    assert summary(STEPS, cards({"throttle_reasons": ["gpu_idle"]}, {"throttle_reasons": []})).throttled_share == {}
+    assert summary(STEPS, cards({}, {})).throttled_share is None
+    unknown_once = cards({"throttle_reasons": ["hw_slowdown"]}, {"throttle_reasons": None})
+    assert summary(STEPS, unknown_once).throttled_share == {"hw_slowdown": 1.0}
+
+
+def test_clocks_of_any_of_the_cards_count_once() -> None:
+    first, second = {"throttle_reasons": ["hw_slowdown"]}, {"throttle_reasons": ["hw_slowdown"]}
+    samples = [sample(1, gpus=[card("GPU-1") | first, card("GPU-2") | second]), sample(2, gpus=[card("GPU-1")])]
+    assert summary(STEPS, samples).throttled_share == {"hw_slowdown": 1.0}
+
+
+@pytest.mark.parametrize(("counts", "shared"), [
+    ((0, 1, 0), True), ((0, 0), False), ((0, None), False), ((None, None), None), ((), None),
+])  # fmt: skip
+def test_a_gpu_is_shared_if_another_process_was_there_at_any_time(counts: tuple[Any, ...], shared: bool | None) -> None:
+    assert summary(STEPS, cards(*({"foreign_processes": count} for count in counts))).shared_gpu is shared
+
+
+def test_a_gpu_of_several_that_tells_nothing_leaves_it_unknown_whether_they_are_shared() -> None:
+    samples = [sample(1, gpus=[card("GPU-1") | {"foreign_processes": 0}, card("GPU-2")])]
+    assert summary(STEPS, samples).shared_gpu is None
+
+
+def test_the_memory_s_limit_pressure_and_kills_are_the_container_s() -> None:
+    pressed = [
+        sample(t, memory_limit_bytes=100, memory_pressure_percent=pressure, memory_oom_kills=kills)
+        for t, pressure, kills in ((0, 99.0, 3), (2, 1.5, 3), (3, 7.5, 4), (9, 99.0, 5))
+    ]
+    found = summary(STEPS, pressed)
+    assert (found.memory_limit_bytes, found.memory_pressure_percent, found.memory_oom_kills) == (100, 7.5, 2)
+
+
+def test_clocks_and_threads_are_means() -> None:
+    samples = cards({"sm_mhz": 1500}, {"sm_mhz": 1700}, {"sm_mhz": None})
+    for one, threads in zip(samples, (2, 6, None), strict=True):
+        one["threads_running"] = threads
+    found = summary(STEPS, samples)
+    assert (found.sm_mhz_mean, found.gpus[0].sm_mhz_mean, found.threads_running_mean) == (1600, 1600, 4)
+
+
 @given(st.lists(EVENT, max_size=5), st.lists(SAMPLE, max_size=5))
 def test_foreign_lines_give_a_summary_that_a_record_can_hold(events: list[Any], samples: list[Any]) -> None:
-    run = Run("x", "lost", 1.0, summary=summary(events, samples))
+    run = Run("x", "lost", 1.0, summary=summary(events, samples, 8))
     assert Run.from_json(json.loads(json.dumps(run.as_json(), allow_nan=False))) == run

@@ -6,10 +6,12 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     looked for there only), gpu_way, container, image {reference, digest}, dataset, dataset_note,
     device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
     owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {},
-    diagnosis {name, text, cause, remedy, source, confidence} (a famous failure that was recognised in what it wrote)
+    diagnosis {name, text, cause, remedy, source, confidence} (a famous failure that was recognised in what it wrote),
+    findings [{rule, text, numbers, advice}] (what a training was held back by, report/bottleneck.py; null: not looked)
 Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
 
-History of the format: 1 = ngcdl 0.1; diagnosis came later in it. The trainer writes the same file by itself where no
+History of the format: 1 = ngcdl 0.1; diagnosis, findings, and in the summary what stands behind
+`gaps` (of a card behind `index`) came later in it. The trainer writes the same file by itself where no
 ngcdl watches it (docker compose, Slurm): containers/trainer/events.py.
 """
 
@@ -72,6 +74,10 @@ class GpuSummary:
     memory_bytes_max: int | None = None
     watts_mean: float | None = None
     index: int | None = None
+    joules: float | None = None
+    energy_from: str | None = None
+    sm_mhz_mean: float | None = None
+    throttled_share: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,14 @@ class Summary:
     `examples_per_second` and `seconds_per_batch` leave out the first logged interval, in which the framework starts.
     `cpu_percent_mean` is of all cores, 0..100; `container_cpu_percent_mean` has 100 for one core.
     `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None where no GPU was read.
+    `cores_busy` are processors of the host, as `threads_running_mean`; `cpu_busiest_core_percent_mean` is of whichever
+    was busiest at each moment. The limit of the memory and its pressure (0..100, the most) are the container's;
+    `memory_oom_kills` are processes of it that the kernel killed.
+
+    `energy_joules` is of the run's GPUs while it trained, in `energy_seconds`; in the `energy_gap_seconds` beside them
+    they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` are `examples_per_second`
+    over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
+    reason in NVIDIA's words, {} where they never were. `shared_gpu`: others computed there, too.
     """
 
     steps: int | None = None
@@ -97,6 +111,21 @@ class Summary:
     gpus: tuple[GpuSummary, ...] = ()
     samples: int | None = None
     gaps: int | None = None
+    training_samples: int | None = None
+    cores_busy: float | None = None
+    cpu_busiest_core_percent_mean: float | None = None
+    threads_running_mean: float | None = None
+    energy_joules: float | None = None
+    energy_from: str | None = None
+    energy_seconds: float | None = None
+    energy_gap_seconds: float | None = None
+    examples_per_joule: float | None = None
+    sm_mhz_mean: float | None = None
+    throttled_share: Mapping[str, float] | None = None
+    shared_gpu: bool | None = None
+    memory_limit_bytes: int | None = None
+    memory_pressure_percent: float | None = None
+    memory_oom_kills: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +138,16 @@ class Diagnosis:
     remedy: str | None = None
     source: str | None = None
     confidence: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that held a training back. `numbers` are those that the rule was decided by."""
+
+    rule: str
+    text: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    advice: str | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +175,7 @@ class Run:
     notes: tuple[str, ...] = ()
     summary: Summary = field(default_factory=Summary)
     diagnosis: Diagnosis | None = None
+    findings: tuple[Finding, ...] | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -183,6 +223,8 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
     if "summary" in data:
         gpus_read = tuple(_make(GpuSummary, gpu) for gpu in data["summary"].get("gpus") or ())
         made["summary"] = replace(_make(Summary, data["summary"]), gpus=gpus_read)
+    if "findings" in data:
+        made["findings"] = tuple(_make(Finding, one) for one in data["findings"])
     for name in ("notes", "gpus"):
         if name in data:
             made[name] = tuple(str(item) for item in data[name])
@@ -200,8 +242,11 @@ def _make(kind: type[T], data: Mapping[str, Any]) -> T:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    union = isinstance(hint, UnionType)
-    kinds = tuple(get_origin(kind) or kind for kind in (get_args(hint) if union else (hint,)))
+    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if isinstance(value, Mapping):
+        kept = [get_args(one)[1] for one in hints if get_origin(one) is Mapping]
+        return any(one is Any or all(_fits(inner, one) for inner in value.values()) for one in kept)
+    kinds = tuple(get_origin(one) or one for one in hints)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
     # NaN and the infinities are no JSON, and what float can't hold can't be shown.

@@ -16,4 +16,4 @@ def filled(run: Run, events: Sequence[figures.Line], samples: Iterable[figures.L
         last = starts[-1]
         run = replace(run, dataset=figures.text(last.get("dataset")), device=figures.text(last.get("device")))
         run = replace(run, dataset_note=run.dataset_note or figures.text(last.get("dataset_note")))
-    return replace(run, summary=figures.summary(events, samples))
+    return replace(run, summary=figures.summary(events, samples, run.machine.cores))

@@ -1,0 +1,110 @@
+"""What the cards did while a training went on: use, memory, power, energy, clocks, and who else was there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ngcdl.record import GpuSummary, Summary
+from ngcdl.report import energy
+from ngcdl.report.lines import Line, known, mean, most, number, numbers, text, texts_in
+
+IDLE = "gpu_idle"  # holds clocks down because there is nothing to do, which is no throttling
+MOST = 1e12  # s since the epoch, W, J: what lies above is none, and its products would be infinite
+
+Card = list[tuple[Line, Line]]  # each sample, with what it says of this card: {} where it says nothing
+
+
+def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool) -> Summary:
+    """Give `so_far` with what `samples` say of the cards; `computes`: the training was on them, as far as is known."""
+    cards = _cards(samples)
+    energies = [_energy(card) for card in cards]
+    gpus = tuple(_summary(card, used) for card, used in zip(cards, energies, strict=True))
+    summed = replace(
+        so_far,
+        gpus=gpus,
+        gpu_percent_mean=mean(known(gpu.gpu_percent_mean for gpu in gpus)),
+        gpu_memory_bytes_max=most(known(gpu.memory_bytes_max for gpu in gpus)),
+        sm_mhz_mean=mean(known(gpu.sm_mhz_mean for gpu in gpus)),
+        throttled_share=_throttled_share(cards),
+        shared_gpu=_is_shared(cards),
+    )
+    return _with_energy(summed, energies, computes)
+
+
+def _cards(samples: Iterable[Line]) -> list[Card]:
+    samples = list(samples)
+    found: dict[str, dict[int, Line]] = {}
+    for place, sample in enumerate(samples):
+        gpus = sample.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            if isinstance(gpu, dict) and gpu:
+                found.setdefault(str(gpu.get("uuid") or gpu.get("index")), {})[place] = gpu
+    return [[(sample, card.get(place, {})) for place, sample in enumerate(samples)] for card in found.values()]
+
+
+def _summary(card: Card, used: energy.Energy | None) -> GpuSummary:
+    readings = [reading for _, reading in card if reading]
+    return GpuSummary(
+        index=most(numbers(readings[:1], "index")),
+        uuid=text(readings[0].get("uuid")),
+        name=text(readings[0].get("name")),
+        gpu_percent_mean=mean(numbers(readings, "gpu_percent")),
+        memory_bytes_max=most(numbers(readings, "memory_used_bytes")),
+        watts_mean=mean(numbers(readings, "watts")),
+        joules=used.joules if used else None,
+        energy_from=used.source if used else None,
+        sm_mhz_mean=mean(numbers(readings, "sm_mhz")),
+        throttled_share=_throttled_share([card]),
+    )
+
+
+def _energy(card: Card) -> energy.Energy | None:
+    readings = [
+        (t, _possible(reading.get("watts")), _possible(reading.get("energy_joules")))
+        for sample, reading in card
+        if (t := _possible(sample.get("t"))) is not None
+    ]
+    return energy.used(readings)
+
+
+def _possible(value: object) -> float | None:
+    figure = number(value)
+    return figure if figure is not None and 0 <= figure < MOST else None
+
+
+def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], computes: bool) -> Summary:
+    """Sum up all cards; None where that of one is unknown. What computed on the CPU has no examples a joule of GPUs."""
+    used = [one for one in energies if one]
+    if not used or len(used) < len(energies):
+        return so_far
+    watts, rate = sum(one.watts for one in used), so_far.examples_per_second
+    return replace(
+        so_far,
+        energy_joules=sum(one.joules for one in used),
+        energy_from=energy.COUNTER if all(one.source == energy.COUNTER for one in used) else energy.INTEGRATED,
+        energy_seconds=max(one.seconds for one in used),
+        energy_gap_seconds=max(one.gap_seconds for one in used),
+        examples_per_joule=number(rate / watts) if rate is not None and watts > 0 and computes else None,
+    )
+
+
+def _throttled_share(cards: Sequence[Card]) -> dict[str, float] | None:
+    """Give for each reason the share of the samples in which it held the clocks of any of `cards` down."""
+    told: list[set[str]] = []
+    for readings in zip(*cards, strict=True):
+        named = [texts_in(reading.get("throttle_reasons")) for _, reading in readings]
+        if any(one is not None for one in named):
+            told.append({reason for one in named for reason in one or () if reason != IDLE})
+    if not told:
+        return None
+    reasons = sorted({reason for one in told for reason in one})
+    return {reason: sum(reason in one for one in told) / len(told) for reason in reasons}
+
+
+def _is_shared(cards: Sequence[Card]) -> bool | None:
+    """Did others compute on one of the cards? False only if that is known of each card."""
+    counts = [numbers((reading for _, reading in card), "foreign_processes") for card in cards]
+    if any(count > 0 for card in counts for count in card):
+        return True
+    return False if counts and all(counts) else None

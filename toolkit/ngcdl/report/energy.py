@@ -1,0 +1,66 @@
+"""How much energy a card used: by its own counter, or where it has none by its power over time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+COUNTER, INTEGRATED = "counter", "power integrated"
+# Two samples are next to each other if they are no further apart than this many usual intervals: one may be missing.
+NEIGHBOURS = 2.5
+# The counter counts on where samples are missing, but a longer pause is one between two attempts of a training.
+LONGEST_PAUSE_SECONDS = 60.0
+
+Reading = tuple[float, float | None, float | None]  # s since the epoch, W, the counter in J
+
+
+@dataclass(frozen=True)
+class Energy:
+    """`seconds` is how long was measured, `gap_seconds` how long was not between the first reading and the last."""
+
+    joules: float
+    source: str
+    seconds: float
+    gap_seconds: float
+
+    @property
+    def watts(self) -> float:
+        return self.joules / self.seconds
+
+
+def used(readings: Sequence[Reading]) -> Energy | None:
+    """Sum up one card's readings, in the order of time; one without a value is a gap. None: nothing can be said."""
+    return _by_counter(readings) or _by_power(readings)
+
+
+def _by_counter(readings: Sequence[Reading]) -> Energy | None:
+    """A counter that stands still is none (a card that is on uses energy); one that fell began anew meanwhile."""
+    known = [(t, joules) for t, _, joules in readings if joules is not None]
+    steps = [
+        (later[1] - earlier[1], later[0] - earlier[0])
+        for earlier, later in pairwise(known)
+        if 0 < later[0] - earlier[0] <= LONGEST_PAUSE_SECONDS and later[1] >= earlier[1]
+    ]
+    return _summed(steps, readings, COUNTER) if any(joules for joules, _ in steps) else None
+
+
+def _by_power(readings: Sequence[Reading]) -> Energy | None:
+    return _summed(list(_trapezoids(readings)), readings, INTEGRATED)
+
+
+def _trapezoids(readings: Sequence[Reading]) -> Iterator[tuple[float, float]]:
+    usual = [later[0] - earlier[0] for earlier, later in pairwise(readings) if later[0] > earlier[0]]
+    longest = NEIGHBOURS * median(usual) if usual else 0.0
+    for (then, before, _), (now, after, _) in pairwise(readings):
+        if before is not None and after is not None and 0 < now - then <= longest:
+            yield (before + after) / 2 * (now - then), now - then
+
+
+def _summed(steps: Sequence[tuple[float, float]], readings: Sequence[Reading], source: str) -> Energy | None:
+    seconds = sum(step[1] for step in steps)
+    if not seconds:
+        return None
+    gap = readings[-1][0] - readings[0][0] - seconds
+    return Energy(sum(step[0] for step in steps), source, seconds, gap if gap > 1e-3 else 0.0)

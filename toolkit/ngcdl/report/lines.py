@@ -1,0 +1,48 @@
+"""What a line of events or samples holds, whoever wrote it: numbers that are numbers, texts that are texts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+Line = Mapping[str, Any]
+
+
+def number(value: object) -> float | None:
+    """Give `value` if it is a number that can be added up and recorded: no NaN, no infinity, nothing beyond floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -1e300 < value < 1e300 else None
+
+
+def text(value: object) -> str | None:
+    """Give `value` if it is text."""
+    return value if isinstance(value, str) else None
+
+
+def numbers(lines: Iterable[Line], key: str) -> list[float]:
+    """Give what the lines that have a number there have."""
+    return known(number(line.get(key)) for line in lines)
+
+
+def numbers_in(value: object) -> list[float]:
+    """Give the numbers of a list."""
+    return known(number(one) for one in value) if isinstance(value, list | tuple) else []
+
+
+def texts_in(value: object) -> list[str] | None:
+    """Give the texts of a list; None where it is no list."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else None
+
+
+def known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def most(values: Sequence[float]) -> int | None:
+    return int(max(values)) if values else None
