@@ -1,0 +1,60 @@
+"""A headless Chromium for the tests of the report: Debian's, unpacked with its libraries into the cache.
+
+Nothing is installed, so that the machine stays as it is; what starts it is a script that names libraries and fonts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab_parts.packages import _private_apt, _run
+from lab_parts.where import Lab, LabError, recipe_key, step
+
+SUITE, PACKAGE = "bookworm", "chromium-headless-shell"
+# The machine's own libc must stay the one that its loader belongs to; the rest serves screens, and there is none.
+LEFT_OUT = {"libc6", "libgl1-mesa-dri", "libllvm15", "libz3-4", "x11-utils", "xdg-utils", "libx11-data", "xkb-data"}
+START = """#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+libraries=$(printf '%s:' "$here"/lib/*-linux-gnu "$here"/usr/lib/*-linux-gnu "$here"/usr/lib/*-linux-gnu/pulseaudio)
+export LD_LIBRARY_PATH="${libraries%:}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FONTCONFIG_FILE="$here/fonts.conf"
+exec "$here/usr/lib/chromium/chromium-headless-shell" "$@"
+"""
+FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig><dir>%s</dir><cachedir prefix="xdg">fontconfig</cachedir></fontconfig>
+"""
+
+
+def browser(lab: Lab) -> Path:
+    """Return what starts the browser, downloading it (130 MB) if the cache lacks it."""
+    folder = lab.cache / "packages" / f"browser-{recipe_key(SUITE, PACKAGE, sorted(LEFT_OUT), START, FONTS)}"
+    if not folder.exists():
+        with step(f"packages of Debian {SUITE} for the browser"):
+            _unpack(lab, folder)
+    return folder / "browser"
+
+
+def _unpack(lab: Lab, folder: Path) -> None:
+    draft = folder.with_name("browser.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "debs").mkdir(parents=True)
+    # An empty list of what is installed: all that it needs is told, whatever this machine has.
+    options = [*_private_apt(lab, SUITE), "-o", "Dir::State::status=/dev/null"]
+    asked = _run(["apt-get", *options, "--no-install-recommends", "-qq", "--print-uris", "install", PACKAGE])
+    names = [line.split()[1].split("_")[0] for line in asked.splitlines() if line.startswith("'")]
+    _run(["apt-get", *options, "-q", "download", *sorted(set(names) - LEFT_OUT)], cwd=draft / "debs")
+    for deb in sorted((draft / "debs").glob("*.deb")):
+        _run(["dpkg", "-x", str(deb), str(draft)])
+    shutil.rmtree(draft / "debs")
+    (draft / "browser").write_text(START)
+    (draft / "browser").chmod(0o755)
+    (draft / "fonts.conf").write_text(FONTS % (folder / "usr/share/fonts"))
+    _proven(draft / "browser")
+    draft.rename(folder)
+
+
+def _proven(start: Path) -> None:
+    done = subprocess.run([str(start), "--version"], capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"Debian's {PACKAGE} does not start here:\n{done.stderr.strip()[-1500:]}")

@@ -1,0 +1,199 @@
+"""Runs in one file, to take them to another machine: a plain tar, with a checksum for each file.
+
+    <id>/run.json  events.jsonl  samples.jsonl  log.txt  checkpoints/step-<n>.npz     as they lie in the run's folder
+    SHA256SUMS                                                                       last; `sha256sum -c` reads it
+
+No absolute names, no owners, no links. What the record has redacted stays so; a log is taken as it is. Reading trusts
+nothing: only these names, only regular files, every checksum, every record; either all of it is taken in or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from ngcdl.errors import ArchiveBroken, NgcdlError, NotWritten, StateNotWritable
+from ngcdl.record import Run
+from ngcdl.store import EVENTS, LOG, RECORD, SAMPLES, Store
+
+SUMS = "SHA256SUMS"
+_FILES = (RECORD, EVENTS, SAMPLES, LOG)
+_CHECKPOINT = re.compile(r"step-[0-9]{1,18}\.npz")
+_NAME = re.compile(
+    r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
+    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|checkpoints/step-[0-9]{{1,18}}\.npz)"
+)
+_BLOCK = 1 << 20
+_SUMS_BYTES = 1 << 22
+
+
+def export(store: Store, runs: Sequence[Run], file: Path) -> None:
+    """Write `runs`, which have ended, to `file`. Raises NotWritten; then nothing is left behind."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as raw:
+            _write(store, runs, raw)
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.link(draft, file)  # fails where there is one already, as a rename does not
+    except FileExistsError as error:
+        raise NotWritten(file, "it is there already, and is left as it is") from error
+    except OSError as error:
+        raise NotWritten(file, error.strerror or str(error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _write(store: Store, runs: Sequence[Run], raw: IO[bytes]) -> None:
+    sums = []
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for run in runs:
+            for name, path in _files(store.folder(run.id)):
+                sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
+        text = "".join(sums).encode()
+        archive.addfile(_entry(SUMS, len(text), 0), io.BytesIO(text))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for name in _FILES:
+        if _is_file(folder / name):
+            yield name, folder / name
+    checkpoints = folder / "checkpoints"
+    if checkpoints.is_dir() and not checkpoints.is_symlink():
+        for path in sorted(checkpoints.iterdir()):
+            if _CHECKPOINT.fullmatch(path.name) and _is_file(path):
+                yield f"checkpoints/{path.name}", path
+
+
+def _is_file(path: Path) -> bool:
+    """Is it a file of its own? The run can write in its folder: a link there may lead anywhere."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
+    """Add what the file has now and give its SHA-256."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        state = os.fstat(file.fileno())
+        summed = _Summed(file)
+        archive.addfile(_entry(name, state.st_size, state.st_mtime), summed)
+        return summed.sha256.hexdigest()
+
+
+def _entry(name: str, size: int, changed: float) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = size, 0o600, int(changed)
+    return entry
+
+
+class _Summed(io.RawIOBase):
+    """A file that is hashed as it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.sha256.update(data)
+        return data
+
+
+def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
+    """Put the runs of `file` beside those that are here, and give their ids. Raises ArchiveBroken; then nothing was
+    kept. One that is here already is left as it is, and said."""
+    store.ensure_writable()
+    try:
+        with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
+            folders = _unpack(file, Path(draft))
+            for folder in folders:
+                _accept(file, Store(Path(draft)), folder.name)
+            return [folder.name for folder in folders if _placed(folder, store, say)]
+    except tarfile.TarError as error:
+        raise ArchiveBroken(file, str(error)) from error
+    except OSError as error:
+        if error.filename is not None and str(error.filename).startswith(str(store.root)):
+            raise StateNotWritable(store.root, error.strerror or str(error)) from error
+        raise ArchiveBroken(file, error.strerror or str(error)) from error
+
+
+def _unpack(file: Path, draft: Path) -> list[Path]:
+    found: dict[str, str] = {}
+    sums: dict[str, str] | None = None
+    with tarfile.open(file, mode="r:") as archive:
+        for entry in archive:
+            if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None:
+                raise ArchiveBroken(file, f"{entry.name[:80]!r} is no ordinary file")
+            content = archive.extractfile(entry)
+            assert content is not None  # it is an ordinary file
+            if entry.name == SUMS and sums is None:
+                sums = _sums(file, content.read(_SUMS_BYTES))
+                continue
+            if not _NAME.fullmatch(entry.name) or entry.name in found:
+                raise ArchiveBroken(
+                    file, f"{entry.name[:80]!r} is no name that an archive of runs has, or is there twice"
+                )
+            found[entry.name] = _copied(content, draft / entry.name)
+    wrong = [name for name, digest in found.items() if (sums or {}).get(name) != digest]
+    missing = [name for name in sums or {} if name not in found]
+    if sums is None or wrong or missing:
+        what = f"{[*wrong, *missing][0]} is not what its checksum says" if sums else f"{SUMS} is missing"
+        raise ArchiveBroken(file, what)
+    folders = [draft / name for name in dict.fromkeys(name.partition("/")[0] for name in found)]
+    if not folders:
+        raise ArchiveBroken(file, "there is no run in it")
+    return folders
+
+
+def _copied(content: IO[bytes], path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    digest = hashlib.sha256()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        while data := content.read(_BLOCK):
+            digest.update(data)
+            file.write(data)
+    return digest.hexdigest()
+
+
+def _sums(file: Path, text: bytes) -> dict[str, str]:
+    sums = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        digest, _, name = line.partition("  ")
+        if not re.fullmatch(r"[0-9a-f]{64}", digest):
+            raise ArchiveBroken(file, f"{SUMS} has a line that is none")
+        sums[name] = digest
+    return sums
+
+
+def _accept(file: Path, drafts: Store, run_id: str) -> None:
+    """Look at a record and take its owner out: processes and containers of another machine are not ours to stop."""
+    try:
+        run = drafts.load(run_id)
+    except NgcdlError as error:
+        raise ArchiveBroken(file, f"{run_id} has no record that can be read") from error
+    if run.id != run_id or run.status == "running":
+        raise ArchiveBroken(file, f"the record of {run_id} is that of another run, or of one that goes on")
+    drafts.save(replace(run, owner=None, engine_id=None, container=None))
+
+
+def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
+    target = store.folder(folder.name)
+    if target.exists() or target.is_symlink():
+        say(f"{folder.name} is here already, and is left as it is")
+        return False
+    (folder / "home").mkdir(mode=0o700)
+    shutil.move(folder, target)
+    return True

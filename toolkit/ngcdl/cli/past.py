@@ -1,0 +1,93 @@
+"""`ngcdl runs diff`, `replay`, `export` and `import`: what can be done with runs that are over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ngcdl import console, settings
+from ngcdl.cli import kept
+from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
+from ngcdl.report.difference import Difference, Figure, difference
+
+
+def diff(one: str, other: str, as_json: bool) -> None:
+    """Show what differs. Raises NoSuchRun or RecordBroken."""
+    store = kept.shelf()
+    found = difference(kept.loaded(store, one), kept.loaded(store, other))
+    if as_json:
+        console.result_json(found.as_json())
+    else:
+        console.result("\n".join(_table(found)))
+
+
+def _table(found: Difference) -> list[str]:
+    rows = [("", found.a, found.b, "")]
+    rows += [(name, _cell(a), _cell(b), "") for name, (a, b) in found.differs.items()]
+    rows += [(name, _figure(it.a), _figure(it.b), _change(it)) for name, it in found.figures.items()]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _cell(value: object) -> str:
+    text = console.NOT_AVAILABLE if value is None else console.plain(str(value)).replace("\n", " ")
+    return text if len(text) <= 48 else f"{text[:45]}..."
+
+
+def _figure(value: float | None) -> str:
+    return console.NOT_AVAILABLE if value is None else f"{value:,.6g}"
+
+
+def _change(figure: Figure) -> str:
+    if figure.change is None:
+        return ""
+    return "the same" if figure.a == figure.b else f"{figure.change * 100:+.1f} %"
+
+
+def export(words: Sequence[str]) -> None:
+    """Write the runs that all but the last of `words` name to the file that the last one names."""
+    if len(words) < 2:
+        raise BadOption(
+            f"{words[0] if words else ''}: runs, and a file to write.", "    ngcdl runs export last last.tar"
+        )
+    *names, target = words
+    from ngcdl import archive
+
+    store = kept.shelf()
+    runs = list({run.id: run for run in (kept.loaded(store, name) for name in names)}.values())
+    going = [run.id for run in runs if run.status == "running"]
+    if going:
+        raise BadOption(f"{going[0]} still runs: only what is over can be taken along.", f"    ngcdl stop {going[0]}")
+    archive.export(store, runs, Path(target))
+    console.result(str(Path(target).absolute()))
+
+
+def take_in(file: str) -> None:
+    """Take in the runs of an archive and print their ids. Raises ArchiveBroken."""
+    from ngcdl import archive
+
+    for run_id in archive.take_in(kept.shelf(), Path(file), console.say):
+        console.result(run_id)
+
+
+def replay(name: str, dry_run: bool, detach: bool, as_json: bool) -> int:
+    """Run the same once more and give its exit code. Raises NotRepeatable, and all that `ngcdl run` does."""
+    from ngcdl import repeat
+    from ngcdl.cli import run as starting
+    from ngcdl.cli.screen import Screen
+
+    config, store = settings.load(), kept.shelf()
+    before = kept.loaded(store, name)
+    screen = Screen(output_to_stderr=as_json, is_training=bool((before.spec or {}).get("workload")))
+    with screen:
+        again = repeat.again(before, config, store, screen, dry=dry_run)
+    for remark in again.remarks:
+        console.say(remark)
+    try:
+        if dry_run:
+            return starting.dry_run(again.asked, config, store, screen, as_json)
+        code = starting.carry_out(again.asked, config, store, screen, detach=detach, as_json=as_json)
+    except (UnknownTag, UnknownRepository, BlobMissing) as error:
+        raise NotRepeatable(before.id, f"its image can't be had any more: {error.message}") from error
+    console.say(f"what differs:  ngcdl runs diff {before.id} {store.find('last')}")
+    return code

@@ -1,0 +1,131 @@
+"""`ngcdl report`: runs as a page, a picture, a table for a pull request, or rows for a spreadsheet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ngcdl import console
+from ngcdl.cli import kept
+from ngcdl.errors import BadOption, NotWritten
+from ngcdl.record import Run
+from ngcdl.store import EVENTS, SAMPLES, Store, lines
+
+if TYPE_CHECKING:
+    from ngcdl.report.curves import Story
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Files to write; - is stdout. Without any of them a page is written into the first run's folder."""
+
+    html: str | None = None
+    png: str | None = None
+    markdown: str | None = None
+    csv: str | None = None
+    open: bool = False
+
+
+def report(names: Sequence[str], asked: Asked) -> None:
+    """Write what was asked for, and the path of each file to stdout. Raises NoSuchRun, NotWritten and NoBrowser."""
+    if len(names) > len(_LETTERS):
+        raise BadOption(f"{len(names)} runs: a report has at most {len(_LETTERS)}.")
+    store = kept.shelf()
+    runs = [kept.loaded(store, name) for name in names or ("last",)]
+    twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
+    if twice:
+        raise BadOption(f"{', '.join(sorted(twice))} is named twice.")
+    if asked.csv:
+        _write(asked.csv, _sheets(store, runs))
+    wants_page = asked.html or asked.open or not (asked.png or asked.markdown or asked.csv)
+    if wants_page or asked.png or asked.markdown:
+        _pages(store, runs, asked, bool(wants_page))
+
+
+def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool) -> None:
+    from ngcdl.report.page import page
+
+    stories = _stories(store, runs)
+    document = page(stories) if wants_page or asked.png else ""
+    if asked.markdown:
+        from ngcdl.report.markdown import markdown
+
+        _write(asked.markdown, [markdown(stories)])
+    if asked.png:
+        from ngcdl.report.browser import picture
+
+        _write(asked.png, [picture(document)])
+    if wants_page:
+        name = "report.html" if len(runs) == 1 else f"report-of-{len(runs)}.html"
+        target = asked.html or str(store.folder(runs[0].id) / name)
+        _write(target, [document])
+        if asked.open:
+            _open(target)
+
+
+def _stories(store: Store, runs: Sequence[Run]) -> list[Story]:
+    from ngcdl.report.curves import told
+
+    folders = [store.folder(run.id) for run in runs]
+    return [
+        told(run, lines(folder / EVENTS), lines(folder / SAMPLES), letter)
+        for run, folder, letter in zip(runs, folders, _LETTERS, strict=False)
+    ]
+
+
+def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
+    from ngcdl.report.sheet import sheet
+
+    for number, run in enumerate(runs):
+        folder = store.folder(run.id)
+        yield from sheet(run, lines(folder / EVENTS), lines(folder / SAMPLES), head=not number)
+
+
+def _write(target: str, parts: Iterable[str | bytes]) -> None:
+    """Write a file whole or not at all, for its owner alone, and tell its path. Raises NotWritten."""
+    if target == _STDOUT:
+        stream = console.result_stream()
+        for part in parts:
+            stream.write(_bytes(part))
+        return
+    path = Path(target)
+    try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            with path.open("wb") as file:  # a pipe, or /dev/stdout
+                file.writelines(_bytes(part) for part in parts)
+        else:
+            _replace(path.resolve(), parts)
+    except OSError as error:
+        raise NotWritten(target, error.strerror or str(error)) from error
+    console.result(str(path.absolute()))
+
+
+def _replace(path: Path, parts: Iterable[str | bytes]) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.writelines(_bytes(part) for part in parts)
+        draft.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def _bytes(part: str | bytes) -> bytes:
+    return part.encode("utf-8", "replace") if isinstance(part, str) else part
+
+
+def _open(target: str) -> None:
+    import webbrowser
+
+    if target == _STDOUT or not webbrowser.open(Path(target).resolve().as_uri()):
+        console.say("no browser could be started here: open the file by hand")

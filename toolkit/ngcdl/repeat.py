@@ -1,0 +1,138 @@
+"""A recorded run, asked for once more: same image by digest, same command, cards, seed and data, or a refusal that says
+what can't be the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ngcdl import plan
+from ngcdl.errors import BadOption, BadReference, NotRepeatable
+from ngcdl.prepare import Asked, Show
+from ngcdl.record import Run
+from ngcdl.report import naming
+from ngcdl.settings import Settings
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.store import EVENTS, Store, lines
+
+
+@dataclass(frozen=True)
+class Again:
+    """`remarks` are sentences on what may be otherwise this time."""
+
+    asked: Asked
+    remarks: tuple[str, ...]
+
+
+def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: bool = False) -> Again:
+    """Make of a record what was typed. With `dry` no data is fetched or looked at. Raises NotRepeatable."""
+    recorded = before.spec
+    if not recorded:
+        raise NotRepeatable(
+            before.id, f"{before.engine or 'something else'} started it, and only that knows what was asked"
+        )
+    try:
+        spec = RunSpec.from_json({**recorded, "workload": None, "image": None})
+    except (BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
+        raise NotRepeatable(before.id, f"its record does not say what was asked ({error})") from error
+    environment, remarks = _environment(before, spec)
+    spec = replace(spec, environment=environment)
+    workload, more = _workload(before, settings, shelf, show, dry)
+    extra = None
+    if workload:
+        typed = tuple(mount for mount in spec.mounts if not mount.container.startswith(f"{plan.INSIDE}/"))
+        extra = replace(spec, command=(), mounts=typed, workdir=None, user=None, tty=False, stdin=False)
+    elif any(REDACTED in word for word in spec.command):
+        raise NotRepeatable(
+            before.id,
+            "a word of its command looked like a secret and was not recorded",
+            f"With the word in the place of {REDACTED}:\n    {naming.command(before)}",
+        )
+    elif spec.stdin:
+        remarks.append("what came in by its stdin was not recorded")
+    asked = Asked(
+        engine=before.engine or "auto",
+        image=_image(before, settings),
+        gpus=_gpus(before, recorded),
+        workload=workload,
+        own=None if workload else spec,
+        device=before.device if workload and before.device in ("cpu", "gpu") else None,
+        root=before.engine == "docker" and recorded.get("user") is None,
+        extra=extra,
+    )
+    return Again(asked, (*remarks, *more))
+
+
+def _image(before: Run, settings: Settings) -> ImageRef | None:
+    if before.engine == "local":
+        return None
+    if not before.image.reference or not before.image.digest:
+        raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
+    try:
+        image = ImageRef.parse(before.image.reference, settings.registry)
+    except BadReference as error:
+        raise NotRepeatable(before.id, f"its image can't be meant ({error})") from error
+    return replace(image, tag=None, digest=before.image.digest)
+
+
+def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
+    """Ask for the very cards that it had; for none where it had none, whatever there is today."""
+    if before.gpus:
+        return GpuRequest("devices", devices=before.gpus)
+    if before.gpus is not None or before.gpu_way == "none":
+        return GpuRequest("none")
+    return GpuRequest.parse(str(recorded.get("gpus") or "auto"))
+
+
+def _environment(before: Run, spec: RunSpec) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """Put the caller's own values where the record has none because they looked like secrets."""
+    hidden = [name for name, value in spec.environment if value == REDACTED]
+    missing = [name for name in hidden if name not in os.environ]
+    if missing:
+        raise NotRepeatable(
+            before.id,
+            f"the value of {', '.join(missing)} looked like a secret and was not recorded",
+            "Set it here, and it is taken:\n"
+            f"    {' '.join(f'{name}=...' for name in missing)} ngcdl runs replay {before.id}",
+        )
+    remarks = [f"the value of {name} was not recorded: it is the one that is set here" for name in hidden]
+    return tuple((name, os.environ[name] if name in hidden else value) for name, value in spec.environment), remarks
+
+
+def _workload(
+    before: Run, settings: Settings, shelf: Store, show: Show, dry: bool
+) -> tuple[Workload | None, tuple[str, ...]]:
+    recorded = naming.workload(before)
+    if not recorded:
+        return None, ()
+    known = {one.name for one in fields(Workload)}
+    unknown = [name for name, value in recorded.items() if name not in known and value is not None]
+    if unknown:
+        raise NotRepeatable(before.id, f"this ngcdl does not know its {', '.join(unknown)}", "Update ngcdl.")
+    workload = Workload(**{name: value for name, value in recorded.items() if name in known})
+    remarks: tuple[str, ...] = ()
+    if workload.resume:
+        if not (shelf.folder(workload.resume) / EVENTS).exists():
+            raise NotRepeatable(before.id, f"it went on from {workload.resume}, which is not here")
+        remarks = (f"it went on from {workload.resume}: from the last checkpoint of it that is there now",)
+    if naming.is_synthetic(before):
+        return replace(workload, data="synthetic"), remarks
+    if not dry:
+        workload = replace(workload, data=_data(before, workload, settings, shelf, show))
+    return workload, remarks
+
+
+def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, show: Show) -> str:
+    """Give the folder of the same data set. Raises NotRepeatable where the one that is here is another."""
+    from ngcdl import dataset
+
+    found = dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
+    starts = [event for event in lines(shelf.folder(before.id) / EVENTS) if event.get("event") == "start"]
+    wanted = starts[-1].get("dataset_sha256") if starts else None
+    if found.kind != before.dataset:
+        raise NotRepeatable(before.id, f"it trained on {before.dataset}, which can't be had now")
+    if wanted and found.sha256 and found.sha256 != wanted:
+        raise NotRepeatable(before.id, "the training images that are here are not to the bit those that it had")
+    return str(found.folder) if found.folder else "synthetic"

@@ -1,0 +1,160 @@
+"""A page as a picture: a Chromium that is on this machine, without a window, asked over a pipe.
+
+The DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) as JSON with a NUL after each message, on
+the browser's file descriptors 3 and 4: no port is opened, and nothing else is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from ngcdl.errors import NoBrowser
+
+NAMES = (
+    "chromium", "chromium-browser", "chromium-headless-shell", "google-chrome", "google-chrome-stable",
+    "microsoft-edge", "brave-browser", "chrome",
+)  # fmt: skip
+_SECONDS = 60.0
+_WIDTH = 1100
+_MOST_PIXELS = 16_000  # as high as Chromium's pictures are, at twice the size
+
+
+def found() -> str:
+    """Give the program: NGCDL_BROWSER, or the first of NAMES on PATH. Raises NoBrowser."""
+    named = os.environ.get("NGCDL_BROWSER")
+    program = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
+    if not program:
+        raise NoBrowser(f"NGCDL_BROWSER={named} is no program" if named else "no Chromium or Chrome is on PATH")
+    return program
+
+
+def picture(page: str) -> bytes:
+    """Give the whole of `page`, an HTML document without scripts, as a PNG. Raises NoBrowser."""
+    with tempfile.TemporaryDirectory(prefix="ngcdl-") as folder:
+        file = Path(folder) / "page.html"
+        file.write_text(page, encoding="utf-8")
+        with Browser.started(found(), Path(folder)) as browser:
+            browser.sized(_WIDTH)
+            browser.open(file.as_uri())
+            return browser.picture()
+
+
+class Browser:
+    """One tab. `told` are the events that came so far; `session` names the tab in the protocol."""
+
+    def __init__(self, pid: int, to: int, answers: int) -> None:
+        self.pid, self._to, self._answers = pid, to, answers
+        self._left, self._number, self.session = b"", 0, None
+        self.told: list[dict[str, Any]] = []
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, program: str, folder: Path, *more: str) -> Iterator[Self]:
+        """Start `program` with a profile in `folder`, and end it whatever happens."""
+        pid, to, answers = _spawn(program, folder, more)
+        browser = cls(pid, to, answers)
+        try:
+            browser._attach()
+            yield browser
+        finally:
+            for descriptor in (to, answers):
+                os.close(descriptor)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _attach(self) -> None:
+        target = self.ask("Target.createTarget", {"url": "about:blank"})["targetId"]
+        self.session = self.ask("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
+
+    def sized(self, width: int, height: int = 900, scale: float = 2.0) -> None:
+        shape = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        self.ask("Emulation.setDeviceMetricsOverride", shape)
+
+    def open(self, address: str) -> None:
+        """Load a page and wait until it is there."""
+        self.told.clear()
+        self.ask("Page.navigate", {"url": address})
+        while not any(event["method"] == "Page.loadEventFired" for event in self.told):
+            self.told.append(self._next(time.monotonic() + _SECONDS))
+
+    def picture(self) -> bytes:
+        """Take the whole page, as far down as a picture can go."""
+        size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], _MOST_PIXELS / 2), "scale": 1}
+        shot = self.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})
+        return base64.b64decode(shot["data"])
+
+    def value(self, expression: str) -> Any:
+        """Evaluate JavaScript from outside of the page, whose own policy forbids it any."""
+        answer = self.ask("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+        return answer["result"].get("value")
+
+    def ask(self, method: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one command and give its result; events that come meanwhile are kept. Raises NoBrowser."""
+        self._number += 1
+        asked: dict[str, Any] = {"id": self._number, "method": method, "params": dict(parameters or {})}
+        asked |= {"sessionId": self.session} if self.session else {}
+        end = time.monotonic() + _SECONDS
+        try:
+            os.write(self._to, json.dumps(asked).encode() + b"\0")
+        except OSError as error:
+            raise NoBrowser(f"it ended at once ({error.strerror})") from error
+        while (message := self._next(end)).get("id") != self._number:
+            self.told.append(message)
+        if "error" in message:
+            raise NoBrowser(f"it refused {method}: {message['error'].get('message')}")
+        result: dict[str, Any] = message["result"]
+        return result
+
+    def _next(self, end: float) -> dict[str, Any]:
+        while b"\0" not in self._left:
+            if not select.select([self._answers], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise NoBrowser(f"it gave no answer within {_SECONDS:g} s")
+            data = os.read(self._answers, 1 << 16)
+            if not data:
+                raise NoBrowser("it ended before it had drawn the page")
+            self._left += data
+        one, _, self._left = self._left.partition(b"\0")
+        message: dict[str, Any] = json.loads(one)
+        return {"method": ""} | message
+
+
+def _spawn(program: str, folder: Path, more: tuple[str, ...]) -> tuple[int, int, int]:
+    """Start the browser with a pipe at its descriptors 3 and 4; give its pid, and our ends."""
+    words = [program, "--headless", "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", *more]
+    words += ["--no-first-run", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--disable-extensions"]
+    words += ["--disable-background-networking", "--disable-component-update", "--no-default-browser-check"]
+    if os.geteuid() == 0:
+        words.append("--no-sandbox")  # Chromium does not start as root with one; the page has no script to hold in
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    # Above 3 and 4, so that putting one in its place never takes the other's.
+    high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 10) for one in (theirs_in, theirs_out)]
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, nowhere, number) for number in (0, 1, 2)]
+        actions += [(os.POSIX_SPAWN_DUP2, high[0], 3), (os.POSIX_SPAWN_DUP2, high[1], 4)]
+        pid = os.posix_spawn(program, words, os.environ, file_actions=actions, setpgroup=0)
+    except OSError as error:
+        for one in (ours_out, ours_in):
+            os.close(one)
+        raise NoBrowser(f"{program} does not start: {error.strerror}") from error
+    finally:
+        for one in (theirs_in, theirs_out, nowhere, *high):
+            os.close(one)
+    return pid, ours_out, ours_in

@@ -1,0 +1,194 @@
+"""A chart as an element: SVG for what is drawn, HTML for what is written, so that it fits a phone as it fits a page.
+
+Drawn by hand: a line, an area and a grid are forty lines here, in the page's own colours, light and dark, sharp at
+every size. A plotting library is 60 MB and a second of start-up for the same, and its labels shrink with the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ngcdl.report.curves import Curve, thinned
+from ngcdl.report.markup import Markup, joined, tag
+from ngcdl.report.scale import Axis, percent_axis
+
+COLOURS = 8  # that the page has; a ninth line begins again, with another dash
+_WIDE, _HIGH = 1000.0, 1000.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """`colour` 0..; `dots`: its points are marked; `soft`: it stays behind the others; `breaks`: a pause is a gap."""
+
+    label: str
+    curve: Curve
+    colour: int = 0
+    dots: bool = False
+    soft: bool = False
+    breaks: bool = True
+
+
+@dataclass(frozen=True)
+class Band:
+    """What lies between two curves that have the same x."""
+
+    label: str
+    low: Curve
+    high: Curve
+    colour: int = 0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`marked` are stretches of x that are shaded, `marked_as` what they mean. `said`: the picture in words."""
+
+    title: str
+    x: Axis
+    y: Axis
+    lines: Sequence[Line]
+    said: str
+    band: Band | None = None
+    marked: Sequence[tuple[float, float]] = ()
+    marked_as: str = ""
+    note: str = ""
+
+
+def drawn(chart: Chart, name: str) -> Markup:
+    """Give the chart as a <figure>; `name` is unique on its page."""
+    parts = [_grid(chart), *(_marks(chart)), *_band(chart)]
+    parts += [_line(chart, line) for line in sorted(chart.lines, key=lambda line: not line.soft)]
+    picture = tag(
+        "svg",
+        tag("title", chart.title, id=f"{name}-t"),
+        tag("desc", chart.said, id=f"{name}-d"),
+        *parts,
+        viewBox=f"0 0 {_WIDE:g} {_HIGH:g}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_labelledby=f"{name}-t {name}-d",
+    )
+    return tag(
+        "figure",
+        tag("figcaption", tag("strong", chart.title), " ", tag("span", chart.y.unit, class_="unit")),
+        _legend(chart),
+        tag("div", _across(chart.y), picture, _along(chart.x), class_="plot"),
+        tag("p", chart.note, class_="note") if chart.note else None,
+    )
+
+
+def bars(title: str, values: Sequence[float | None], said: str, note: str, name: str) -> Markup:
+    """Draw a bar for each of `values`, 0..100, beside each other and numbered from 0."""
+    step = _WIDE / len(values)
+    rects = [
+        tag("rect", class_="bar", x=f"{at * step + step * 0.1:.1f}", y=f"{_HIGH - value * 10:.1f}",
+            width=f"{step * 0.8:.1f}", height=f"{value * 10:.1f}")
+        for at, value in enumerate(values) if value is not None
+    ]  # fmt: skip
+    across, along = percent_axis(), _numbered(len(values))
+    picture = tag(
+        "svg", tag("title", title, id=f"{name}-t"), tag("desc", said, id=f"{name}-d"),
+        _grid_at([], across.ticks, along, across), *rects, viewBox=f"0 0 {_WIDE:g} {_HIGH:g}",
+        preserveAspectRatio="none", role="img", aria_labelledby=f"{name}-t {name}-d",
+    )  # fmt: skip
+    return tag(
+        "figure",
+        tag("figcaption", tag("strong", title), " ", tag("span", "%", class_="unit")),
+        tag("div", _across(across), picture, _along(along), class_="plot"),
+        tag("p", note, class_="note") if note else None,
+    )
+
+
+def _numbered(count: int) -> Axis:
+    step = max(1, -(-count // 8))
+    return Axis(-0.5, count - 0.5, tuple(float(at) for at in range(0, count, step)), "logical processor")
+
+
+def _x(chart: Chart, value: float) -> float:
+    return chart.x.at(value) * _WIDE
+
+
+def _y(chart: Chart, value: float) -> float:
+    return _HIGH - chart.y.at(value) * _HIGH
+
+
+def _grid(chart: Chart) -> Markup:
+    return _grid_at(chart.x.ticks, chart.y.ticks, chart.x, chart.y)
+
+
+def _grid_at(xs: Sequence[float], ys: Sequence[float], x: Axis, y: Axis) -> Markup:
+    words = [f"M0 {_HIGH - y.at(tick) * _HIGH:.1f}H{_WIDE:g}" for tick in ys]
+    words += [f"M{x.at(tick) * _WIDE:.1f} 0V{_HIGH:g}" for tick in xs]
+    return tag("path", class_="grid", d="".join(words))
+
+
+def _marks(chart: Chart) -> list[Markup]:
+    least = (chart.x.high - chart.x.low) / 400  # what lasted one sample is seen all the same
+    return [
+        tag("rect", class_="mark", x=f"{_x(chart, start):.1f}", y="0", height=f"{_HIGH:g}",
+            width=f"{max(_x(chart, max(end, start + least)) - _x(chart, start), 2):.1f}")
+        for start, end in chart.marked
+    ]  # fmt: skip
+
+
+def _band(chart: Chart) -> list[Markup]:
+    if not chart.band:
+        return []
+    low = thinned(chart.band.low, chart.x.low, chart.x.high)
+    high = thinned(chart.band.high, chart.x.low, chart.x.high)
+    words = []
+    for under, over in zip(low, high, strict=False):
+        words.append("M" + _through(chart, over) + "L" + _through(chart, under[::-1]) + "Z")
+    return [tag("path", class_=f"band c{chart.band.colour % COLOURS}", d="".join(words))]
+
+
+def _through(chart: Chart, points: Sequence[tuple[float, float]]) -> str:
+    return "L".join(f"{_x(chart, x):.1f} {_y(chart, y):.1f}" for x, y in points)
+
+
+def _line(chart: Chart, line: Line) -> Markup:
+    words = []
+    for points in thinned(line.curve, chart.x.low, chart.x.high, line.breaks):
+        # A point by itself is a dot: a line of no length with round ends.
+        words.append("M" + _through(chart, points) + ("h0" if len(points) == 1 else ""))
+    style = _style(line.colour, alone=len(chart.lines) == 1)
+    path = tag("path", class_=f"line{' soft' if line.soft else ''} {style}", d="".join(words))
+    if not line.dots:
+        return path
+    points = [point for part in thinned(line.curve, chart.x.low, chart.x.high, False) for point in part]
+    dots = "".join(f"M{_x(chart, x):.1f} {_y(chart, y):.1f}h0" for x, y in points)
+    return joined(path, tag("path", class_=f"dots {style}", d=dots))
+
+
+def _style(colour: int, alone: bool) -> str:
+    """Colour and dash: who can't tell the colours apart has the dashes."""
+    return f"c{colour % COLOURS}" + (f" d{colour % 4}" if colour % 4 and not alone else "")
+
+
+def _legend(chart: Chart) -> Markup | None:
+    alone = len(chart.lines) == 1
+    shown = [(line.label, f"key {'soft ' if line.soft else ''}{_style(line.colour, alone)}") for line in chart.lines]
+    shown += [(chart.band.label, f"swatch c{chart.band.colour % COLOURS}")] if chart.band else []
+    shown += [(chart.marked_as, "swatch mark")] if chart.marked else []
+    if len(shown) == 1 and not shown[0][0]:
+        return None
+    items = [tag("li", _key(style), label) for label, style in shown]
+    return tag("ul", *items, class_="legend")
+
+
+def _key(style: str) -> Markup:
+    if style.startswith("swatch"):
+        drawing = tag("rect", class_=style.replace("swatch c", "band c"), x="0", y="2", width="22", height="8")
+    else:
+        drawing = tag("path", class_=style.replace("key", "line"), d="M1 6H21")
+    return tag("svg", drawing, viewBox="0 0 22 12", class_="key", aria_hidden="true")
+
+
+def _across(axis: Axis) -> Markup:
+    labels = [tag("span", axis.label(tick), style=f"bottom:{axis.at(tick) * 100:.2f}%") for tick in axis.ticks]
+    return tag("div", *labels, class_="ys", aria_hidden="true")
+
+
+def _along(axis: Axis) -> Markup:
+    labels = [tag("span", axis.label(tick), style=f"left:{axis.at(tick) * 100:.2f}%") for tick in axis.ticks]
+    return tag("div", *labels, tag("em", axis.unit), class_="xs", aria_hidden="true")

@@ -1,0 +1,83 @@
+"""What differs between two records: what was asked and what it ran on, by name, and the figures with their change.
+
+What always differs (id, times, container, process ids, folders of the run) is left out. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ngcdl.record import Run
+from ngcdl.report.figures import number
+
+_EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`change` is relative to `a`: 0.1 is a tenth more; None where there is nothing to relate it to."""
+
+    a: float | None
+    b: float | None
+    change: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    a: str
+    b: str
+    differs: Mapping[str, tuple[Any, Any]]
+    figures: Mapping[str, Figure]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give {"a", "b", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "differs": {name: list(values) for name, values in self.differs.items()},
+            "figures": {name: asdict(figure) for name, figure in self.figures.items()},
+        }
+
+
+def difference(one: Run, other: Run) -> Difference:
+    """Compare two records. A figure that neither has is left out; one that both have alike stays, with change 0."""
+    here, there = _flat(one), _flat(other)
+    names = dict.fromkeys([*here, *there])
+    figures = {name.removeprefix("summary."): name for name in names if name.startswith("summary.")}
+    return Difference(
+        one.id,
+        other.id,
+        {
+            name: (here.get(name), there.get(name))
+            for name in names
+            if not name.startswith("summary.") and here.get(name) != there.get(name)
+        },
+        {
+            short: _figure(here.get(name), there.get(name))
+            for short, name in figures.items()
+            if number(here.get(name)) is not None or number(there.get(name)) is not None
+        },
+    )
+
+
+def _figure(here: Any, there: Any) -> Figure:
+    a, b = number(here), number(there)
+    return Figure(a, b, (b - a) / abs(a) if a and b is not None else None)
+
+
+def _flat(run: Run) -> dict[str, Any]:
+    record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
+    return dict(_leaves("", record))
+
+
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _leaves(f"{prefix}.{name}" if prefix else str(name), one)
+    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        for at, one in enumerate(value):
+            yield from _leaves(f"{prefix}.{at}", one)
+    else:
+        yield prefix, list(value) if isinstance(value, tuple) else value

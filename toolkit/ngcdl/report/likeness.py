@@ -1,0 +1,74 @@
+"""May the speeds of two runs set side by side be divided? And what differs between them, whether they may or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ngcdl.report import naming
+from ngcdl.report.curves import Story
+from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
+
+# What `ngcdl compare` holds the same and two runs of different days seldom have: it is named beside the figures, and
+# does not by itself change what a step is.
+_NAMED_ONLY = frozenset({
+    "steps", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user", "workdir", "shm_bytes",
+    "ulimits", "machine", "driver", "engine",
+})  # fmt: skip
+_LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
+    ("workload", lambda it: naming.workload(it.run).get("name") or it.training.start.get("workload")),
+    ("dataset", lambda it: it.run.dataset),
+    ("training images", lambda it: it.training.start.get("dataset_images")),
+    ("training images, sha256", lambda it: it.training.start.get("dataset_sha256")),
+    ("image", lambda it: it.run.image.reference),
+    ("image digest", lambda it: it.run.image.digest),
+    ("framework", lambda it: it.training.start.get("framework")),
+    ("framework's version", lambda it: it.training.start.get("framework_version")),
+    ("batch", lambda it: it.training.start.get("batch", naming.workload(it.run).get("batch"))),
+    ("seed", lambda it: it.training.start.get("seed", naming.workload(it.run).get("seed"))),
+    ("steps asked for", lambda it: it.training.start.get("steps", naming.workload(it.run).get("steps"))),
+    ("threads", lambda it: it.training.start.get("threads")),
+    ("resumed from step", lambda it: it.training.start.get("resumed_from_step")),
+    ("computed on", lambda it: it.run.device),
+    ("hardware", lambda it: naming.hardware(it.run)),
+    ("machine", lambda it: it.run.machine.hostname),
+    ("engine", lambda it: it.run.engine),
+    ("NVIDIA driver", lambda it: it.run.machine.driver),
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    name: str
+    values: tuple[str | None, ...]
+
+
+def differences(stories: Sequence[Story]) -> list[Difference]:
+    """Name all that differs between runs; a value is None where it is unknown."""
+    found = []
+    for name, value in _LOOKED_AT:
+        values = tuple(None if (one := value(story)) is None else str(one) for story in stories)
+        if len(set(values)) > 1:
+            found.append(Difference(name, values))
+    return found
+
+
+def refused(one: Story, other: Story) -> list[str]:
+    """Say why these two can't be compared; [] where they can."""
+    entries = [Entry(it.letter, 1, Measured(it.run, it.training.start, it.training.error)) for it in (one, other)]
+    return [_said(refusal) for refusal in refusals(entries, "device") if refusal.field not in _NAMED_ONLY]
+
+
+def _said(refusal: Refusal) -> str:
+    name = refusal.field.replace("_", " ")
+    if len(refusal.values) < 2:
+        return f"{next(iter(refusal.values)).partition(',')[0]}: {refusal.why}"
+    shown = " / ".join("n/a" if value is None else str(value) for value in refusal.values.values())
+    return f"another {name} ({shown})" if len(shown) < 60 else f"another {name}"
+
+
+def ratio(one: Story, other: Story) -> float | None:
+    """Give how many times as fast `one` is as `other`; None where they can't be compared."""
+    fast, slow = one.run.summary.examples_per_second, other.run.summary.examples_per_second
+    return fast / slow if fast and slow and not refused(one, other) else None

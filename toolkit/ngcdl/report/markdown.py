@@ -1,0 +1,43 @@
+"""The verdict and the figures as Markdown, for a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ngcdl.report import likeness, tables
+from ngcdl.report.curves import Story
+from ngcdl.report.verdict import verdict
+
+# What Markdown, or the HTML in it, could take for more than a letter; @ and # would call people and issues.
+_SPECIAL = re.compile(r"[\\`*_\[\]<>|~!&$@#]")
+_BLANK = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
+
+
+def markdown(stories: Sequence[Story]) -> str:
+    head = [story.run.id if len(stories) == 1 else f"{story.letter}: {story.run.id}" for story in stories]
+    parts = [f"**{plain(verdict(stories))}**", _table(["", *head], tables.figures(stories))]
+    found = likeness.differences(stories)
+    if found:
+        rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
+        parts.append(_table(["differs", *(story.letter for story in stories)], rows))
+    for story in stories:
+        said = [
+            f"{name}: {value}" for name, value in tables.conditions(story) if value != "n/a" and name in _CONDITIONS
+        ]
+        parts.append(plain(f"{story.letter + ': ' if len(stories) > 1 else ''}{'; '.join(said)}."))
+    return "\n\n".join(parts) + "\n"
+
+
+_CONDITIONS = ("image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed")
+
+
+def plain(text: str) -> str:
+    """Give `text` on one line, as the letters that it is."""
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", _BLANK.sub(" ", text))
+
+
+def _table(head: Sequence[str], rows: Sequence[tables.Row]) -> str:
+    lines = [[plain(cell) for cell in head], ["---"] * len(head)]
+    lines += [[plain(name), *(plain(cell) for cell in cells)] for name, cells in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

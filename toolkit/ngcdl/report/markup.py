@@ -1,0 +1,44 @@
+"""HTML that is escaped by construction: a plain string is text, and only what `tag` made is markup."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TypeAlias
+
+# Neither XML nor HTML can hold these, and some of them would move a terminal that shows the file.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+_VOID = frozenset({"br", "meta"})
+_SHAPES = frozenset({"path", "rect"})  # of SVG, where an element without an end would hold all that follows
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child: TypeAlias = "str | Markup | None"
+
+
+def text(value: str) -> Markup:
+    """Escape `value`, so that a parser reads it back as text; what HTML can't hold is replaced."""
+    shown = _CONTROL.sub("\ufffd", value.encode("utf-8", "replace").decode("utf-8"))
+    return Markup(html.escape(shown, quote=True))
+
+
+def joined(*children: Child) -> Markup:
+    """Set `children` side by side; None is nothing."""
+    return Markup("".join(one if isinstance(one, Markup) else text(one) for one in children if one is not None))
+
+
+def tag(name: str, /, *children: Child, **attributes: str | None) -> Markup:
+    """Make an element. `class_` is class, `aria_label` is aria-label; an attribute that is None is left out."""
+    words = [name]
+    for key, value in attributes.items():
+        if value is not None:
+            words.append(f'{key.rstrip("_").replace("_", "-")}="{text(value)}"')
+    start = " ".join(words)
+    if name in _VOID or name in _SHAPES:
+        return Markup(f"<{start}/>" if name in _SHAPES else f"<{start}>")
+    return Markup(f"<{start}>{joined(*children)}</{name}>")

@@ -1,0 +1,121 @@
+"""What a run is called among others, on what it computed, and the command line that repeats it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ngcdl.record import Run
+from ngcdl.spec import REDACTED, Workload
+
+_DEFAULTS = {one.name: one.default for one in fields(Workload)}
+_ALWAYS = ("name", "steps", "batch", "seed")  # said also where they are what they are by default
+_PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+_OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
+
+
+def workload(run: Run) -> Mapping[str, Any]:
+    """Give the bundled training of `run` as its spec has it; {} where it was a command."""
+    found = (run.spec or {}).get("workload")
+    return found if isinstance(found, Mapping) else {}
+
+
+def what(run: Run) -> str:
+    """Name what was run: cifar10, or the image whose command it was."""
+    name = workload(run).get("name")
+    if isinstance(name, str) and name:
+        return name
+    reference = run.image.reference
+    return f"a command in {reference.rpartition('/')[2]}" if reference else run.id
+
+
+def is_synthetic(run: Run) -> bool:
+    return "synthetic" in (run.dataset or "").lower()
+
+
+def device(run: Run) -> str:
+    """GPU, CPU, or n/a where the framework never said."""
+    return run.device.upper() if run.device else "n/a"
+
+
+def hardware(run: Run) -> str | None:
+    """Name what it computed on: the cards of the run, or the processor. None where nobody knows."""
+    if run.device == "gpu":
+        names = [gpu.name for gpu in run.machine.gpus if run.gpus and gpu.uuid in run.gpus and gpu.name]
+        names = names or [gpu.name for gpu in run.summary.gpus if gpu.name]
+        counted = Counter(names)
+        return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counted.items()) or None
+    if run.device == "cpu" and run.machine.cpu:
+        return f"{run.machine.cpu}, {run.machine.cores} cores" if run.machine.cores else run.machine.cpu
+    return None
+
+
+def on(run: Run) -> str:
+    """Say where it computed: `the GPU (NVIDIA H200)`."""
+    if not run.device:
+        return "a device that was not recorded"
+    there = hardware(run)
+    return f"the {device(run)} ({there})" if there else f"the {device(run)}"
+
+
+def command(run: Run) -> str | None:
+    """Give the line that asks for the same; None where the record has no spec, as one that Docker Compose made.
+
+    The image stands by its digest. A variable whose value was redacted is taken from the caller's own.
+    """
+    spec = run.spec
+    if not spec:
+        return None
+    words = ["ngcdl", "run", *_image(run)]
+    asked = workload(run)
+    for name, value in asked.items():
+        words += _option(name, value)
+    if asked and is_synthetic(run) and asked.get("data") == "auto":
+        words += ["--data", "synthetic"]
+    gpus = str(spec.get("gpus") or "auto")
+    words += [] if gpus.startswith("auto") else ["--gpus", gpus]
+    words += ["--engine", "local"] if run.engine == "local" else []
+    words += [word for mount in _list(spec, "mounts") if _typed(str(mount)) for word in ("-v", str(mount))]
+    for name, value in dict(spec.get("environment") or {}).items():
+        if name not in _PLANNED:
+            words += ["-e", name if value == REDACTED else f"{name}={value}"]
+    words += ["--", *(str(word) for word in _list(spec, "command"))] if not asked and spec.get("command") else []
+    return shlex.join(words)
+
+
+def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
+    return value if isinstance(value := spec.get(name), list) else []
+
+
+def _typed(mount: str) -> bool:
+    """Was it typed, and not planned by ngcdl itself? (plan.py: INSIDE and HERE)"""
+    inside = mount.removesuffix(":ro").rpartition(":")[2]
+    return not inside.startswith("/ngcdl/") and inside != "/work"
+
+
+def _image(run: Run) -> list[str]:
+    reference, digest = run.image.reference, run.image.digest
+    if not reference:
+        return []
+    if digest and "@" not in reference:
+        head, slash, last = reference.rpartition("/")
+        return [f"{head}{slash}{last.partition(':')[0]}@{digest}"]
+    return [reference]
+
+
+def _option(name: str, value: Any) -> list[str]:
+    if value is None or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
+        return []
+    word = _OWN_WORDS.get(name, f"--{name.replace('_', '-')}")
+    return [word] if isinstance(value, bool) else [word, str(value)]
+
+
+def has_redacted(spec: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Name the variables whose values were kept from the record, and say whether words of the command were."""
+    environment = spec.get("environment")
+    names = [name for name, value in environment.items() if value == REDACTED] if isinstance(environment, dict) else []
+    command = spec.get("command")
+    return names, any(REDACTED in str(word) for word in command) if isinstance(command, list) else False

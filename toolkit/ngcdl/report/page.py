@@ -1,0 +1,153 @@
+"""The report as one page of HTML: no script, nothing from elsewhere, light and dark, for a phone and for paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ngcdl.report import diagnosis, likeness, naming, tables, theirs
+from ngcdl.report.curves import Story
+from ngcdl.report.markup import Markup, joined, tag
+from ngcdl.report.pictures import pictures
+from ngcdl.report.verdict import verdict
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page(stories: Sequence[Story]) -> str:
+    """Give the whole document. Every text of a record is escaped: it may come from a container."""
+    title = f"{naming.what(stories[0].run)} · {len(stories)} runs" if len(stories) > 1 else naming.what(stories[0].run)
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} · ngcdl"),
+        tag("style", Markup(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))),
+    )
+    body = tag("body", tag("main", *_sections(stories, title)))
+    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
+
+
+def _sections(stories: Sequence[Story], title: str) -> list[Markup | None]:
+    drawn = pictures(stories)
+    missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
+    return [
+        tag("header", tag("h1", title), tag("p", verdict(stories), class_="verdict"), _warning(stories)),
+        *(part for story in stories for part in (_recognised(story), _findings(story, len(stories) > 1))),
+        tag("section", tag("h2", "Figures"), _figures(stories), _differences(stories), _legend_of_runs(stories)),
+        tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
+            tag("p", missing, class_="note") if missing else None),
+        _theirs(stories),
+        tag("section", tag("h2", "Conditions"), *(_conditions(story, stories) for story in stories)),
+    ]  # fmt: skip
+
+
+def _warning(stories: Sequence[Story]) -> Markup | None:
+    named = [story for story in stories if naming.is_synthetic(story.run)]
+    if not named:
+        return None
+    who = "" if len(stories) == 1 else f"{', '.join(story.letter for story in named)}: "
+    note = named[0].run.dataset_note
+    why = f" ({note})" if note else ""
+    return tag("p", f"{who}SYNTHETIC images{why}: loss and accuracy say nothing about CIFAR-10.", class_="warning")
+
+
+def _recognised(story: Story) -> Markup | None:
+    known = story.run.diagnosis
+    if not known:
+        return None
+    return tag("section", tag("h2", f"Why {story.run.id} failed"), tag("pre", diagnosis.told(known)))
+
+
+def _findings(story: Story, is_one_of_several: bool) -> Markup | None:
+    """Show what held a training back, by the rules that were decided when it ended."""
+    found = story.run.findings
+    if not found:
+        return None
+    items = [
+        tag("li", one.text, tag("br"), tag("span", one.advice, class_="unit") if one.advice else None) for one in found
+    ]
+    who = f" {story.letter}" if is_one_of_several else " it"
+    return tag("section", tag("h2", f"What held{who} back"), tag("ul", *items, class_="notes"))
+
+
+def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str, kind: str = "figures") -> Markup:
+    cells = [
+        tag("tr", tag("th", name, scope="row"), *(tag("td", value or "–") for value in values)) for name, values in rows
+    ]
+    columns = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in head))
+    table = tag("table", tag("caption", caption), tag("thead", columns), tag("tbody", *cells), class_=kind)
+    return tag("div", table, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+def _figures(stories: Sequence[Story]) -> Markup:
+    head = [story.run.id if len(stories) == 1 else story.letter for story in stories]
+    return _table(head, tables.figures(stories), "What was measured")
+
+
+def _legend_of_runs(stories: Sequence[Story]) -> Markup | None:
+    if len(stories) == 1:
+        return None
+    return tag("p", *(tag("span", tag("strong", story.letter), f" {story.run.id} ", class_="run") for story in stories))
+
+
+def _differences(stories: Sequence[Story]) -> Markup | None:
+    found = likeness.differences(stories)
+    if not found:
+        return tag("p", "Nothing differs between these runs but what was measured.") if len(stories) > 1 else None
+    rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
+    refused = [
+        tag("p", f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}.", class_="warning")
+        for story in stories[1:] if (reasons := likeness.refused(stories[0], story))
+    ]  # fmt: skip
+    return joined(*refused, _table([story.letter for story in stories], rows, "What differs"))
+
+
+def _theirs(stories: Sequence[Story]) -> Markup | None:
+    """Show what others published of these workloads, and ours in columns of their own."""
+    names = dict.fromkeys(_bundled(story) for story in stories)
+    parts = [part for name in names for part in _published(name, [one for one in stories if _bundled(one) == name])]
+    return tag("section", tag("h2", "What others measured"), *parts) if parts else None
+
+
+def _bundled(story: Story) -> str:
+    return str(naming.workload(story.run).get("name") or "").replace("_", "-")
+
+
+def _published(name: str, stories: Sequence[Story]) -> list[Markup]:
+    table = theirs.published(name)
+    if not table:
+        return []
+    notes = [
+        tag("p", f"Source: {table.source}.", class_="note"),
+        *(tag("p", note, class_="note") for note in table.notes),
+    ]
+    caption = f"{name}: theirs, on their hardware"
+    if not any(figure in tables.COUNTERPARTS for figure, _ in table.rows):
+        ours = "; ".join(
+            f"{_here(story, len(stories) > 1)}: {tables.COUNTERPARTS['s/batch'](story)} s/batch" for story in stories
+        )
+        return [_table(table.columns, table.rows, caption, "theirs"), tag("p", f"Ours: {ours}."), *notes]
+    rows = [(figure, (*(_counterpart(figure, story) for story in stories), *cells)) for figure, cells in table.rows]
+    head = [*(_here(story, len(stories) > 1) for story in stories), *(f"theirs: {column}" for column in table.columns)]
+    return [_table(head, rows, f"{name}: ours, and theirs on their hardware", "theirs"), *notes]
+
+
+def _counterpart(figure: str, story: Story) -> str:
+    ours = tables.COUNTERPARTS.get(figure)
+    return ours(story) if ours else ""
+
+
+def _here(story: Story, is_one_of_several: bool) -> str:
+    synthetic = ", SYNTHETIC images" if naming.is_synthetic(story.run) else ""
+    who = f", {story.letter}" if is_one_of_several else ""
+    return f"here{who}: {naming.hardware(story.run) or naming.device(story.run)}{synthetic}"
+
+
+def _conditions(story: Story, stories: Sequence[Story]) -> Markup:
+    rows = [part for name, value in tables.conditions(story) for part in (tag("dt", name), tag("dd", value))]
+    notes = tag("ul", *(tag("li", note) for note in story.run.notes), class_="notes") if story.run.notes else None
+    head = tag("h3", f"{story.letter}: {story.run.id}") if len(stories) > 1 else None
+    return joined(head, tag("dl", *rows), notes)

@@ -1,0 +1,204 @@
+"""Which charts a report has: speed, processors, cards and learning; of several runs each is a line of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ngcdl.report import charts, naming
+from ngcdl.report.charts import Band, Chart, Line
+from ngcdl.report.curves import CardCurves, Curve, Story
+from ngcdl.report.markup import Markup
+from ngcdl.report.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """`shown` are figures; `missing` names what would have been drawn, had anybody measured it."""
+
+    shown: tuple[Markup, ...]
+    missing: tuple[str, ...]
+
+
+def pictures(stories: Sequence[Story]) -> Pictures:
+    shown, missing = [], []
+    for number, (title, made) in enumerate(_all(stories)):
+        if made is None:
+            missing.append(title)
+        else:
+            shown.append(made if isinstance(made, Markup) else charts.drawn(made, f"chart{number}"))
+    return Pictures(tuple(shown), tuple(missing))
+
+
+def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]]:
+    training = any(naming.workload(story.run) or story.training.start for story in stories)
+    if training:
+        yield "throughput", _throughput(stories)
+    if len(stories) == 1:
+        yield "CPU and GPU use", _use(stories[0])
+        yield from _by_core(stories[0])
+    else:
+        lines = [Line(_label(story, stories), story.measured.host, _colour(story)) for story in stories]
+        yield "CPU use", _chart("CPU use, mean of all cores", _time(stories), lines, lambda _: percent_axis())
+        yield "GPU use", _cards(stories, "GPU use", "gpu_percent", lambda _: percent_axis())
+    yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", bytes_axis)
+    yield "GPU power", _cards(stories, "GPU power", "watts", lambda high: axis(0.0, high, "W"))
+    yield "GPU clocks", _clocks(stories)
+    if training:
+        yield "loss", _loss(stories)
+        yield "accuracy", _accuracy(stories)
+
+
+def _label(story: Story, stories: Sequence[Story]) -> str:
+    return f"{story.letter} on {naming.device(story.run)}" if len(stories) > 1 else ""
+
+
+def _time(stories: Iterable[Story]) -> Axis:
+    """One axis of time for all charts: as long as the longest run, or the last thing that was told of it."""
+    ends = [1.0]
+    for story in stories:
+        curves = [story.training.rates, story.measured.host]
+        told = max((curve.xs[-1] for curve in curves if curve.xs), default=0.0)
+        seconds = story.run.seconds
+        ends.append(told if seconds is None else max(seconds, 1.0))
+    return seconds_axis(max(ends))
+
+
+def _range(curves: Iterable[Curve]) -> tuple[float, float] | None:
+    low = high = None
+    for curve in curves:
+        for value in curve.ys:
+            if value == value:
+                low = value if low is None or value < low else low
+                high = value if high is None or value > high else high
+    return None if low is None or high is None else (low, high)
+
+
+def _said(lines: Sequence[Line], y: Axis) -> str:
+    """Describe a chart to those who don't see it: from where to where each line goes."""
+    words = []
+    for line in lines:
+        span = _range([line.curve])
+        if span:
+            name = line.label or "The line"
+            words.append(f"{name} lies between {span[0] / y.divisor:,.4g} and {span[1] / y.divisor:,.4g} {y.unit}.")
+    return " ".join(words)
+
+
+def _chart(
+    title: str, x: Axis, lines: Sequence[Line], upright: Callable[[float], Axis], **more: object
+) -> Chart | None:
+    lines = [line for line in lines if line.curve.known]
+    span = _range(line.curve for line in lines)
+    if not span:
+        return None
+    y = upright(span[1])
+    return Chart(title, x, y, lines, _said(lines, y), **more)  # type: ignore[arg-type]  # fields of Chart
+
+
+def _throughput(stories: Sequence[Story]) -> Chart | None:
+    lines = [Line(_label(story, stories), story.training.rates, _colour(story)) for story in stories]
+    return _chart(
+        "Throughput", _time(stories), lines, lambda high: axis(0.0, high, "examples/s"), note=_synthetic(stories)
+    )
+
+
+def _colour(story: Story) -> int:
+    return ord(story.letter) - ord("A")
+
+
+def _synthetic(stories: Sequence[Story]) -> str:
+    named = [story.letter for story in stories if naming.is_synthetic(story.run)]
+    if not named:
+        return ""
+    who = f" ({', '.join(named)})" if len(stories) > 1 else ""
+    return f"SYNTHETIC images{who}: the speed is real, what was learnt is not CIFAR-10."
+
+
+def _use(story: Story) -> Chart | None:
+    measured = story.measured
+    lines = [Line("CPU, mean of all cores", measured.host, 0)]
+    many = len(measured.cards) > 1
+    lines += [
+        Line(_card(card, many), card.curves["gpu_percent"], at + 1) for at, card in enumerate(measured.cards.values())
+    ]
+    band = (
+        Band("CPU, from the least to the most busy core", measured.least, measured.most)
+        if measured.most.known
+        else None
+    )
+    return _chart("CPU and GPU use", _time([story]), lines, lambda _: percent_axis(), band=band)
+
+
+def _card(card: CardCurves, many: bool) -> str:
+    number = f" {card.index}" if many and card.index is not None else ""
+    return f"GPU{number}{f' ({card.name})' if card.name else ''}"
+
+
+def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
+    known = [value for value in story.measured.cores if value is not None]
+    if not known:
+        return
+    said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."
+    note = f"Mean while it trained: from {min(known):.0f} % to {max(known):.0f} %."
+    yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
+
+
+def _of_cards(story: Story, name: str) -> list[Curve]:
+    return [card.curves[name] for card in story.measured.cards.values()]
+
+
+def _card_lines(stories: Sequence[Story], name: str) -> list[Line]:
+    if len(stories) > 1:
+        return [
+            Line(_label(story, stories), curve, _colour(story)) for story in stories for curve in _of_cards(story, name)
+        ]
+    cards = list(stories[0].measured.cards.values())
+    return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)]
+
+
+def _cards(stories: Sequence[Story], title: str, name: str, upright: Callable[[float], Axis]) -> Chart | None:
+    return _chart(title, _time(stories), _card_lines(stories, name), upright)
+
+
+def _clocks(stories: Sequence[Story]) -> Chart | None:
+    cards = [card for story in stories for card in story.measured.cards.values()]
+    reasons = sorted({reason for card in cards for reason in card.throttled.reasons})
+    marked = [span for card in cards for span in card.throttled.spans]
+    return _chart(
+        "GPU clocks (SM)",
+        _time(stories),
+        _card_lines(stories, "sm_mhz"),
+        lambda high: axis(0.0, high, "MHz"),
+        marked=marked,
+        marked_as=f"held back: {', '.join(reasons)}",
+    )
+
+
+def _steps(curves: Iterable[Curve]) -> Axis:
+    last = max((curve.xs[-1] for curve in curves if curve.xs), default=1.0)
+    return axis(0.0, max(last, 1.0), "step", steps=5, tight=True)
+
+
+def _loss(stories: Sequence[Story]) -> Chart | None:
+    lines = [Line(_label(story, stories), story.training.losses, _colour(story), breaks=False) for story in stories]
+    span = _range(line.curve for line in lines)
+    low = 0.0 if span and 0 <= span[0] < span[1] * 0.6 else (span[0] if span else 0.0)
+    x = _steps(line.curve for line in lines)
+    return _chart("Loss", x, lines, lambda high: axis(low, high, ""), note=_synthetic(stories))
+
+
+def _accuracy(stories: Sequence[Story]) -> Chart | None:
+    lines = []
+    for story in stories:
+        name = _label(story, stories)
+        tested = f"{name}, other images" if name else "on other images"
+        trained = f"{name}, training images" if name else "on the training images"
+        lines += [
+            Line(tested, story.training.accuracies, _colour(story), dots=True, breaks=False),
+            Line(trained, story.training.training_accuracies, _colour(story), dots=True, soft=True, breaks=False),
+        ]
+    if sum(len(line.curve.xs) for line in lines) < 2:
+        return None  # one figure, as after a short training, stands in the table
+    x = _steps(line.curve for line in lines)
+    return _chart("Accuracy (precision @ 1)", x, lines, lambda _: axis(0.0, 1.0, "share"), note=_synthetic(stories))

@@ -1,0 +1,61 @@
+"""How an axis is divided and a figure is written: round steps, one unit for a whole axis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+_SECONDS = ((172_800, 86_400, "days"), (7_200, 3_600, "hours"), (300, 60, "minutes"), (0, 1, "seconds"))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From `low` to `high`, in the figures' own unit; `ticks` are places on it, `divisor` makes what is written."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    unit: str
+    divisor: float = 1.0
+
+    def at(self, value: float) -> float:
+        """Where `value` lies, 0..1; what is outside lies on the edge."""
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def label(self, tick: float) -> str:
+        gap = (self.ticks[1] - self.ticks[0]) / self.divisor if len(self.ticks) > 1 else 1.0
+        digits = next((one for one in range(7) if math.isclose(round(gap, one), gap, rel_tol=1e-6)), 6)
+        return f"{tick / self.divisor:,.{digits}f}"
+
+
+def axis(low: float, high: float, unit: str, *, divisor: float = 1.0, steps: int = 4, tight: bool = False) -> Axis:
+    """Divide low..high into about `steps` round parts; `tight` keeps the ends where they are, as for time."""
+    if not high > low:
+        high = low + (abs(low) * 0.1 or divisor)
+    gap = _round((high - low) / divisor / steps) * divisor
+    first, last = math.floor(low / gap + 1e-9), math.ceil(high / gap - 1e-9)
+    ticks = tuple(gap * number for number in range(first, last + 1))
+    if tight:
+        return Axis(low, high, tuple(tick for tick in ticks if low <= tick <= high), unit, divisor)
+    return Axis(ticks[0], ticks[-1], ticks, unit, divisor)
+
+
+def bytes_axis(high: float) -> Axis:
+    divisor, unit = next((divisor, unit) for divisor, unit in _BYTES if high >= divisor or divisor == 1)
+    return axis(0.0, high, unit, divisor=divisor)
+
+
+def seconds_axis(high: float) -> Axis:
+    divisor, unit = next((divisor, unit) for above, divisor, unit in _SECONDS if high >= above)
+    return axis(0.0, high, f"{unit} since the start", divisor=divisor, steps=5, tight=True)
+
+
+def percent_axis() -> Axis:
+    return Axis(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0), "%")
+
+
+def _round(value: float) -> float:
+    """Give the next 1, 2, 2.5 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value * 0.999)

@@ -1,0 +1,195 @@
+"""The figures of runs side by side, and the conditions they were measured under, as rows of text. n/a is unknown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ngcdl import __version__
+from ngcdl.console import NOT_AVAILABLE, number, size
+from ngcdl.record import Run
+from ngcdl.report import likeness, naming
+from ngcdl.report.curves import Story
+from ngcdl.report.verdict import duration, rate
+
+Row = tuple[str, tuple[str, ...]]
+
+
+def figures(stories: Sequence[Story]) -> list[Row]:
+    """Give a row for each figure, a cell for each run. What no run has is left out, but for what everybody asks."""
+    rows = [(name, tuple(cell(story) for story in stories)) for name, cell, _ in _FIGURES]
+    kept = [
+        (name, cells)
+        for (name, cells), (_, _, always) in zip(rows, _FIGURES, strict=True)
+        if always or any(cell != NOT_AVAILABLE for cell in cells)
+    ]
+    if len(stories) > 1:
+        at = next(index for index, (name, _) in enumerate(kept) if name == SPEED) + 1
+        kept.insert(at, (f"times as fast as {stories[0].letter}", tuple(_times(stories[0], one) for one in stories)))
+    return kept
+
+
+def _times(first: Story, story: Story) -> str:
+    if story is first:
+        return "1"
+    times = likeness.ratio(story, first)
+    return "not comparable" if times is None else number(times, 2 if times >= 1 else 3)
+
+
+def outcome(run: Run) -> str:
+    words = [run.status]
+    words += [f"exit code {run.exit_code}"] if run.exit_code else []
+    words += ["out of memory"] if run.oom_killed else []
+    words += [duration(run.seconds)] if run.seconds is not None else []
+    return ", ".join(words)
+
+
+def data(run: Run) -> str:
+    if not run.dataset:
+        return NOT_AVAILABLE
+    return f"SYNTHETIC ({run.dataset})" if naming.is_synthetic(run) and run.dataset != "synthetic" else (
+        "SYNTHETIC" if naming.is_synthetic(run) else run.dataset
+    )  # fmt: skip
+
+
+def _losses(story: Story) -> str:
+    summary = story.run.summary
+    if summary.loss_first is None:
+        return NOT_AVAILABLE
+    return f"{number(summary.loss_first, 2)} → {number(summary.loss_last, 2)}"
+
+
+def _watts(story: Story) -> str:
+    known = [gpu.watts_mean for gpu in story.run.summary.gpus if gpu.watts_mean is not None]
+    return number(sum(known) if known else None, 0, " W")
+
+
+def _cores(story: Story) -> str:
+    cores = story.run.summary.container_cpu_percent_mean
+    return number(None if cores is None else cores / 100, 1, " cores")
+
+
+def _energy(story: Story) -> str:
+    summary = story.run.summary
+    if summary.energy_joules is None:
+        return NOT_AVAILABLE
+    return f"{number(summary.energy_joules, 0)} J ({summary.energy_from or 'source unknown'})"
+
+
+def _held(story: Story) -> str:
+    shares = story.run.summary.throttled_share
+    if shares is None:
+        return NOT_AVAILABLE
+    return ", ".join(f"{share * 100:.0f} % of the time ({reason})" for reason, share in shares.items()) or "never"
+
+
+SPEED = "examples/s (median)"
+# name, cell, and whether it is shown also where no run has it
+_FIGURES: tuple[tuple[str, Callable[[Story], str], bool], ...] = (
+    ("outcome", lambda it: outcome(it.run), True),
+    ("computed on", lambda it: naming.device(it.run), True),
+    ("hardware", lambda it: naming.hardware(it.run) or NOT_AVAILABLE, True),
+    ("data", lambda it: data(it.run), True),
+    ("steps", lambda it: number(it.run.summary.steps, 0), True),
+    (SPEED, lambda it: rate(it.run.summary.examples_per_second), True),
+    ("s/batch (median)", lambda it: number(it.run.summary.seconds_per_batch, 4), True),
+    ("loss, first → last", _losses, False),
+    ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), False),
+    ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), True),
+    ("CPU use of the run", _cores, False),
+    ("memory at most", lambda it: size(it.run.summary.memory_bytes_max), False),
+    ("GPU use", lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"), True),
+    ("GPU memory at most", lambda it: size(it.run.summary.gpu_memory_bytes_max), True),
+    ("GPU power (mean)", _watts, False),
+    ("GPU clock (mean)", lambda it: number(it.run.summary.sm_mhz_mean, 0, " MHz"), False),
+    ("clocks held down", _held, False),
+    ("GPU energy while it trained", _energy, False),
+    ("examples/J", lambda it: number(it.run.summary.examples_per_joule, 1), False),
+)
+
+
+def _busy(story: Story) -> str:
+    known = [value for value in story.measured.cores if value is not None]
+    if known:
+        return f"{min(known):.0f} to {max(known):.0f} %"
+    mean = story.run.summary.cpu_percent_mean
+    return NOT_AVAILABLE if mean is None else f"{mean:.0f} % (mean)"
+
+
+def _last_loss(story: Story) -> str:
+    summary = story.run.summary
+    if summary.loss_last is None:
+        return NOT_AVAILABLE
+    return f"{summary.loss_last:.2f} at the end" + (f", {summary.steps:,} steps" if summary.steps is not None else "")
+
+
+# What stands in others' tables, as far as it is measured here too.
+COUNTERPARTS: dict[str, Callable[[Story], str]] = {
+    "examples/s": lambda it: rate(it.run.summary.examples_per_second),
+    "s/batch": lambda it: number(it.run.summary.seconds_per_batch, 4),
+    "CPU, each core": _busy,
+    "GPU use": lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"),
+    "GPU memory": lambda it: size(it.run.summary.gpu_memory_bytes_max),
+    "loss": _last_loss,
+    "test accuracy": lambda it: number(it.run.summary.precision_at_1, 4),
+}
+
+
+def conditions(story: Story) -> list[tuple[str, str]]:
+    """Say under what all of it was measured, down to the line that asks for the same."""
+    run, machine, start = story.run, story.run.machine, story.training.start
+    training = naming.workload(run)
+    rows = [
+        ("run", run.id),
+        (
+            "started",
+            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.started)) if _is_date(run.started) else None,
+        ),
+        ("image", run.image.reference or ("none: this host's own Python" if run.engine == "local" else None)),
+        ("image digest", run.image.digest or ("none" if run.engine == "local" else None)),
+        ("framework", _framework(story)),
+        ("engine", _words(run.engine, run.engine_version)),
+        ("GPUs handed on by", run.gpu_way),
+        ("NVIDIA driver", machine.driver or ("none" if run.gpu_way == "none" and not machine.gpus else None)),
+        ("GPUs of the machine", ", ".join(gpu.name or gpu.uuid or NOT_AVAILABLE for gpu in machine.gpus) or "none"),
+        ("GPUs of the run", None if run.gpus is None else ", ".join(run.gpus) or "none"),
+        ("machine", _words(machine.hostname, machine.cpu, f"{machine.cores} cores" if machine.cores else None)),
+        ("memory of the machine", size(machine.memory_bytes)),
+        ("kernel", machine.kernel),
+        ("data", f"{data(run)}{f': {run.dataset_note}' if run.dataset_note else ''}"),
+        ("training images, sha256", start.get("dataset_sha256")),
+        ("batch", training.get("batch") or start.get("batch")),
+        ("seed", training.get("seed") if training.get("seed") is not None else start.get("seed")),
+        ("threads", start.get("threads") or "all"),
+        ("parameters", f"{value:,}" if isinstance(value := start.get("parameters"), int) else None),
+        ("samples that lack a reading", _gaps(run)),
+        ("recorded by ngcdl", getattr(run, "ngcdl", None)),
+        ("this page made by ngcdl", __version__),
+        ("to repeat it", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
+        ("as a command", naming.command(run)),
+    ]
+    return [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
+
+
+def _framework(story: Story) -> str | None:
+    start = story.training.start
+    names = {"tf1": "TensorFlow", "tf2": "TensorFlow", "pytorch": "PyTorch"}
+    name = names.get(str(start.get("framework")), start.get("framework"))
+    python = start.get("python")
+    return _words(
+        f"{name} {start.get('framework_version') or ''}".strip() if name else None, python and f"Python {python}"
+    )
+
+
+def _words(*values: object) -> str | None:
+    return ", ".join(str(value) for value in values if value not in (None, "")) or None
+
+
+def _gaps(run: Run) -> str | None:
+    if run.summary.samples is None:
+        return None
+    return f"{run.summary.gaps or 0} of {run.summary.samples}"
+
+
+def _is_date(seconds: float) -> bool:
+    return 0 <= seconds < 253_402_300_800  # to the year 9999, which is as far as dates are written

@@ -1,0 +1,83 @@
+"""The one sentence that stands first: what these runs showed, without a word more than they did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ngcdl.console import number
+from ngcdl.record import Run
+from ngcdl.report import likeness, naming
+from ngcdl.report.curves import Story
+
+
+def verdict(stories: Sequence[Story]) -> str:
+    """Say it of one run, or of several against each other."""
+    return _of_one(stories[0].run) if len(stories) == 1 else _of_several(stories)
+
+
+def _of_one(run: Run) -> str:
+    head = f"{naming.what(run)} on {naming.on(run)}"
+    if run.status == "running":
+        return f"{head} still runs: {_reached(run)}."
+    ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
+    if run.status in ended:
+        why = run.diagnosis.cause if run.diagnosis and run.diagnosis.cause else run.reason
+        code = f" with exit code {run.exit_code}" if run.exit_code else ""
+        text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
+        return f"{text}; {_reached(run)}." if run.summary.steps is not None else f"{text}."
+    return f"{head}: {_reached(run)}."
+
+
+def _reached(run: Run) -> str:
+    figures = run.summary
+    words = []
+    if figures.examples_per_second is not None:
+        words.append(f"{rate(figures.examples_per_second)} examples/s (median)")
+    if figures.steps is not None:
+        seconds = f" in {duration(run.seconds)}" if run.seconds is not None else ""
+        words.append(f"{figures.steps:,} steps{seconds}")
+    elif run.seconds is not None:
+        words.append(duration(run.seconds))
+    if figures.precision_at_1 is not None:
+        words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
+    if naming.is_synthetic(run):
+        words.append("on SYNTHETIC images, not on real ones")
+    return ", ".join(words) or "nothing was measured"
+
+
+def _of_several(stories: Sequence[Story]) -> str:
+    first = stories[0]
+    refusals = {story.letter: likeness.refused(first, story) for story in stories[1:]}
+    alike = [story for story in stories[1:] if not refusals[story.letter]]
+    if not alike:
+        whys = "; ".join(f"{first.letter} and {letter}: {', '.join(why)}" for letter, why in refusals.items())
+        return f"These {len(stories)} runs can't be set against each other, so no ratio is given: {whys}."
+    fastest = max([first, *alike], key=lambda story: story.run.summary.examples_per_second or 0.0)
+    slowest = min([first, *alike], key=lambda story: story.run.summary.examples_per_second or 0.0)
+    times = likeness.ratio(fastest, slowest)
+    figures = [rate(one.run.summary.examples_per_second) for one in (fastest, slowest)]
+    text = (
+        f"{fastest.letter} on {naming.on(fastest.run)} is {number(times, 2 if (times or 0) < 10 else 1)} times as fast"
+        f" as {slowest.letter} on {naming.on(slowest.run)}: {figures[0]} against {figures[1]} examples/s"
+    )
+    left = [letter for letter, why in refusals.items() if why]
+    text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
+    synthetic = ", on SYNTHETIC images" if any(naming.is_synthetic(story.run) for story in (fastest, slowest)) else ""
+    return f"{text}{synthetic}."
+
+
+def rate(value: float | None) -> str:
+    """1453.0 -> 1,453; 30.12 -> 30.1."""
+    return number(value, 0 if value is not None and abs(value) >= 1000 else 1)
+
+
+def duration(seconds: float | None) -> str:
+    """96.4 -> 96 s; 4000 -> 1 h 6 min."""
+    if seconds is None:
+        return "n/a"
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
