@@ -51,6 +51,7 @@ NgcdlError (125)
 │   ├── StateNotWritable
 │   ├── RecordBroken
 │   ├── NoSuchRun
+│   ├── NoSuchComparison
 │   ├── NotRepeatable         what a run was asked to be can't be had once more
 │   ├── NotWritten            a report or an archive, at the place that was named
 │   ├── ArchiveBroken         no archive of runs, or one that was changed since
@@ -449,11 +450,17 @@ class NoSuchRun(RecordError):
         super().__init__(f"There is no run {name!r} in {where}.", "    ngcdl runs")
 
 
+class NoSuchComparison(RecordError):
+    def __init__(self, name: str, where: object) -> None:
+        super().__init__(
+            f"There is no comparison {name!r} in {where}.",
+            f"Those that are there:\n    ls {where}\n    ngcdl compare --help",
+        )
+
+
 class NotRepeatable(RecordError):
     def __init__(self, run_id: str, why: str, hint: str = "") -> None:
-        super().__init__(
-            f"{run_id} can't be repeated: {why}", hint or f"What is known of it:\n    ngcdl show {run_id}"
-        )
+        super().__init__(f"{run_id} can't be repeated: {why}", hint or f"What is known of it:\n    ngcdl show {run_id}")
 
 
 class NotWritten(RecordError):

@@ -96,7 +96,7 @@ class Store:
             return []
         except OSError as error:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
-        return sorted(found, key=lambda run_id: (run_id[:15], run_id.rpartition("-")[2]), reverse=True)
+        return sorted(found, key=age, reverse=True)
 
     def find(self, name: str) -> str:
         """Give the id that `name` means: last, last-1 (the one before), an id, or the beginning or end of just one."""
@@ -130,6 +130,11 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             log.warning("%s can't be read: %s", path, error.strerror)
+
+
+def age(run_id: str) -> tuple[str, str]:
+    """Give what ids are in the order of time by."""
+    return run_id[:15], run_id.rpartition("-")[2]
 
 
 def write_whole(path: Path, text: str) -> None:

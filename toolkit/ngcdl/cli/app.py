@@ -199,6 +199,81 @@ def run(
     return it.run(typed)
 
 
+@app.command(
+    epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
+    "Examples:\n\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n\n"
+    "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n\n"
+    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10"
+)
+def compare(
+    context: typer.Context,
+    image: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Several are compared.")] = None,
+    train: options.Train = None,
+    vary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=A,B", help="batch, threads, seed, gpus, image or framework; without it CPU against GPU."
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
+    show: Annotated[str | None, typer.Option(metavar="ID|last", help="Print one from its records again.")] = None,
+    steps: options.Steps = 200,
+    batch: options.Batch = 128,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    data: options.Data = "auto",
+    gpus: options.Gpus = "auto",
+    device: options.Device = None,
+    engine: options.EngineName = "auto",
+    volume: options.Volumes = None,
+    env: options.Variables = None,
+    shm_size: options.ShmSize = "1g",
+    ulimit: options.Limits = None,
+    root: options.AsRoot = False,
+    pull: options.Pull = "missing",
+    force: options.Force = False,
+    json: Json = False,
+) -> int:
+    """Train the same in turn, on the CPU and on the GPU or with something else varied, and say how they compare."""
+    from ngcdl.cli import compare as it
+    from ngcdl.cli.run import Typed
+
+    if show:
+        return it.show(show, json)
+    images = tuple(image or ())
+    typed = Typed(
+        image=images[0] if images else None,
+        command=context.obj or (),
+        train=train,
+        steps=steps,
+        batch=batch,
+        seed=seed,
+        threads=threads,
+        data=data,
+        evaluate=False,  # what is compared is the speed of the training
+        gpus=gpus,
+        device=device,
+        engine=engine,
+        volumes=tuple(volume or ()),
+        environment=tuple(env or ()),
+        shm_size=shm_size,
+        ulimits=tuple(ulimit or ()),
+        root=root,
+        pull=pull,
+        force=force,
+        json=json,
+    )
+    return it.compare(typed, images[1:], vary, repeat)
+
+
+@app.command()
+def workloads(json: Json = False) -> None:
+    """List the bundled trainings: parameters, work for an example, batch, where they are from."""
+    from ngcdl.cli.workloads import workloads
+
+    workloads(json)
+
+
 @app.command()
 def gpu(
     json: Json = False,

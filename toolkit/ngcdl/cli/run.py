@@ -26,35 +26,35 @@ from ngcdl.store import EVENTS, Store
 
 @dataclass(frozen=True)
 class Typed:
-    """argv of `ngcdl run` as typer read it; nothing in it is checked yet."""
+    """argv of `ngcdl run`, or of what runs the like, as typer read it; nothing in it is checked yet."""
 
-    image: str | None
-    stray: tuple[str, ...]
-    command: tuple[str, ...]
-    train: str | None
-    steps: int
-    batch: int
-    seed: int
-    threads: int | None
-    data: str
-    resume: str | None
-    evaluate: bool
-    gpus: str
-    device: str | None
-    engine: str
-    volumes: tuple[str, ...]
-    environment: tuple[str, ...]
-    ports: tuple[str, ...]
-    shm_size: str
-    ulimits: tuple[str, ...]
-    workdir: str | None
-    interactive: bool
-    root: bool
-    pull: str
-    force: bool
-    detach: bool
-    dry_run: bool
-    json: bool
+    image: str | None = None
+    stray: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    train: str | None = None
+    steps: int = 1000
+    batch: int = 128
+    seed: int = 0
+    threads: int | None = None
+    data: str = "auto"
+    resume: str | None = None
+    evaluate: bool = True
+    gpus: str = "auto"
+    device: str | None = None
+    engine: str = "auto"
+    volumes: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    shm_size: str = "1g"
+    ulimits: tuple[str, ...] = ()
+    workdir: str | None = None
+    interactive: bool = False
+    root: bool = False
+    pull: str = "missing"
+    force: bool = False
+    detach: bool = False
+    dry_run: bool = False
+    json: bool = False
 
 
 def run(typed: Typed) -> int:
@@ -64,15 +64,22 @@ def run(typed: Typed) -> int:
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
     asked = parsed(typed, config, shelf)
     if typed.dry_run:
-        return _dry_run(asked, config, shelf, screen, typed.json)
+        return dry_run(asked, config, shelf, screen, typed.json)
+    return carry_out(asked, config, shelf, screen, detach=typed.detach, as_json=typed.json)
+
+
+def carry_out(
+    asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, *, detach: bool, as_json: bool
+) -> int:
+    """Prepare, start and show what was asked, and give the exit code. Raises NgcdlError."""
     reconcile_last(shelf)
     with screen, no_open_record(shelf):
         ready = prepare.prepare(asked, config, shelf, screen)
-        if typed.detach:
+        if detach:
             from ngcdl.cli.watch import hand_over
 
             run_id = hand_over(ready, shelf)
-            if typed.json:
+            if as_json:
                 console.result_json(shelf.load(run_id).as_json())
             else:
                 console.result(run_id)
@@ -83,7 +90,7 @@ def run(typed: Typed) -> int:
     if done.status == "running":
         console.say(f"detached; it goes on as {done.id}")
         return 0
-    if typed.json:
+    if as_json:
         console.result_json(done.as_json())
     elif done.spec and done.spec.get("workload"):
         from ngcdl.cli.runs import show_summary
@@ -255,7 +262,8 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
     )
 
 
-def _dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
+def dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
+    """Print the request that would be sent, and the same by hand; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
     target = prepare.planned_target(picked)

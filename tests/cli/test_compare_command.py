@@ -1,0 +1,160 @@
+"""`ngcdl compare` on the local engine, as a process: what it prints, keeps, refuses, and how it is stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+from house import House, until
+
+from ngcdl.cli.compare import arms
+from ngcdl.errors import BadOption
+from ngcdl.prepare import Asked
+from ngcdl.spec import GpuRequest, ImageRef, Workload
+
+COMPARE = ("compare", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
+THREADS = (*COMPARE, "--vary", "threads=1,2")
+REGISTRY = "nvcr.io"
+
+
+def read(house: House, *words: str) -> dict[str, Any]:
+    done = house.run(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_two_arms_run_three_rounds_in_turn_and_the_table_and_verdict_are_printed(trained: House) -> None:
+    done = trained.run(*THREADS)
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()
+    assert rows[0].split()[:3] == ["ARM", "RUNS", "EXAMPLES/S"]
+    assert [row.split()[:3] for row in rows[1:3]] == [["threads=1", "3", "512.0"], ["threads=2", "3", "512.0"]]
+    assert "SYNTHETIC" in done.stdout
+    assert "threads=2 / threads=1: 1.00 times (1.00..1.00), 3 rounds" in rows
+    assert "no difference can be told" in rows[-1]
+    told = [line.split(": ")[1] for line in done.stderr.splitlines() if line.startswith("ngcdl: round")]
+    assert told == [f"round {n} of 3, threads={t}" for n, t in ((1, 1), (1, 2), (2, 2), (2, 1), (3, 1), (3, 2))]
+
+
+def test_json_has_all_of_it_and_nothing_else_is_on_stdout(trained: House) -> None:
+    found = read(trained, *THREADS, "--repeat", "2")
+    assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
+    assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.shelf.ids()))
+    assert read(trained, "compare", "--show", "last") == found
+    assert read(trained, "compare", "--show", found["id"]) == found
+
+
+def test_each_run_is_recorded_with_its_place_and_is_not_evaluated(trained: House) -> None:
+    found = read(trained, *THREADS, "--repeat", "1", "--steps", "5")
+    record = trained.record()
+    assert record["notes"] == [f"compare {found['id']}: threads=2, round 1 of 1"]
+    assert (record["spec"]["workload"]["steps"], record["spec"]["workload"]["evaluate"]) == (5, False)
+    assert "--threads 2" in " ".join(record["spec"]["command"])
+
+
+def test_one_round_gives_no_ratio_and_says_why(trained: House) -> None:
+    done = trained.run(*THREADS, "--repeat", "1")
+    assert done.returncode == 0
+    assert "one pair, no spread" in done.stdout
+    assert "1.00 times" not in done.stdout
+
+
+def test_without_a_gpu_the_cpu_alone_is_measured_and_it_is_said(trained: House) -> None:
+    done = trained.run(*COMPARE[:-2], "--repeat", "2")
+    assert done.returncode == 0, done.stderr
+    assert "the GPU can't be measured here" in done.stdout
+    assert done.stdout.splitlines()[-1] == "Only the CPU was measured: 512.0 examples/s."
+    assert len(trained.shelf.ids()) == 2
+
+
+def test_a_training_that_fails_is_refused_and_ends_it(trained: House) -> None:
+    done = trained.run(*THREADS, env={"STAND_IN": "fail"})
+    assert done.returncode == 1
+    assert "refused, status: " in done.stdout
+    assert "No ratio is given (refused: status): nothing was measured." in done.stdout
+    assert len(trained.shelf.ids()) == 2, "each arm was tried once"
+
+
+def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House) -> None:
+    process = trained.popen(*THREADS, env={"STAND_IN": "wait"})
+    until(lambda: trained.shelf.ids() and (trained.shelf.folder(trained.shelf.ids()[0]) / "events.jsonl").exists())
+    until(lambda: "step" in (trained.shelf.folder(trained.shelf.ids()[0]) / "events.jsonl").read_text())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "stopped by SIGINT; what is whole:" in err
+    assert "it did not reach its end: 1 of 6 runs were begun" in out
+    assert "No ratio is given (refused: status): nothing was measured." in out
+    assert [trained.shelf.load(run_id).status for run_id in trained.shelf.ids()] == ["interrupted"]
+    assert trained.run("compare", "--show", "last").stdout == out
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("compare",), "--train"),
+    ((*COMPARE, "--vary", "threads=1"), "at least two values"),
+    ((*COMPARE, "--vary", "threads=1,1"), "each once"),
+    ((*COMPARE, "--vary", "threads"), "NAME=VALUE,VALUE"),
+    ((*COMPARE, "--vary", "speed=1,2"), "NAME=VALUE,VALUE"),
+    ((*COMPARE, "--vary", "batch=8,many"), "whole numbers"),
+    ((*COMPARE, "--vary", "batch=0,8"), "from 1 on"),
+    ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what is varied"),
+    ((*COMPARE, "--vary", "device=cpu,tpu"), "device=cpu,gpu"),
+    ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
+    (COMPARE, "--gpus none leaves nothing"),
+    ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
+    ((*THREADS, "--", "ls"), "no command can stand after --"),
+])  # fmt: skip
+def test_what_can_t_be_meant_is_refused_before_anything_runs(trained: House, words: tuple[str, ...], said: str) -> None:
+    done = trained.run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert trained.shelf.ids() == []
+
+
+def test_a_comparison_that_is_not_there_is_named(trained: House) -> None:
+    done = trained.run("compare", "--show", "last")
+    assert done.returncode == 125
+    assert "There is no comparison 'last'" in done.stderr
+
+
+# -- the arms, by themselves ----------------------------------------------------------------------------------------
+
+BASE = Asked("auto", None, GpuRequest(), Workload("cifar10"))
+TF, TORCH = ImageRef.parse("tensorflow:18.01-py2"), ImageRef.parse("pytorch:24.05-py3")
+
+
+def test_without_vary_the_cpu_comes_first_and_only_the_device_differs() -> None:
+    name, (cpu, gpu) = arms(BASE, None, [TF], REGISTRY)
+    assert (name, cpu.name, gpu.name) == ("device", "cpu", "gpu")
+    assert (cpu.device, gpu.device) == (cpu.asked.device, gpu.asked.device) == ("cpu", "gpu")
+    assert cpu.asked.gpus == gpu.asked.gpus == BASE.gpus
+
+
+def test_images_are_compared_by_name_also_two_of_one_framework() -> None:
+    name, made = arms(BASE, None, [TF, TORCH], REGISTRY)
+    assert (name, [arm.name for arm in made]) == ("image", ["tensorflow:18.01-py2", "pytorch:24.05-py3"])
+    assert [arm.asked.image for arm in made] == [TF, TORCH]
+    mirrored = ImageRef.parse("mirror.example/nvidia/tensorflow:18.01-py2")
+    assert len({arm.name for arm in arms(BASE, None, [TF, mirrored], REGISTRY)[1]}) == 2
+    _, typed = arms(BASE, "image=tensorflow:18.01-py2,pytorch:24.05-py3", [], REGISTRY)
+    assert [arm.asked.image for arm in typed] == [TF, TORCH]
+
+
+def test_frameworks_are_found_among_the_images_that_were_named() -> None:
+    _, made = arms(BASE, "framework=torch,tf", [TF, TORCH], REGISTRY)
+    assert [arm.asked.image for arm in made] == [TORCH, TF]
+    for images in ([TF], [TF, TF, TORCH]):
+        with pytest.raises(BadOption, match="of the images that were named"):
+            arms(BASE, "framework=tf,torch", images, REGISTRY)
+
+
+def test_numbers_of_cards_and_seeds_are_taken_one_by_one() -> None:
+    assert [arm.asked.gpus.count for arm in arms(BASE, "gpus=1,2", [], REGISTRY)[1]] == [1, 2]
+    seeds = [arm.asked.workload.seed for arm in arms(BASE, "seed=0,7", [], REGISTRY)[1] if arm.asked.workload]
+    assert seeds == [0, 7]
+    with pytest.raises(BadOption, match="takes one image"):
+        arms(BASE, "batch=1,2", [TF, TORCH], REGISTRY)

@@ -1,0 +1,300 @@
+"""Arms run in turn, each run is recorded, and what is kept is enough to compare them again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker_socket import Daemon, serving
+from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
+
+from ngcdl import compare, settings
+from ngcdl.choice import NO_GPU, Choice
+from ngcdl.compare import Comparing, Kept, Trial, Variant
+from ngcdl.dataset import Dataset
+from ngcdl.engines.base import Exit, Job, Order
+from ngcdl.errors import (
+    CommandNotFound,
+    EngineLost,
+    NgcdlError,
+    NoGpu,
+    NoSuchComparison,
+    RecordBroken,
+    StateNotWritable,
+)
+from ngcdl.interrupt import Interrupted
+from ngcdl.prepare import Asked, Settled
+from ngcdl.record import Run
+from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.store import EVENTS, Store
+from ngcdl.telemetry.gpu import Probe
+
+RATES = {1: 100.0, 2: 200.0}
+
+
+@dataclass
+class Trainings(FakeEngine):
+    """Each start is a training that says its speed by its threads; `instead` has another end for the n-th start."""
+
+    instead: Mapping[int, Callable[[Order], FakeJob | NgcdlError]] = field(default_factory=dict)
+    orders: list[Order] = field(default_factory=list)
+
+    def start(self, order: Order) -> Job:
+        self.orders.append(order)
+        other = self.instead.get(len(self.orders))
+        made = other(order) if other else _trained(order)
+        if isinstance(made, NgcdlError):
+            raise made
+        return made
+
+
+def _trained(order: Order, code: int = 0) -> FakeJob:
+    workload = order.spec.workload
+    assert workload is not None
+    rate = RATES[workload.threads or 1]
+    events: list[dict[str, Any]] = [{"event": "start", "device": "cpu", "dataset": "synthetic", "framework": "tf1"}]
+    events += [{"event": "step", "t": float(n), "step": n, "examples_per_second": rate if n else None,
+                "seconds_per_batch": 128 / rate if n else None} for n in (0, 10, 20)]  # fmt: skip
+    events += [{"event": "finish", "step": 21}] if not code else []
+    (order.folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    return FakeJob((), exit=Exit(code, False, None, 50.0))
+
+
+def _fails(order: Order) -> FakeJob:
+    return _trained(order, 7)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def going(shelf: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trainings, FakeShow]:
+    """One thread against two."""
+    fake, show = Trainings(FakeJob(), **engine), FakeShow()
+    picked = Choice(fake, IMAGE, NO_GPU, GpuRequest("none"), "cpu", (), "it was asked for", Probe())
+    settled = Settled(
+        Asked("docker", IMAGE, GpuRequest("none"), Workload("cifar10", 21)),
+        picked,
+        Dataset("synthetic", None, None, "as asked for"),
+        "sha256:" + "5" * 64,
+        IMAGE.pinned("sha256:" + "5" * 64),
+    )
+    arms = {
+        f"threads={n}": replace(settled, asked=replace(settled.asked, workload=Workload("cifar10", 21, threads=n)))
+        for n in (1, 2)
+    }
+    kept = Kept(shelf.new_id("compare"), "threads", repeat, tuple((name, None) for name in arms), 1.0)
+    return Comparing(arms, kept, shelf, show), fake, show
+
+
+def runs(shelf: Store) -> list[Run]:
+    """All runs, the oldest first."""
+    return [shelf.load(run_id) for run_id in reversed(shelf.ids())]
+
+
+def test_the_arms_run_in_turn_and_the_order_is_turned_each_round(shelf: Store) -> None:
+    it, fake, _ = going(shelf)
+    it.go()
+    threads = [order.spec.workload.threads for order in fake.orders if order.spec.workload]
+    assert threads == [1, 2, 2, 1, 1, 2]
+    assert [(trial.arm, trial.round) for trial in it.kept.trials] == [
+        (f"threads={n}", number) for n, number in zip(threads, (1, 1, 2, 2, 3, 3), strict=True)
+    ]
+
+
+def test_nothing_but_what_is_varied_differs_between_the_runs(shelf: Store) -> None:
+    it, fake, _ = going(shelf, repeat=1)
+    it.go()
+    one, two = (order.spec for order in fake.orders)
+    assert [word for word in two.command if word not in one.command] == ["2"]
+    assert replace(one, command=(), workload=None) == replace(two, command=(), workload=None)
+    assert len({order.target for order in fake.orders}) == 1
+
+
+def test_each_run_is_an_ordinary_one_with_a_note_of_its_place(shelf: Store) -> None:
+    it, _, _ = going(shelf, repeat=2)
+    it.go()
+    assert [run.id for run in runs(shelf)] == [trial.run for trial in it.kept.trials]
+    assert {run.status for run in runs(shelf)} == {"finished"}
+    assert [run.notes for run in runs(shelf)][2] == (f"compare {it.kept.id}: threads=2, round 2 of 2",)
+
+
+def test_what_came_out_is_made_of_the_records_alone(shelf: Store) -> None:
+    it, _, _ = going(shelf)
+    it.go()
+    kept = compare.load("last", shelf)
+    assert kept == it.kept
+    assert kept.finished is not None
+    found = compare.compared(kept, shelf)
+    assert found.ratio is not None
+    assert (found.ratio.median, found.ratio.min, found.ratio.max, found.ratio.pairs) == (2.0, 2.0, 2.0, 3)
+    assert found.refused == ()
+
+
+def test_a_line_is_told_of_each_run_that_ended(shelf: Store) -> None:
+    it, _, show = going(shelf, repeat=1)
+    it.go()
+    assert [said.partition(" (")[0] for said in show.said] == [
+        "round 1 of 1, threads=1: 100.0 examples/s, 1.2800 s/batch",
+        "round 1 of 1, threads=2: 200.0 examples/s, 0.6400 s/batch",
+    ]
+
+
+def test_an_arm_that_failed_is_not_tried_again_and_two_are_needed(shelf: Store) -> None:
+    it, fake, show = going(shelf, instead={2: _fails})
+    it.go()
+    assert len(fake.orders) == 2
+    assert show.said[-1] == "nothing is left to compare with: no further rounds"
+    found = compare.compared(it.kept, shelf)
+    assert (found.ratio, [refusal.field for refusal in found.refused]) == (None, ["status"])
+    assert [arm.counted for arm in found.arms] == [1, 0]
+
+
+@pytest.mark.parametrize("error", [CommandNotFound("python"), EngineLost("the run")])
+def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(shelf: Store, error: NgcdlError) -> None:
+    it, _, show = going(shelf, instead={1: lambda _: error})
+    it.go()
+    assert error.message in show.said[0]
+    assert error.hint in show.said[0]
+    assert runs(shelf)[0].status in ("failed", "lost")
+
+
+def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf: Store) -> None:
+    def interrupted(order: Order) -> FakeJob:
+        _trained(order)
+        return FakeJob((lambda: os.kill(os.getpid(), signal.SIGINT),), until_stopped=True)
+
+    it, fake, _ = going(shelf, instead={3: interrupted})
+    with pytest.raises(Interrupted) as caught:
+        it.go()
+    assert caught.value.number == signal.SIGINT
+    assert len(fake.orders) == 3
+    assert [run.status for run in runs(shelf)] == ["finished", "finished", "interrupted"]
+    kept = compare.load("last", shelf)
+    assert (kept.finished, len(kept.trials)) == (None, 3)
+    found = compare.compared(kept, shelf)
+    assert [pair.ratio for pair in found.pairs] == [2.0, None]
+    assert "it did not reach its end: 3 of 6 runs were begun" in found.diagnosis
+
+
+def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> None:
+    seen: list[Kept] = []
+
+    def looked(order: Order) -> FakeJob:
+        seen.append(compare.load("last", shelf))
+        return _trained(order)
+
+    it, _, _ = going(shelf, repeat=1, instead={1: looked})
+    it.go()
+    assert [(trial.arm, trial.round) for trial in seen[0].trials] == [("threads=1", 1)]
+
+
+def test_a_run_whose_record_is_gone_leaves_a_gap_and_is_said(shelf: Store) -> None:
+    it, _, _ = going(shelf, repeat=2)
+    it.go()
+    (shelf.folder(it.kept.trials[0].run) / "run.json").unlink()
+    found = compare.compared(it.kept, shelf)
+    assert [pair.ratio for pair in found.pairs] == [None, 2.0]
+    assert it.kept.trials[0].run in found.diagnosis[0]
+
+
+def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
+    older = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    newer = Kept(
+        "20180217-010101-compare-bbb222", "device", 1, (("cpu", "cpu"),), 2.0, 3.0, ("x",), (Trial("cpu", 1, "r"),)
+    )
+    for kept in (newer, older):
+        compare.save(kept, shelf)
+    assert compare.load("last", shelf) == newer
+    assert compare.load("aaa111", shelf) == compare.load("20180216", shelf) == older
+    for name in ("2018", "", "none", "../runs"):
+        with pytest.raises(NoSuchComparison):
+            compare.load(name, shelf)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": "x"}', "{" * 9])
+def test_a_file_that_is_no_comparison_is_named(shelf: Store, text: str) -> None:
+    path = shelf.root.with_name("comparisons") / "a.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(RecordBroken, match="comparisons"):
+        compare.load("last", shelf)
+
+
+def test_a_place_that_can_t_be_written_is_told_before_anything_runs(shelf: Store) -> None:
+    shelf.root.mkdir(parents=True)
+    shelf.root.with_name("comparisons").touch()
+    it, fake, _ = going(shelf)
+    with pytest.raises(StateNotWritable):
+        it.go()
+    assert fake.orders == []
+
+
+# -- before ---------------------------------------------------------------------------------------------------------
+
+OTHER = ImageRef.parse("pytorch:24.05-py3")
+no_driver = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this host has an NVIDIA driver")
+docker_s_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[settings.Settings]:
+    """A Docker that has two images, on a host of this test's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    daemon = Daemon(tmp_path / "d.sock")
+    for digit, image in (("1", IMAGE), ("2", OTHER)):
+        digest = "sha256:" + digit * 64
+        daemon.images[str(image)] = {"Id": digest, "RepoDigests": [f"{image.name}@{digest}"]}
+        daemon.images[image.pinned(digest)] = daemon.images[str(image)]
+    with serving(daemon):
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        yield settings.load({"HOME": str(tmp_path)})
+
+
+def variants(gpus: str, **changed: Mapping[str, Any]) -> list[Variant]:
+    base = Asked("docker", IMAGE, GpuRequest.parse(gpus), Workload("cifar10", data="synthetic"))
+    return [Variant(name, replace(base, **change), change.get("device")) for name, change in changed.items()]
+
+
+@no_driver
+@docker_s_socket
+def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.Settings, shelf: Store) -> None:
+    show = FakeShow()
+    ready, remarks = compare.settle(variants("auto", cpu={"device": "cpu"}, gpu={"device": "gpu"}), config, shelf, show)
+    assert [variant.name for variant, _ in ready] == ["cpu"]
+    assert remarks == ("the GPU can't be measured here: this host has no NVIDIA driver",)
+    assert any(remarks[0] in said for said in show.said)
+
+
+@no_driver
+@docker_s_socket
+def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: settings.Settings, shelf: Store) -> None:
+    for gpus, device in (("all", None), ("auto", "gpu")):
+        with pytest.raises(NoGpu):
+            compare.settle(variants(gpus, a={"device": device}, b={"device": device}), config, shelf, FakeShow())
+    assert shelf.ids() == []
+
+
+@docker_s_socket
+def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Settings, shelf: Store) -> None:
+    work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
+    made = variants("none", one={"workload": work[0]}, two={"workload": work[1]})
+    ((_, one), (_, two)), _ = compare.settle(made, config, shelf, FakeShow())
+    assert one.picked is two.picked
+    assert (one.data, one.digest) == (two.data, two.digest)
+    assert [settled.asked.workload for settled in (one, two)] == work
+
+
+@docker_s_socket
+def test_the_data_is_found_once_for_two_images(config: settings.Settings, shelf: Store) -> None:
+    made = variants("none", one={"image": IMAGE}, two={"image": OTHER})
+    ((_, one), (_, two)), _ = compare.settle(made, config, shelf, FakeShow())
+    assert one.data is two.data
+    assert [settled.digest for settled in (one, two)] == ["sha256:" + "1" * 64, "sha256:" + "2" * 64]

@@ -1,0 +1,176 @@
+"""`ngcdl compare`: what was typed becomes arms; then all rounds, and what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ngcdl import compare as comparing
+from ngcdl import console, plan, settings
+from ngcdl.cli.run import Typed, no_open_record, parsed, reconcile_last
+from ngcdl.cli.screen import Screen
+from ngcdl.compare import Comparing, Kept, Variant
+from ngcdl.engines.base import Chunk
+from ngcdl.errors import BadOption, NgcdlError, signal_exit_code
+from ngcdl.interrupt import Interrupted
+from ngcdl.prepare import Asked
+from ngcdl.reconcile import reconcile
+from ngcdl.report import compared
+from ngcdl.report.comparison import Comparison
+from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.store import Store
+
+REFUSED = 1
+_NUMBERS: Mapping[str, Callable[[Workload, int], Workload]] = {
+    "batch": lambda workload, number: replace(workload, batch=number),
+    "threads": lambda workload, number: replace(workload, threads=number),
+    "seed": lambda workload, number: replace(workload, seed=number),
+}
+_SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch": "pytorch"}
+_FORM = "wanted NAME=VALUE,VALUE with batch, threads, seed, gpus, image, framework or device for the name."
+_EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
+
+
+class _Hushed(Screen):
+    """What the runs write is in their log.txt; here it would bury their results."""
+
+    def chunk(self, chunk: Chunk) -> None:
+        del chunk
+
+
+def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) -> int:
+    """Run the comparison that was typed, print it and give the exit code. `others` are further images."""
+    if not typed.train:
+        raise BadOption("compare runs a bundled training: --train.", "    ngcdl compare --train cifar10")
+    if repeat < 1:
+        raise BadOption("--repeat is a whole number from 1 on.")
+    config = settings.load()
+    shelf = Store(config.runs)
+    images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
+    name, variants = arms(parsed(typed, config, shelf), vary, images, config.registry)
+    for variant in variants:
+        plan.check_workload(variant.asked.workload or Workload(""))
+    reconcile_last(shelf)
+    screen, number = _Hushed(output_to_stderr=True), None
+    with screen:
+        ready, remarks = comparing.settle(variants, config, shelf, screen)
+        shown = tuple((variant.name, variant.device) for variant, _ in ready)
+        kept = Kept(shelf.new_id("compare"), name, repeat, shown, time.time(), remarks=remarks)
+        going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen)
+        rounds = f"{repeat} rounds" if repeat > 1 else "1 round"
+        screen.say(f"{kept.id}: {rounds} of {', '.join(going.arms)}; watch one with: ngcdl logs -f last")
+        try:
+            with no_open_record(shelf):
+                going.go()
+        except (KeyboardInterrupt, Interrupted) as error:
+            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            screen.say(f"stopped by {signal.Signals(number).name}; what is whole:")
+    code = _print(going.kept, shelf, typed.json)
+    return signal_exit_code(number) if number else code
+
+
+def show(name: str, as_json: bool) -> int:
+    """Print a comparison from its records once more. Raises NoSuchComparison or RecordBroken."""
+    shelf = Store(settings.load().runs)
+    kept = comparing.load(name, shelf)
+    for trial in kept.trials:
+        with contextlib.suppress(NgcdlError):  # a record that is gone is said by what is made of them
+            reconcile(shelf, shelf.load(trial.run))
+    return _print(kept, shelf, as_json)
+
+
+def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
+    found = comparing.compared(kept, shelf)
+    if as_json:
+        about = {"id": kept.id, "repeat": kept.repeat, "started": kept.started, "finished": kept.finished}
+        trials = [vars(trial) for trial in kept.trials]
+        console.result_json({**about, **found.as_json(), "trials": trials})
+        return exit_code(found)
+    for line in compared.lines(found):
+        console.result(console.plain(line))
+    console.say(f"once more: ngcdl compare --show {kept.id}")
+    return exit_code(found)
+
+
+def exit_code(found: Comparison) -> int:
+    """Give 1 where an arm that was to be compared was refused altogether, else 0."""
+    empty = [arm for arm in found.arms if not arm.counted]
+    has_all = all(any(ratio.arm == arm.name for ratio in found.ratios) for arm in found.arms[1:])
+    return REFUSED if empty or (found.refused and not has_all) else 0
+
+
+# -- what is varied -------------------------------------------------------------------------------------------------
+
+
+def arms(base: Asked, vary: str | None, images: Sequence[ImageRef], registry: str) -> tuple[str, list[Variant]]:
+    """Give what is varied and the arms, the one that the others are measured by first. Raises BadOption."""
+    if vary is None and len(images) > 1:
+        return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
+    name, _, text = (vary or "device=cpu,gpu").partition("=")
+    values = [value.strip() for value in text.split(",")]
+    if "" in values:
+        raise BadOption(f"--vary {vary}: {_FORM}", _EXAMPLE)
+    if len(values) < 2 or len(set(values)) < len(values):
+        raise BadOption(f"--vary {vary}: at least two values, each once.", _EXAMPLE)
+    if len(images) > 1 and name != "framework":
+        raise BadOption(f"--vary {name} takes one image.", "    ngcdl compare IMAGE --vary ...")
+    if name == "device":
+        return name, _devices(base, values)
+    return name, [
+        Variant(f"{name}={value}", _with(base, name, value, images, registry), base.device) for value in values
+    ]
+
+
+def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], registry: str) -> Asked:
+    """Give what is asked with the one thing that is varied. Raises UsageError."""
+    if name in _NUMBERS:
+        return _numbered(base, name, value)
+    if name == "gpus":
+        return replace(base, gpus=GpuRequest.parse(value))
+    if name == "image":
+        return replace(base, image=ImageRef.parse(value, registry))
+    if name == "framework":
+        return replace(base, image=_of_framework(value, images))
+    raise BadOption(f"--vary {name}: {_FORM}", _EXAMPLE)
+
+
+def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
+    """CPU and GPU, the CPU first: the same request, image and mounts; only what the training computes on differs."""
+    if set(values) != {"cpu", "gpu"}:
+        raise BadOption("--vary device=cpu,gpu: there are these two.")
+    if base.device:
+        raise BadOption(f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary more.")
+    if base.gpus.kind == "none":
+        raise BadOption("--gpus none leaves nothing to compare the CPU with.", _EXAMPLE)
+    return [Variant(value, replace(base, device=value), value) for value in ("cpu", "gpu")]
+
+
+def _numbered(base: Asked, name: str, value: str) -> Asked:
+    assert base.workload is not None  # compare has a training
+    if not value.isdecimal() or len(value) > 9:
+        raise BadOption(f"--vary {name}={value}: wanted whole numbers.")
+    if getattr(base.workload, name) != getattr(Workload(""), name):
+        raise BadOption(f"--{name} is what is varied.", f"Leave --{name} out.")
+    return replace(base, workload=_NUMBERS[name](base.workload, int(value)))
+
+
+def _of_framework(value: str, images: Sequence[ImageRef]) -> ImageRef:
+    found = [image for image in images if image.framework == _SPOKEN.get(value, value)]
+    if len(found) != 1:
+        raise BadOption(
+            f"--vary framework: {value} is in {len(found)} of the images that were named.",
+            "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10",
+        )
+    return found[0]
+
+
+def _short(image: ImageRef, images: Sequence[ImageRef]) -> str:
+    """tensorflow:18.01-py2 where that says it, else the whole name."""
+    short = f"{image.framework}{f':{image.tag}' if image.tag else f'@{str(image.digest)[:19]}'}"
+    alike = [
+        one for one in images if (one.framework, one.tag, one.digest) == (image.framework, image.tag, image.digest)
+    ]
+    return short if len(alike) == 1 else str(image)

@@ -1,0 +1,117 @@
+"""A comparison in words: the table of its arms, the ratios with their spread, what was refused, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ngcdl.console import NOT_AVAILABLE, number
+from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached, Spread
+from ngcdl.report.pairs import Published
+from ngcdl.report.unlike import Refusal
+
+_HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "ON")
+
+
+def lines(it: Comparison) -> Iterator[str]:
+    """Give all there is to print of it, the verdict last."""
+    yield from _table(it.arms)
+    yield ""
+    if it.synthetic:
+        yield f"SYNTHETIC images, no real ones: {it.synthetic}"
+    for ratio in it.ratios:
+        yield f"{ratio.arm} / {ratio.against}: {times(ratio)}, {ratio.pairs} rounds"
+    for refusal in it.refused:
+        yield _refused(refusal)
+    yield from it.diagnosis
+    if it.published:
+        yield from _theirs(it.published)
+    yield verdict(it)
+
+
+def verdict(it: Comparison) -> str:
+    """Say what came out, in one sentence."""
+    if it.ratio:
+        return " ".join(_sentence(it, ratio) for ratio in it.ratios)
+    known = [f"{arm.name} {spread(arm.examples_per_second)} examples/s" for arm in it.arms if arm.examples_per_second]
+    figures = ", ".join(known) or "nothing was measured"
+    if len(it.arms) == 1:
+        return f"Only {_phrase(it, it.arms[0].name)} was measured: {spread(it.arms[0].examples_per_second)} examples/s."
+    why = it.why_no_ratio() or "no round is whole"
+    why = f"{ONE_PAIR}: --repeat 2 and more give one" if why == ONE_PAIR else why
+    return f"No ratio is given ({why}): {figures}."
+
+
+def _sentence(it: Comparison, ratio: Ratio) -> str:
+    if not ratio.is_told:
+        return f"Between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)} no difference can be told: " + (
+            f"{times(ratio)}."
+        )
+    if it.vary == "device":
+        arm = next(arm for arm in it.arms if arm.name == ratio.arm)
+        busy = f" ({arm.gpu_percent:.0f} % busy)" if arm.gpu_percent is not None else ""
+        slower = ": the CPU is the faster one here" if ratio.max < 1 else ""
+        return f"The GPU is used{busy} and does {times(ratio)} the CPU's work{slower}."
+    subject = _phrase(it, ratio.arm)
+    do = "do" if subject.endswith(("threads", "GPUs")) else "does"
+    return f"{subject[0].upper()}{subject[1:]} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
+
+
+def _phrase(it: Comparison, arm: str) -> str:
+    """2 threads, a batch of 64, 1 GPU; a name stands as it is."""
+    value = arm.partition("=")[2] or arm
+    if it.vary == "threads":
+        return f"{value} thread{'' if value == '1' else 's'}"
+    if it.vary == "gpus" and value.isdecimal():
+        return f"{value} GPU{'' if value == '1' else 's'}"
+    return {"batch": f"a batch of {value}", "device": f"the {value.upper()}", "seed": f"seed {value}"}.get(
+        it.vary, value
+    )
+
+
+def times(ratio: Ratio) -> str:
+    """7.81 times (7.60..7.93)."""
+    digits = 2 if ratio.max < 10 else 1 if ratio.max < 100 else 0
+    return f"{ratio.median:,.{digits}f} times ({ratio.min:,.{digits}f}..{ratio.max:,.{digits}f})"
+
+
+def spread(value: Spread | None, digits: int = 1) -> str:
+    """599.9 (590.1..605.0); one value alone has nothing beside it."""
+    if value is None:
+        return NOT_AVAILABLE
+    middle = number(value.median, digits)
+    return middle if value.min == value.max else f"{middle} ({number(value.min, digits)}..{number(value.max, digits)})"
+
+
+def _table(arms: Sequence[Reached]) -> Iterator[str]:
+    rows = [_HEAD, *(_row(arm) for arm in arms)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(arm: Reached) -> tuple[str, ...]:
+    return (
+        arm.name,
+        str(arm.counted) if arm.counted == len(arm.runs) else f"{arm.counted} of {len(arm.runs)}",
+        spread(arm.examples_per_second),
+        spread(arm.seconds_per_batch, 4),
+        number(arm.cpu_percent, 0, "%"),
+        number(arm.gpu_percent, 0, "%"),
+        f"{(arm.device or NOT_AVAILABLE).upper() if arm.device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}",
+    )
+
+
+def _refused(refusal: Refusal) -> str:
+    found = ", ".join(
+        f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items()
+    )
+    return f"refused, {refusal.field}: {refusal.why} ({found})"
+
+
+def _theirs(it: Published) -> Iterator[str]:
+    """Theirs has no spread, and says so."""
+    yield (
+        f"published: {it.cpu_examples_per_second:,.1f} examples/s on {it.cpu}, {it.gpu_examples_per_second:,.1f} on "
+        f"{it.gpu}: {it.ratio:.2f} times; one figure each, no spread ({it.how})"
+    )
+    yield f"  by {it.source}"

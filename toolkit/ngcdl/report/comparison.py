@@ -1,0 +1,268 @@
+"""Runs set against each other, round by round: what each arm reached, and how many times as fast it is as the first.
+
+Pure: measured runs in, a Comparison out. A ratio has a spread or is not given at all: it is the median of the rounds'
+own ratios with the least and the most of them, so that what slows the whole machine for a while cancels out. Runs that
+can't be compared are refused by the name of the field, and their rounds give no ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from ngcdl.record import Run
+from ngcdl.report import naming
+from ngcdl.report.pairs import Published, published
+from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
+
+ONE_PAIR = "one pair, no spread"
+# An arm whose own rounds lie further apart than this was disturbed: the rounds did the same work.
+UNSTEADY = 1.25
+# A card that is this little busy was handed to the run and not used.
+IDLE_PERCENT = 5.0
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is varied has one value in each arm. `rounds` has its run of each round, None where there is none yet.
+
+    `device`: what it was meant to compute on, None where that was left free."""
+
+    name: str
+    rounds: tuple[Measured | None, ...]
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of at least one value."""
+
+    median: float
+    min: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread | None:
+        return cls(median(values), min(values), max(values)) if values else None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the runs of one arm reached that were not refused. `on` is the hardware; `runs` are all its ids."""
+
+    name: str
+    runs: tuple[str, ...]
+    counted: int
+    device: str | None
+    on: str | None
+    examples_per_second: Spread | None
+    seconds_per_batch: Spread | None
+    cpu_percent: float | None
+    gpu_percent: float | None
+    examples_per_joule: float | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One round's run of `arm` and of `against`, the first arm. `ratio` None: `refused` has the fields."""
+
+    round: int
+    arm: str
+    against: str
+    runs: tuple[str | None, str | None]
+    ratio: float | None
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as many examples a second `arm` does as `against`: over `pairs` rounds, at least two."""
+
+    arm: str
+    against: str
+    median: float
+    min: float
+    max: float
+    pairs: int
+
+    @property
+    def is_told(self) -> bool:
+        """Do all rounds agree which of the two is faster?"""
+        return self.min > 1 or self.max < 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    vary: str
+    workload: str | None
+    arms: tuple[Reached, ...]
+    pairs: tuple[Pair, ...]
+    ratios: tuple[Ratio, ...]
+    refused: tuple[Refusal, ...]
+    diagnosis: tuple[str, ...]
+    published: Published | None
+    synthetic: str | None  # why the data is no real data, None where it is
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """That of the last arm against the first: of two arms the one there is."""
+        last = self.arms[-1].name if self.arms else None
+        return next((ratio for ratio in self.ratios if ratio.arm == last), None)
+
+    def as_json(self) -> dict[str, Any]:
+        theirs = self.published
+        return {
+            "vary": self.vary,
+            "workload": self.workload,
+            "synthetic": self.synthetic is not None,
+            "dataset_note": self.synthetic,
+            "arms": [asdict(arm) for arm in self.arms],
+            "pairs": [asdict(pair) for pair in self.pairs],
+            "ratio": asdict(self.ratio) if self.ratio else None,
+            "ratios": [asdict(ratio) for ratio in self.ratios],
+            "spread": None if self.ratio else self.why_no_ratio(),
+            "refused": [asdict(refusal) for refusal in self.refused],
+            "diagnosis": list(self.diagnosis),
+            "published": {**asdict(theirs), "ratio": round(theirs.ratio, 2)} if theirs else None,
+        }
+
+    def why_no_ratio(self) -> str | None:
+        """Say why the last arm has none, where there are two arms at least."""
+        if len(self.arms) < 2:
+            return None
+        last = [pair for pair in self.pairs if pair.arm == self.arms[-1].name]
+        if sum(1 for pair in last if pair.ratio is not None) == 1:
+            return ONE_PAIR
+        fields = dict.fromkeys(name for pair in last for name in pair.refused)
+        return f"refused: {', '.join(fields)}" if fields else "no round is whole"
+
+
+def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = ()) -> Comparison:
+    """Compare. `vary` names what differs between the arms on purpose: a key of unlike.BECAUSE_OF.
+
+    `remarks` are sentences that others have found about these runs; they stand in front of the diagnosis."""
+    entries = [
+        Entry(arm.name, number, measured, arm.device)
+        for arm in arms
+        for number, measured in enumerate(arm.rounds, 1)
+        if measured
+    ]
+    refused = refusals(entries, vary)
+    reached = tuple(_reached(arm, _fields_of(refused)) for arm in arms)
+    pairs = tuple(_pairs(arms, _fields_of(refused)))
+    ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
+    runs = [entry.run for entry in entries]
+    workload = next((name for run in runs if (name := naming.workload(run).get("name"))), None)
+    return Comparison(
+        vary=vary,
+        workload=workload,
+        arms=reached,
+        pairs=pairs,
+        ratios=ratios,
+        refused=refused,
+        diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
+        published=published(workload),
+        synthetic=next((run.dataset_note or "it was asked for" for run in runs if naming.is_synthetic(run)), None),
+    )
+
+
+def _fields_of(refused: Sequence[Refusal]) -> Mapping[str, tuple[str, ...]]:
+    """The fields for which each run is refused, by its id."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in refused:
+        for run in one.runs:
+            found[run] = (*found.get(run, ()), one.field)
+    return found
+
+
+def _reached(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Reached:
+    runs = [one.run for one in arm.rounds if one]
+    good = [run for run in runs if run.id not in refused]
+    known = good or runs
+    return Reached(
+        name=arm.name,
+        runs=tuple(run.id for run in runs),
+        counted=len(good),
+        device=next((run.device for run in known if run.device), None),
+        on=next((there for run in known if (there := naming.hardware(run))), None),
+        examples_per_second=Spread.of(_numbers(good, "examples_per_second")),
+        seconds_per_batch=Spread.of(_numbers(good, "seconds_per_batch")),
+        cpu_percent=_median(_numbers(good, "cpu_percent_mean")),
+        gpu_percent=_median(_numbers(good, "gpu_percent_mean")),
+        examples_per_joule=_median(_numbers(good, "examples_per_joule")),
+    )
+
+
+def _pairs(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[Pair]:
+    for number in range(1, max((len(arm.rounds) for arm in arms), default=0) + 1):
+        base = _run(arms[0], number)
+        for arm in arms[1:]:
+            run = _run(arm, number)
+            if not (run or base):
+                continue
+            fields = tuple(dict.fromkeys(name for one in (base, run) if one for name in refused.get(one.id, ())))
+            ids = (base.id if base else None, run.id if run else None)
+            ratio = _times(run, base) if run and base and not fields else None
+            yield Pair(number, arm.name, arms[0].name, ids, ratio, fields)
+
+
+def _run(arm: Arm, number: int) -> Run | None:
+    measured = arm.rounds[number - 1] if number <= len(arm.rounds) else None
+    return measured.run if measured else None
+
+
+def _times(run: Run, base: Run) -> float | None:
+    fast, slow = run.summary.examples_per_second, base.summary.examples_per_second
+    return fast / slow if fast and slow else None
+
+
+def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:
+    ratios = [pair.ratio for pair in pairs if pair.arm == arm and pair.ratio is not None]
+    if len(ratios) < 2:  # a ratio without a spread is no finding
+        return None
+    return Ratio(arm, against, median(ratios), min(ratios), max(ratios), len(ratios))
+
+
+def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What held each arm back, as its own runs' records say; a thing that several rounds found stands once."""
+    for arm in arms:
+        said: set[str] = set()
+        for run in (one.run for one in arm.rounds if one and one.run.id not in refused):
+            for finding in run.findings or ():
+                if finding.rule not in said:
+                    said.add(finding.rule)
+                    yield f"{arm.name}: {finding.text}{f'; {finding.advice}' if finding.advice else ''}"
+
+
+def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
+    for arm in arms:
+        speed = arm.examples_per_second
+        if speed and speed.min and speed.max / speed.min > UNSTEADY:
+            percent = 100 * (speed.max / speed.min - 1)
+            yield f"{arm.name}: its rounds lie {percent:.0f} % apart: something else worked on this machine meanwhile"
+    yield from dict.fromkeys(text for run in runs for text in (_too_many_threads(run), _idle_cards(run)) if text)
+
+
+def _too_many_threads(run: Run) -> str | None:
+    threads, cores = naming.workload(run).get("threads"), run.machine.cores
+    if not isinstance(threads, int) or not cores or threads <= cores:
+        return None
+    return f"{threads} threads on {cores} processors: more threads than there are processors mostly cost"
+
+
+def _idle_cards(run: Run) -> str | None:
+    busy = [gpu.gpu_percent_mean for gpu in run.summary.gpus]
+    idle = [percent for percent in busy if percent is not None and percent < IDLE_PERCENT]
+    if run.device != "gpu" or len(busy) < 2 or not idle:
+        return None
+    return f"{len(idle)} of {len(busy)} cards did nothing: this training computes on one"
+
+
+def _numbers(runs: Sequence[Run], name: str) -> list[float]:
+    return [value for run in runs if (value := getattr(run.summary, name)) is not None]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -1,0 +1,35 @@
+"""What others measured of a workload on a CPU and on a GPU: pairs.csv, one figure each, as printed or derived."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngcdl.report.theirs import SOURCES
+
+
+@dataclass(frozen=True)
+class Published:
+    """Theirs, on their machines. `how` says whether the figures were printed or derived; there is no spread."""
+
+    cpu: str
+    cpu_examples_per_second: float
+    gpu: str
+    gpu_examples_per_second: float
+    how: str
+    source: str
+
+    @property
+    def ratio(self) -> float:
+        return self.gpu_examples_per_second / self.cpu_examples_per_second
+
+
+def published(workload: str | None) -> Published | None:
+    """Give what was published of `workload`; None where nothing was."""
+    with Path(__file__).with_name("pairs.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["workload"] == workload:
+                speeds = float(row["cpu_examples_per_second"]), float(row["gpu_examples_per_second"])
+                return Published(row["cpu"], speeds[0], row["gpu"], speeds[1], row["how"], SOURCES[row["source"]])
+    return None

@@ -1,0 +1,199 @@
+"""What keeps measured runs from being set against each other, by the name of the field.
+
+Two kinds: what must be the same in all of them, but for what was varied on purpose; and what must not have happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngcdl.record import Run
+from ngcdl.report import figures
+
+# What is varied -> the fields that differ because of it. All others must be the same.
+BECAUSE_OF: Mapping[str, frozenset[str]] = {
+    "device": frozenset({"device"}),
+    "batch": frozenset({"batch"}),
+    "threads": frozenset({"threads"}),
+    "seed": frozenset({"seed"}),
+    "gpus": frozenset({"gpus"}),
+    # another image brings another release of its framework, or another framework
+    "image": frozenset({"digest", "framework", "framework_version"}),
+    "framework": frozenset({"digest", "framework", "framework_version"}),
+}
+# Of the spec: what the other fields tell already, and better. The tag may move, the digest not; the command is made of
+# the workload; the request is one thing, the cards that the run got another.
+_DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin"})
+_DERIVED_OF_WORKLOAD = frozenset({"device", "data"})
+_NAMES = {"name": "workload"}
+_OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
+# More than this share of the samples with clocks held down, and the speed is that of a hot card, not of the card.
+THROTTLED_SHARE = 0.05
+# NVML's reasons that a card slows down for, which come and go with its temperature and supply. Its power cap is not one
+# of them: a card under load lives at it, in every round.
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+_SLOWDOWNS = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run with what its trainer told: `start` is its start event, {} where there is none, `error` the kind of the
+    error that ended it."""
+
+    run: Run
+    start: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    @classmethod
+    def of(cls, run: Run, events: Iterable[figures.Line]) -> Measured:
+        start: Mapping[str, Any] = {}
+        error = None
+        for event in events:
+            if event.get("event") == "start":
+                start = event
+            elif event.get("event") == "error":
+                error = figures.text(event.get("kind"))
+        return cls(run, start, error)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in its place: `arm`'s of `round`. `device`: what it was meant to compute on, None where that was free."""
+
+    arm: str
+    round: int
+    measured: Measured
+    device: str | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}, round {self.round}"
+
+    @property
+    def run(self) -> Run:
+        return self.measured.run
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`values`: what was found, by the place of the run; of a field that should be one, also where it is what it is
+    elsewhere. `runs` are the ids of those that are refused."""
+
+    field: str
+    values: Mapping[str, Any]
+    why: str
+    runs: tuple[str, ...]
+
+
+def refusals(entries: Sequence[Entry], vary: str) -> tuple[Refusal, ...]:
+    """Name all that keeps runs out. What happened to a run comes first: its other fields are then not looked at."""
+    happened = [refusal for entry in entries for refusal in _happened(entry)]
+    spoilt = {run for refusal in happened for run in refusal.runs}
+    whole = [entry for entry in entries if entry.run.id not in spoilt]
+    return (*_merged(happened), *_unequal(whole, vary))
+
+
+# -- what must not have happened ------------------------------------------------------------------------------------
+
+
+def _happened(entry: Entry) -> list[Refusal]:
+    run, found = entry.run, []
+
+    def refuse(name: str, value: Any, why: str) -> None:
+        found.append(Refusal(name, {entry.label: value}, why, (run.id,)))
+
+    if entry.measured.error == "no_gpu" or _fell_back(entry):
+        refuse("device", run.device, "it was to compute on the GPU, and its framework saw none")
+    elif run.status != "finished":
+        refuse("status", run.status, run.reason or "it did not reach its end")
+    elif entry.device and run.device != entry.device:
+        refuse("device", run.device, f"it was to compute on the {entry.device.upper()}")
+    elif run.summary.examples_per_second is None:
+        refuse("examples_per_second", None, "too few steps: nothing is left of them without the start-up")
+    if run.device == "gpu":
+        if run.summary.shared_gpu:
+            refuse("shared_gpu", True, "others computed on its card at the same time")
+        for reason, share in throttled(run).items():
+            if share > THROTTLED_SHARE:
+                refuse("throttled_share", {reason: share}, f"the clocks were held down ({reason})")
+    return found
+
+
+def _fell_back(entry: Entry) -> bool:
+    """Did it have a card, and compute on the CPU, though it was not told to?"""
+    run = entry.run
+    told = _workload(run).get("device")
+    return run.device == "cpu" and told != "cpu" and (entry.device == "gpu" or bool(run.gpus))
+
+
+def throttled(run: Run) -> Mapping[str, float]:
+    """Give the share (0..1) of each reason for which the run's cards slowed down; {} where none is known."""
+    shares = run.summary.throttled_share or {}
+    return {name: share for name in _SLOWDOWNS if (share := figures.number(shares.get(name)))}
+
+
+def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
+    """One refusal for all runs that were refused for the same."""
+    found: dict[tuple[str, str], Refusal] = {}
+    for one in refused:
+        old = found.get((one.field, one.why))
+        values, runs = (old.values, old.runs) if old else ({}, ())
+        found[one.field, one.why] = Refusal(one.field, {**values, **one.values}, one.why, runs + one.runs)
+    return list(found.values())
+
+
+# -- what must be the same ------------------------------------------------------------------------------------------
+
+
+def _unequal(entries: Sequence[Entry], vary: str) -> list[Refusal]:
+    by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
+    names = list(dict.fromkeys(name for values in by_run.values() for name in values))
+    found = []
+    for name in names:
+        if name in BECAUSE_OF.get(vary, frozenset()):
+            groups = [[entry for entry in entries if entry.arm == arm] for arm in dict.fromkeys(e.arm for e in entries)]
+        else:
+            groups = [list(entries)]
+        for group in groups:
+            found += _odd(name, group, {entry.run.id: by_run[entry.run.id].get(name) for entry in group})
+    return found
+
+
+def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[Refusal]:
+    """Refuse those whose value is not what most have; among equals the first run's counts."""
+    spelt = {run: json.dumps(value, sort_keys=True, default=str) for run, value in values.items()}
+    counted = Counter(spelt.values())
+    if len(counted) < 2:
+        return []
+    usual = counted.most_common(1)[0][0]
+    odd = tuple(run for run, text in spelt.items() if text != usual)
+    model = next(entry for entry in group if spelt[entry.run.id] == usual)
+    shown = {entry.label: values[entry.run.id] for entry in group if entry is model or entry.run.id in odd}
+    return [Refusal(name, shown, f"it must be the same, and is not that of {model.label}", odd)]
+
+
+def _fields(measured: Measured) -> dict[str, Any]:
+    run, spec, start = measured.run, measured.run.spec or {}, measured.start
+    machine = run.machine
+    return {
+        **{_NAMES.get(key, key): value for key, value in _workload(run).items() if key not in _DERIVED_OF_WORKLOAD},
+        "dataset": run.dataset,
+        "digest": run.image.digest,
+        **{name: start.get(name) for name in _OF_START},
+        **{key: value for key, value in spec.items() if key not in _DERIVED},
+        "engine": run.engine,
+        "gpu_way": run.gpu_way,
+        "device": run.device,
+        "gpus": sorted(run.gpus) if run.gpus is not None else None,
+        "machine": [machine.hostname, machine.cpu, machine.cores],
+        "driver": machine.driver,
+    }
+
+
+def _workload(run: Run) -> Mapping[str, Any]:
+    found = (run.spec or {}).get("workload")
+    return found if isinstance(found, Mapping) else {}
