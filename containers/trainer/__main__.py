@@ -11,18 +11,20 @@ import sys
 import time
 import traceback
 
-from . import frameworks, workloads
+from . import frameworks, layers, workloads
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
 from .loop import Signals, train
+from .recipe import Model
 
 OUT_OF_MEMORY = "out of memory", "OOM when allocating", "ResourceExhausted"
+INSTEAD = {"cifar10": "CIFAR-10"}
 
 
 def main(argv=None):
     asked = arguments(argv)
     if asked.list:
-        print(json.dumps([described(name) for name in files(workloads)], indent=1, sort_keys=True))
+        print(json.dumps([described(name) for name in names(workloads)], indent=1, sort_keys=True))
         return 0
     signals = Signals()
     signals.install()
@@ -87,27 +89,48 @@ def run(asked, events, voice, signals):
         os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what numpy's and the frameworks' libraries go by
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
+    workload = imported(asked.workload)
+    model = modelled(asked, workload)
     name, maker = framework(asked.framework)
-    workload = importlib.import_module("trainer.workloads." + asked.workload)
-    network = maker.Network(workload.NETWORK, asked.device, asked.gpu_memory_fraction, asked.threads)
+    check_words(model, maker, name, workload)
+    network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads)
     try:
         network.devices = network.devices or [processor()]
         voice.say("Training %s with %s %s on the %s (%s)" % (
             asked.workload, name, network.version, network.device.upper(), ", ".join(network.devices)))
         signals.check(None)
         dataset = workload.load(asked.data)
-        voice.say("Training on %d images of %s" % (len(dataset.labels), asked.data) if asked.data else
-                  "Training on %d SYNTHETIC images, not on CIFAR-10: %s" % (len(dataset.labels), dataset.note))
+        voice.say("Training on %d %s of %s" % (dataset.count, workload.UNIT, asked.data) if asked.data else
+                  "Training on %d SYNTHETIC %s, not on %s: %s" % (
+                      dataset.count, workload.UNIT, INSTEAD.get(workload.DATA, workload.DATA), dataset.note))
         signals.check(None)
-        train(asked, workload, dataset, network, name, events, voice, signals)
+        train(asked, workload, model, dataset, network, name, events, voice, signals)
     finally:
         network.close()
+
+
+def modelled(asked, workload):
+    """Give the recipe.Model of what was asked for. What the workload can't be asked for raises Stop."""
+    if asked.data and workload.DATA != "cifar10":
+        raise Stop("bad_argument", "%s makes its data up: leave --data away" % asked.workload)
+    words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
+    model = Model(words, workload.RECIPE, workload.INPUT, asked.batch)
+    if asked.batch < 2 and "batch_norm" in model.ops:
+        raise Stop("bad_argument", "%s has batch norm, which needs a --batch of 2 at least" % asked.workload)
+    return model
+
+
+def check_words(model, maker, name, workload):
+    missing = model.ops - set(maker.LAYERS)
+    if missing:
+        raise Stop("bad_argument", "%s has no layer for %s; this trains with %s" % (
+            name, ", ".join(sorted(missing)), ", ".join(workload.FRAMEWORKS)))
 
 
 def framework(asked):
     """Give the name and the module of the framework that was asked for, or of the first that can be imported here."""
     refusals = []
-    for name in reversed(files(frameworks)) if asked == "auto" else [asked]:
+    for name in reversed(names(frameworks)) if asked == "auto" else [asked]:
         try:
             return name, importlib.import_module("trainer.frameworks." + name)
         except (ImportError, SyntaxError) as error:  # not installed, of another version, or not for this Python
@@ -120,28 +143,34 @@ def processor():
     return host.processor()
 
 
-def files(package):
+def names(package):
     """Give the names of a package's modules in order: a new file is all that a workload or framework needs."""
-    return sorted(name for _, name, _ in pkgutil.iter_modules(package.__path__))
+    return sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(package.__path__))
+
+
+def imported(name):
+    return importlib.import_module("trainer.workloads." + name.replace("-", "_"))
 
 
 def described(name):
-    workload = importlib.import_module("trainer.workloads." + name)
-    return {"name": name, "summary": workload.SUMMARY, "parameters": workload.PARAMETERS,
-            "steps": workload.STEPS, "batch": workload.BATCH}
+    workload = imported(name)
+    return {"name": name, "summary": workload.SUMMARY, "source": workload.SOURCE, "data": workload.DATA,
+            "unit": workload.UNIT, "steps": workload.STEPS, "batch": workload.BATCH, "input": workload.INPUT,
+            "parameters": workload.PARAMETERS, "forward_macs": workload.MACS, "flops_per_example": workload.FLOPS,
+            "frameworks": workload.FRAMEWORKS}
 
 
 def arguments(argv):
     parser = argparse.ArgumentParser(prog="python -m trainer", description="Train a workload; see trainer/events.py.")
-    parser.add_argument("workload", nargs="?", choices=files(workloads))
+    parser.add_argument("workload", nargs="?", choices=names(workloads))
     parser.add_argument("--list", action="store_true", help="print the workloads as JSON")
     parser.add_argument("--out", metavar="DIR", help="the run's folder")
     parser.add_argument("--runs", metavar="DIR", help="make the run's folder in this one")
-    parser.add_argument("--framework", choices=["auto"] + files(frameworks), default="auto")
+    parser.add_argument("--framework", choices=["auto"] + names(frameworks), default="auto")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
     parser.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
-    parser.add_argument("--batch", type=above_zero(int), help="images a step")
+    parser.add_argument("--batch", type=above_zero(int), help="images, or sequences, a step")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
     parser.add_argument("--log-frequency", type=above_zero(int), default=10)
@@ -150,6 +179,7 @@ def arguments(argv):
     parser.add_argument("--checkpoint-seconds", type=above_zero(float), default=600.0)
     parser.add_argument("--resume", metavar="DIR", help="go on from the newest good checkpoint there")
     parser.add_argument("--no-eval", action="store_true")
+    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, as comparing frameworks needs")
     parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
     asked = parser.parse_args(argv)
     if not asked.list:
@@ -163,7 +193,7 @@ def arguments(argv):
 
 def fill(asked):
     """Put the workload's own numbers where none were given, and make the folder's name."""
-    workload = importlib.import_module("trainer.workloads." + asked.workload)
+    workload = imported(asked.workload)
     asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
     asked.data = None if asked.data == "synthetic" else asked.data
     if asked.runs:

@@ -1,10 +1,12 @@
 """How a training is kept: checkpoints/step-<n>.npz, readable by every framework, whole or not at all.
 
-A file holds each weight under its name in layers.py, its moving average under "average/<name>", and "about", JSON in
-bytes: format 1, step (how many are done), workload, batch, seed, data (what the images are), queued, the framework that
-wrote it, and sha256 over the arrays. It is written beside its place and renamed, so that an end at any moment leaves
-the previous ones; what a disk has spoilt since is found by the sha256.
-The order of the images needs no keeping: it is a function of the seed and the step (data.Order).
+A file holds every array that the training is made of under its name in recipe.Model.kept(): each weight and batch
+norm's running mean and variance under their names in layers.py, what the optimiser keeps of a weight under
+"<slot>/<name>", its moving average under "average/<name>". And "about", JSON in bytes: format 1, step (how many are
+done), workload, batch, seed, data (what the images are), queued, dropout (false where it was left out, else null or
+missing), the framework that wrote it, and sha256 over the arrays. It is written beside its place and renamed, so that
+an end at any moment leaves the previous ones; what a disk has spoilt since is found by the sha256.
+The order of the images needs no keeping: it is a function of the seed and the step (data.Order, epochs.Shuffled).
 """
 from __future__ import absolute_import, division, print_function
 
@@ -22,17 +24,16 @@ from .files import write_whole
 FORMAT = 1
 KEPT = 3
 NAME = re.compile(r"step-(\d+)\.npz$")
-SAME = "workload", "batch", "seed", "data", "queued"
+SAME = "workload", "batch", "seed", "data", "queued", "dropout"
 
 
-def save(folder, about, weights, averages):
+def save(folder, about, arrays):
     """Write DIR/checkpoints/step-<n>.npz, keep the last three, and give the path relative to DIR.
 
     A full disk raises Stop("disk_full") and leaves the earlier ones as they were.
     """
-    arrays = dict(weights)
-    arrays.update(("average/" + name, value) for name, value in averages.items())
     about = dict(about, format=FORMAT, sha256=digest(arrays))
+    arrays = dict(arrays)
     arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode("ascii"), np.uint8)
     content = io.BytesIO()
     np.savez(content, **arrays)
@@ -67,7 +68,7 @@ def found(place):
 
 
 def read(path):
-    """Give (about, weights, averages). Raises ValueError if the file is torn, spoilt or none of ours."""
+    """Give (about, arrays). Raises ValueError if the file is torn, spoilt or none of ours."""
     try:
         with open(path, "rb") as file:
             content = io.BytesIO(file.read())
@@ -79,9 +80,7 @@ def read(path):
         raise ValueError("%s: %s" % (type(error).__name__, error))
     if not whole:
         raise ValueError("its content is not what was written")
-    weights = {name: value for name, value in arrays.items() if not name.startswith("average/")}
-    averages = {name[len("average/"):]: value for name, value in arrays.items() if name.startswith("average/")}
-    return about, weights, averages
+    return about, arrays
 
 
 def newest(folder, wanted, say):
@@ -93,14 +92,14 @@ def newest(folder, wanted, say):
         raise Stop("checkpoint", "No checkpoint file found in %s" % place)
     for path in paths:
         try:
-            about, weights, averages = read(path)
+            about, arrays = read(path)
         except ValueError as error:
             say("%s is damaged (%s); trying the one before" % (path, error))
             continue
         for key in SAME:
-            if about.get(key) != wanted[key]:
+            if about.get(key) != wanted.get(key):
                 raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (
-                    path, key, about.get(key), wanted[key]))
+                    path, key, about.get(key), wanted.get(key)))
         say("Going on from %s" % path)
-        return about, weights, averages
+        return about, arrays
     raise Stop("checkpoint", "every checkpoint in %s is damaged" % place)

@@ -28,11 +28,14 @@ SYNTHETIC_NOTE = "generator seed %d, difficulty easy (amplitude %d, noise %d)" %
 
 
 class Dataset(object):
-    """Images uint8 [n, 32, 32, 3], labels int32 [n], and where they come from; files: so many equal parts."""
+    """Images uint8 [n, 32, 32, 3], labels int32 [n], and where they come from; files: so many equal parts.
 
-    def __init__(self, images, labels, name, files, sha256=None, note=None):
+    Of other workloads: examples [n, ...] and their labels; count says how many where that is not the labels' number.
+    """
+
+    def __init__(self, images, labels, name, files, sha256=None, note=None, count=None):
         self.images, self.labels, self.name, self.files = images, labels, name, files
-        self.sha256, self.note = sha256, note
+        self.sha256, self.note, self.count = sha256, note, len(labels) if count is None else count
 
 
 def training(folder):
@@ -232,3 +235,8 @@ def standardized(values):
     deviation = np.sqrt(np.einsum("nv,nv->n", flat, flat) / np.float32(flat.shape[1]))
     flat /= np.maximum(deviation, np.float32(1 / np.sqrt(flat.shape[1])))[:, None]
     return values
+
+
+def scaled(images):
+    """Give float32 pixels from 0 to 1."""
+    return images.astype(np.float32) / np.float32(255)

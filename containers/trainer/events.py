@@ -1,13 +1,17 @@
 """What goes in and out of the trainer: THE CONTRACT. Who starts it or reads what it leaves is written against this.
 
 ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the folder above `trainer` on PYTHONPATH
-       python -m trainer --list   prints the workloads as JSON: [{"name", "summary", "parameters", "steps", "batch"}]
+       python -m trainer --list   prints the workloads as JSON: [{"name", "summary", "source", "data" ("cifar10", or
+                                  what the made-up data stands for), "unit" (what an example is), "steps", "batch",
+                                  "input" (an example's shape), "parameters", "forward_macs" (multiply-accumulates of an
+                                  example), "flops_per_example" (of a training step), "frameworks"}]
        --out DIR                  the run's folder, made if missing
        --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>, UTC
        --framework NAME           auto (what can be imported, the default), tf1, tf2, pytorch
        --device NAME              auto (gpu if the framework sees one, else cpu), cpu (keeps off a GPU), gpu (or fails)
-       --data DIR|synthetic       a folder with or above cifar-10-batches-bin or cifar-10-batches-py; default synthetic
-       --steps N --batch N        the number of the step to reach (default 1000), images a step (128)
+       --data DIR|synthetic       a folder with or above cifar-10-batches-bin or cifar-10-batches-py; default synthetic;
+                                  for workloads of CIFAR-10 alone
+       --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others
        --log-frequency N          steps between lines (10)
@@ -15,15 +19,20 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --gpu-memory-fraction F    share of the GPU's memory to take at most
        --checkpoint-seconds S     between checkpoints (600); there is one at the end and one on SIGTERM as well
        --resume DIR               go on from the newest good checkpoint in DIR/checkpoints or DIR; one of another
-                                  workload, batch, seed, queue or data is refused
+                                  workload, batch, seed, queue, data or dropout is refused
        --no-eval                  do not test the trained network
+       --no-dropout               leave dropout out: each framework draws its own random numbers, and so only without it
+                                  the same weights give the same losses in two frameworks
        --record                   write run.json, samples.jsonl and log.txt (record.py)
 
-STDOUT a line each that says device and data, then what the TensorFlow tutorial prints, each line flushed:
+STDOUT a line each that says device and data, then what the TensorFlow tutorial prints, each line flushed (the queue is
+       cifar10's alone; data that is noise is not tested):
        Filling queue with 20000 CIFAR images before starting to train. This will take a few minutes.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
+       Where accuracy is counted, after each epoch means over it, as Keras prints them:
+       2018-02-16 18:25:30.123456: epoch 1, loss = 1.4528, accuracy = 0.4710 (226 s)
        Times are local; the rate is over the steps since the previous line, in the first line with the start-up.
 STDERR what frameworks say, and why the trainer stopped.
 
@@ -35,13 +44,17 @@ FILES in the run's folder
 
 EVENTS one JSON object a line, written whole. Every one has "event" and "t", seconds since the epoch. NaN and Infinity
        are null. Durations are of a monotonic clock where Python has one (2.7 has not: there it is the wall clock).
+       Examples are what "unit" says: images, or sequences of tokens.
        "step" of a step event is the number of the batch, from 0; elsewhere it is how many steps are done.
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
-              devices [name], batch, steps, seed, parameters, dataset (cifar10|synthetic), dataset_images,
+              devices [name], batch, steps, seed, parameters, dataset (cifar10|synthetic), dataset_images (examples),
               dataset_sha256 (of the training files one after the other; null if synthetic), dataset_note (null|text),
-              resumed_from_step (null|n), threads (null|n), pid
+              resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the network has none), pid
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it)
+  epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch of what the training
+              itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the
+              workload counts accuracy
   checkpoint  step, path (relative to the folder), seconds
   eval        step, precision_at_1 (0..1), examples, seconds
   finish      step, seconds (since the start event)

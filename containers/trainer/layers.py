@@ -1,34 +1,93 @@
-"""Which words a network is written in, and the weights it starts from.
+"""Which words a network is written in, what they cost, and the weights they start from.
 
 A network is a list of words; a word is a dict with "op", "name" and the numbers that the op needs. No number is left to
-a framework's default, because the defaults differ. Weights are named "<layer>/weights" and "<layer>/biases"; a
-convolution's are [height, width, inputs, outputs], a dense layer's [inputs, outputs], and images are [n, height, width,
-channels]: every framework converts from and to that, so that weights written by one are read by another.
+a framework's default, because the defaults differ. Weights are named "<layer>/<which>"; a convolution's are [height,
+width, inputs, outputs], a dense layer's [inputs, outputs], and images are [n, height, width, channels]: every framework
+converts from and to that, so that weights written by one are read by another.
+
+A word's "arrays" are trained, its "running" ones are kept up to date by training and are no parameters: each is
+(which, shape, start), and a start is one of those below.
 """
 from __future__ import absolute_import, division, print_function
+
+import math
 
 import numpy as np
 
 
-def conv(name, size, inputs, outputs, stddev, bias, decay=0.0):
-    """Convolve size x size at stride 1 with zero padding that keeps height and width, and add a bias."""
+def constant(value):
+    return "constant", value
+
+
+def normal(stddev):
+    return "normal", stddev
+
+
+def truncated(stddev):
+    """A normal distribution whose values beyond two stddev are drawn anew."""
+    return "truncated", stddev
+
+
+def uniform(limit):
+    """Between -limit and limit."""
+    return "uniform", limit
+
+
+def glorot(inputs, outputs, field=1):
+    """Glorot's uniform distribution, Keras' default; field is height times width of a convolution's window."""
+    return uniform(math.sqrt(6 / (field * (inputs + outputs))))
+
+
+def he(inputs, field=1):
+    """He's normal distribution, not truncated."""
+    return normal(math.sqrt(2 / (field * inputs)))
+
+
+def conv(name, size, inputs, outputs, weights, biases=None, stride=1, padding=None, decay=0.0):
+    """Convolve size x size, with padding zeros on each side (so many that stride 1 keeps the size), and add biases."""
+    edge = size // 2 if padding is None else padding
     shape = size, size, inputs, outputs
-    return {"op": "conv", "name": name, "shape": shape, "stddev": stddev, "bias": bias, "decay": decay}
+    return {"op": "conv", "name": name, "shape": shape, "stride": stride, "padding": (edge, edge), "decay": decay,
+            "arrays": weighted(shape, weights, biases)}
 
 
-def dense(name, inputs, outputs, stddev, bias, decay=0.0):
-    """Multiply by a matrix and add a bias; an image is first flattened in the order height, width, channels."""
+def dense(name, inputs, outputs, weights, biases, decay=0.0):
+    """Multiply by a matrix and add biases. An image is first flattened in the order height, width, channels; of a
+    sequence every step is multiplied, and [n, steps, inputs] becomes [n * steps, outputs]."""
     shape = inputs, outputs
-    return {"op": "dense", "name": name, "shape": shape, "stddev": stddev, "bias": bias, "decay": decay}
+    return {"op": "dense", "name": name, "shape": shape, "decay": decay, "arrays": weighted(shape, weights, biases)}
+
+
+def weighted(shape, weights, biases):
+    return [("weights", shape, weights)] + ([("biases", shape[-1:], biases)] if biases else [])
 
 
 def relu(name):
     return {"op": "relu", "name": name}
 
 
-def max_pool(name, size, stride):
-    """Take the maximum; where the window hangs over, it does so at the right and the bottom (TensorFlow's SAME)."""
-    return {"op": "max_pool", "name": name, "size": size, "stride": stride}
+def sigmoid(name):
+    return {"op": "sigmoid", "name": name}
+
+
+def max_pool(name, size, stride, padding=(0, 0)):
+    """Take the maximum of size x size; padding: how far windows hang over (at the top and left, bottom and right)."""
+    return {"op": "max_pool", "name": name, "size": size, "stride": stride, "padding": padding}
+
+
+def avg_pool(name, size, stride):
+    """Take the mean of size x size; a window that would hang over is left out."""
+    return {"op": "avg_pool", "name": name, "size": size, "stride": stride, "padding": (0, 0)}
+
+
+def global_avg_pool(name):
+    """Take the mean of each channel: [n, height, width, channels] becomes [n, channels]."""
+    return {"op": "global_avg_pool", "name": name}
+
+
+def pad_channels(name, before, after):
+    """Put channels of zeros before and after the others."""
+    return {"op": "pad_channels", "name": name, "before": before, "after": after}
 
 
 def lrn(name, radius, bias, alpha, beta):
@@ -36,40 +95,103 @@ def lrn(name, radius, bias, alpha, beta):
     return {"op": "lrn", "name": name, "radius": radius, "bias": bias, "alpha": alpha, "beta": beta}
 
 
-def shapes(words):
-    """Give [(name, shape)] of all weights, in the order of the network."""
+def batch_norm(name, channels, momentum, epsilon):
+    """Give each channel mean 0 and variance 1 over the batch, then times scale, plus offset.
+
+    Training divides by sqrt(variance + epsilon), the variance of n values being their sum of squares / n, and keeps
+    running = momentum * running + (1 - momentum) * batch, the batch's variance there being that of / (n - 1), as both
+    frameworks' own layers for images do it. Testing uses the running ones.
+    """
+    shape = channels,
+    return {"op": "batch_norm", "name": name, "channels": channels, "momentum": momentum, "epsilon": epsilon,
+            "arrays": [("scale", shape, constant(1.0)), ("offset", shape, constant(0.0))],
+            "running": [("mean", shape, constant(0.0)), ("variance", shape, constant(1.0))]}
+
+
+def dropout(name, rate):
+    """While training, make a share of the values 0 and divide the others by (1 - rate). Each framework draws its own:
+    their random numbers differ, and so the losses of two frameworks are compared with --no-dropout."""
+    return {"op": "dropout", "name": name, "rate": rate}
+
+
+def residual(name, body, shortcut=()):
+    """Add what two lists of words make of the same input; an empty shortcut is the input itself."""
+    return {"op": "residual", "name": name, "body": list(body), "shortcut": list(shortcut)}
+
+
+def embedding(name, count, outputs, weights):
+    """Look up the row of each token: [n, steps] whole numbers become [n, steps, outputs]."""
+    return {"op": "embedding", "name": name, "shape": (count, outputs),
+            "arrays": [("weights", (count, outputs), weights)]}
+
+
+def lstm(name, inputs, outputs, weights, biases):
+    """Long short-term memory without peepholes: [n, steps, inputs] becomes [n, steps, outputs].
+
+    input, forget, new, output = split((x, hidden) * weights + biases), in this order, with a forget bias of 0;
+    cell = sigmoid(forget) * cell + sigmoid(input) * tanh(new); hidden = sigmoid(output) * tanh(cell). While training,
+    hidden and cell go on from batch to batch, and gradients don't; a test begins with zeros.
+    """
+    shape = inputs + outputs, 4 * outputs
+    return {"op": "lstm", "name": name, "inputs": inputs, "outputs": outputs,
+            "arrays": weighted(shape, weights, biases),
+            "running": [(which, (BATCH, outputs), constant(0.0)) for which in ("hidden", "cell")]}
+
+
+BATCH = "batch"  # stands in a shape for the number of examples in a batch
+
+
+def flat(words):
+    """Give the words one after the other, those inside of a residual's body and then its shortcut in its place."""
     found = []
     for word in words:
-        if "shape" in word:
-            found.append((word["name"] + "/weights", word["shape"]))
-            found.append((word["name"] + "/biases", word["shape"][-1:]))
+        found += flat(word["body"]) + flat(word["shortcut"]) if word["op"] == "residual" else [word]
     return found
 
 
+def without(words, op):
+    """Give the same network without the words of this op."""
+    kept = [word for word in words if word["op"] != op]
+    return [dict(word, body=without(word["body"], op), shortcut=without(word["shortcut"], op))
+            if word["op"] == "residual" else word for word in kept]
+
+
+def ops(words):
+    inner = [op for word in words if word["op"] == "residual" for op in ops(word["body"]) | ops(word["shortcut"])]
+    return {word["op"] for word in words} | set(inner)
+
+
+def shapes(words, kind="arrays"):
+    """Give [(name, shape)] of all weights, in the order of the network; with "running" of what no gradient moves."""
+    return [(word["name"] + "/" + which, tuple(shape))
+            for word in flat(words) for which, shape, _ in word.get(kind, ())]
+
+
 def parameters(words):
-    return sum(int(np.prod(shape)) for _, shape in shapes(words))
+    return sum(int(np.prod(shape, dtype=np.int64)) for _, shape in shapes(words))
 
 
 def decays(words):
     """Give [(name of the weights, factor)] of those that the loss holds small: factor * sum(weights ** 2) / 2 each."""
-    return [(word["name"] + "/weights", word["decay"]) for word in words if word.get("decay")]
+    return [(word["name"] + "/weights", word["decay"]) for word in flat(words) if word.get("decay")]
 
 
 def initial(words, seed):
-    """Give {name: float32 array}, the same for every framework: weights normal, cut at two stddev; biases constant."""
+    """Give {name: float32 array} of all weights, the same for every framework and every order of its layers."""
     random = np.random.RandomState(seed & 0xFFFFFFFF)
-    values = {}
-    for word in words:
-        if "shape" in word:
-            values[word["name"] + "/weights"] = truncated_normal(random, word["shape"], word["stddev"])
-            values[word["name"] + "/biases"] = np.full(word["shape"][-1:], word["bias"], np.float32)
-    return values
+    return {word["name"] + "/" + which: drawn(random, shape, start)
+            for word in flat(words) for which, shape, start in word.get("arrays", ())}
 
 
-def truncated_normal(random, shape, stddev):
+def drawn(random, shape, start):
+    kind, number = start
+    if kind == "constant":
+        return np.full(shape, number, np.float32)
+    if kind == "uniform":
+        return random.uniform(-number, number, shape).astype(np.float32)
     values = random.normal(size=shape)
     beyond = np.abs(values) > 2
-    while beyond.any():
+    while kind == "truncated" and beyond.any():
         values[beyond] = random.normal(size=int(beyond.sum()))
         beyond = np.abs(values) > 2
-    return (values * stddev).astype(np.float32)
+    return (values * number).astype(np.float32)

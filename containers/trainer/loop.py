@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 
-from . import checkpoint, layers
+from . import checkpoint, cost, layers
 from .events import FORMAT, Stop, clock
 
-TEST_BATCH = 500
+TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
 
 
 class Signals(object):
@@ -37,61 +37,66 @@ class Signals(object):
             raise Stop("interrupted", "ended by signal %d" % self.received, step, self.EXIT[self.received])
 
 
-def train(asked, workload, dataset, network, framework, events, voice, signals):
+def train(asked, workload, model, dataset, network, framework, events, voice, signals):
     """Train from the first or the checkpoint's step to asked.steps, write what happens, and test what came out."""
-    queued = workload.queued(asked.queue_fraction)
+    queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
-             "data": dataset.sha256 or dataset.note, "framework": framework, "step": 0}
-    first = prepare(asked, workload, network, about, voice)
+             "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
+             "framework": framework, "step": 0}
+    first = prepare(asked, workload, model, network, about, voice)
     events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, steps=asked.steps, seed=asked.seed,
                  framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
-                 device=network.device, devices=network.devices, parameters=layers.parameters(workload.NETWORK),
-                 dataset=dataset.name, dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256,
+                 device=network.device, devices=network.devices, parameters=workload.PARAMETERS,
+                 dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
                  dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, threads=asked.threads,
-                 pid=os.getpid())
+                 dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, pid=os.getpid())
     began = clock()
 
     def save(step):
         started = clock()
         try:
-            path = checkpoint.save(asked.out, dict(about, step=step), network.weights(), network.averages())
+            path = checkpoint.save(asked.out, dict(about, step=step), network.values())
         except Stop as stop:
             stop.step = step
             raise
         events.write("checkpoint", step=step, path=path, seconds=clock() - started)
 
-    voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes." % queued)
+    if queued is not None:
+        voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes." % queued)
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
-    steps(asked, workload, network, source, first, Log(asked, events, voice, workload), save, signals)
-    if not asked.no_eval:
-        evaluate(workload, workload.load_test(asked.data), network, asked.steps, events, voice, signals)
+    epoch_steps = getattr(source, "epoch_steps", None) if model.counted else None
+    log = Log(asked, events, voice, model, first, epoch_steps)
+    steps(asked, model, network, source, first, log, save, signals)
+    if not asked.no_eval and hasattr(workload, "load_test"):
+        evaluate(workload, model, workload.load_test(asked.data), network, asked.steps, events, voice, signals)
     events.write("finish", step=asked.steps, seconds=clock() - began)
 
 
-def prepare(asked, workload, network, about, voice):
+def prepare(asked, workload, model, network, about, voice):
     """Fill the network with its first weights or a checkpoint's; give the step to begin with."""
-    count = layers.parameters(workload.NETWORK)
-    if count != workload.PARAMETERS:
-        raise Stop("crash", "the network has %d parameters, not %d" % (count, workload.PARAMETERS))
+    for what, count, wanted in (
+            ("parameters", layers.parameters(model.words), getattr(workload, "TRAINED", workload.PARAMETERS)),
+            ("multiply-accumulates", cost.macs(model.words, model.shape), workload.MACS)):
+        if count != wanted:
+            raise Stop("crash", "the network has %d %s, not %d" % (count, what, wanted))
     if not asked.resume:
-        weights = layers.initial(workload.NETWORK, asked.seed)
-        network.load(weights, weights)
+        network.load(model.first(asked.seed))
         return 0
-    kept, weights, averages = checkpoint.newest(asked.resume, about, voice.say)
+    kept, values = checkpoint.newest(asked.resume, about, voice.say)
     if kept["step"] > asked.steps:
         raise Stop("checkpoint", "the checkpoint is at step %d, past the %d asked for" % (kept["step"], asked.steps))
-    network.load(weights, averages)
+    network.load(values)
     return kept["step"]
 
 
-def steps(asked, workload, network, source, first, log, save, signals):
+def steps(asked, model, network, source, first, log, save, signals):
     """Train on the batches first..asked.steps-1. Told to end, save first; never weights whose loss is no number."""
     saved, at = clock(), None
     signals.check(first)
     batches = network.batches(source, first, asked.steps)
     try:
         for step, batch in enumerate(batches, first):
-            log.add(step, network.train(batch, workload.learning_rate(step, asked.batch), workload.keep(step)))
+            log.add(step, len(batch[1]), *network.train(batch, model.turn(step, asked.seed)))
             if signals.received or clock() - saved >= asked.checkpoint_seconds:
                 log.settle()
                 save(step + 1)
@@ -107,48 +112,78 @@ def steps(asked, workload, network, source, first, log, save, signals):
 class Log(object):
     """Writes line and event of every n-th step. Losses are read from the device only then: reading waits for it."""
 
-    def __init__(self, asked, events, voice, workload):
-        self.asked, self.events, self.voice, self.workload = asked, events, voice, workload
-        self.pending, self.since, self.written, self.first = [], clock(), None, True
+    def __init__(self, asked, events, voice, model, first=0, epoch_steps=None):
+        self.asked, self.events, self.voice, self.model = asked, events, voice, model
+        self.pending, self.since, self.first = [], clock(), True
+        self.sizes = []  # of the batches since the line before: an epoch's last is smaller
+        # the tutorial's first line divides by the frequency too, after one step
+        self.written = first - 1 if first else -asked.log_frequency
+        # a resumed training's first epoch is the rest of one
+        self.epoch, self.epoch_steps = Epoch(), epoch_steps
 
-    def add(self, step, loss):
-        self.pending.append((step, loss))
-        if self.written is None:
-            # the tutorial's first line divides by the frequency too, after one step
-            self.written = step - 1 if step else -self.asked.log_frequency
+    def add(self, step, examples, loss, right):
+        self.pending.append((step, examples, loss, right))
+        self.sizes.append(examples)
         if step % self.asked.log_frequency == 0:
             self.write(step, self.settle())
+        if self.epoch_steps and (step + 1) % self.epoch_steps == 0:
+            self.settle()
+            self.write_epoch(step + 1)
 
     def settle(self):
         """Read the losses not yet read, and give the last; the first that is no number raises Stop("nan")."""
         value = None
-        for step, loss in self.pending:
+        for step, examples, loss, right in self.pending:
             value = float(loss)
             if not np.isfinite(value):
                 raise Stop("nan", "Model diverged with loss = %s at step %d" % (value, step), step)
+            if self.epoch_steps:
+                self.epoch.add(examples, value, int(right))
         self.pending = []
         return value
 
     def write(self, step, loss):
         now = clock()
         seconds, self.since = max(now - self.since, 1e-9) / (step - self.written), now
-        rate, self.written = self.asked.batch / seconds, step
+        rate, self.written, self.sizes = sum(self.sizes) / len(self.sizes) / seconds, step, []
         self.events.write("step", step=step, loss=loss,
-                          learning_rate=self.workload.learning_rate(step, self.asked.batch),
+                          learning_rate=self.model.rate(step),
                           examples_per_second=None if self.first else rate,
                           seconds_per_batch=None if self.first else seconds)
         self.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
             datetime.datetime.now(), step, loss, rate, seconds))
         self.first = False
 
+    def write_epoch(self, done):
+        """Tell what Keras tells: means over the epoch of the training's own losses and guesses, while it learned."""
+        epoch, self.epoch = self.epoch, Epoch()
+        number, seconds = done // self.epoch_steps, clock() - epoch.began
+        loss, accuracy = epoch.loss / epoch.examples, epoch.right / epoch.examples
+        self.events.write("epoch", step=done, epoch=number, examples=epoch.examples, loss=loss, accuracy=accuracy,
+                          seconds=seconds)
+        self.voice.say("%s: epoch %d, loss = %.4f, accuracy = %.4f (%.0f s)" % (
+            datetime.datetime.now(), number, loss, accuracy, seconds))
 
-def evaluate(workload, dataset, network, step, events, voice, signals):
-    """Test with the moving averages. Each image counts once; the tutorial's 79 batches of 128 count 112 twice."""
+
+class Epoch(object):
+    """Sums over the examples of an epoch."""
+
+    def __init__(self):
+        self.began, self.examples, self.loss, self.right = clock(), 0, 0.0, 0
+
+    def add(self, examples, loss, right):
+        self.examples, self.loss, self.right = self.examples + examples, self.loss + examples * loss, self.right + right
+
+
+def evaluate(workload, model, dataset, network, step, events, voice, signals):
+    """Test with the moving averages, where there are. Each image counts once; the tutorial's 79 batches of 128 count
+    112 twice."""
     started, right = clock(), 0
+    at_once = max(1, min(TEST_BATCH, TEST_VALUES // int(np.prod(model.shape))))
     voice.say("Testing the network on %d other images" % len(dataset.labels))
-    for start in range(0, len(dataset.labels), TEST_BATCH):
-        part = slice(start, start + TEST_BATCH)
-        guesses = network.logits(workload.plain(dataset.images[part])).argmax(axis=1)
+    for start in range(0, len(dataset.labels), at_once):
+        part = slice(start, start + at_once)
+        guesses = model.guesses(network.logits(workload.plain(dataset.images[part])))
         right += int((guesses == dataset.labels[part]).sum())
         signals.check(step)
     precision = right / len(dataset.labels)

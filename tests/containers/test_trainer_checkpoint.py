@@ -11,11 +11,11 @@ from trainer.events import Stop
 
 ABOUT = {"workload": "cifar10", "batch": 128, "seed": 0, "data": "x", "queued": 20000, "framework": "tf1"}
 WEIGHTS = {"conv1/weights": np.arange(5000, dtype=np.float32).reshape(50, 100), "conv1/biases": np.ones(3, np.float32)}
-AVERAGES = {name: value / 2 for name, value in WEIGHTS.items()}
+ARRAYS = {**WEIGHTS, **{"average/" + name: value / 2 for name, value in WEIGHTS.items()}}
 
 
 def save(folder, step):
-    return checkpoint.save(str(folder), dict(ABOUT, step=step), WEIGHTS, AVERAGES)
+    return checkpoint.save(str(folder), dict(ABOUT, step=step), ARRAYS)
 
 
 def newest(folder, say=lambda _: None, **wanted):
@@ -44,11 +44,11 @@ def child(code, *argv):
 
 def test_what_was_saved_is_read_back(tmp_path):
     assert save(tmp_path, 7) == "checkpoints/step-7.npz"
-    about, weights, averages = newest(tmp_path)
+    about, arrays = newest(tmp_path)
     assert about["step"] == 7
-    for name in WEIGHTS:
-        assert (weights[name] == WEIGHTS[name]).all()
-        assert (averages[name] == AVERAGES[name]).all()
+    assert set(arrays) == set(ARRAYS)
+    for name, value in ARRAYS.items():
+        assert (arrays[name] == value).all()
     assert newest(tmp_path / "checkpoints")[0]["step"] == 7
 
 
@@ -93,7 +93,9 @@ def test_none_and_none_that_is_good_are_both_told(tmp_path):
         newest(tmp_path)
 
 
-@pytest.mark.parametrize("other", [{"workload": "mnist"}, {"batch": 64}, {"seed": 1}, {"data": "y"}, {"queued": 5000}])
+@pytest.mark.parametrize(
+    "other", [{"workload": "mnist"}, {"batch": 64}, {"seed": 1}, {"data": "y"}, {"queued": 5000}, {"dropout": False}]
+)
 def test_one_of_another_training_is_refused(tmp_path, other):
     save(tmp_path, 1)
     with pytest.raises(Stop, match=f"is of {next(iter(other))} ") as stop:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from conftest import events
 
-from trainer import data, layers, loop
+from trainer import data, loop
 from trainer.events import Events, Stop, Voice
+from trainer.recipe import Model, recipe, sgd
 from trainer.workloads import cifar10
 
 LINE = re.compile(
@@ -21,26 +22,23 @@ LINE = re.compile(
 class FakeNetwork:
     version, device, devices = "1", "cpu", ["a CPU"]
 
-    def __init__(self, losses=None, at=None):
-        self.losses, self.at, self.trained, self.closed = losses or {}, at or {}, [], False
+    def __init__(self, losses=None, at=None, right=None):
+        self.losses, self.at, self.right, self.trained = losses or {}, at or {}, right, []
 
-    def load(self, weights, averages):
-        self.kept, self.kept_averages = weights, averages
+    def load(self, values):
+        self.kept = values
 
-    def weights(self):
+    def values(self):
         return self.kept
-
-    def averages(self):
-        return self.kept_averages
 
     def batches(self, source, first, last):
         return (source(step) for step in range(first, last))
 
-    def train(self, batch, rate, keep):
+    def train(self, batch, turn):
         step = len(self.trained)
-        self.trained.append((batch, rate, keep))
+        self.trained.append((batch, turn))
         self.at.get(step, lambda: None)()
-        return self.losses.get(step, 2.0)
+        return self.losses.get(step, 2.0), self.right
 
     def logits(self, images):
         return np.eye(10)[np.zeros(len(images), int)]
@@ -74,14 +72,14 @@ def run(tmp_path):
                 "checkpoint_seconds": 600.0,
                 "resume": None,
                 "no_eval": True,
+                "no_dropout": False,
                 "threads": None,
                 **changes,
             }
         )
-        said = Said()
-        loop.train(
-            asked, cifar10, dataset, network, "fake", Events(str(tmp_path)), Voice(said), signals or loop.Signals()
-        )
+        said, model = Said(), Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, asked.batch)
+        events, voice, signals = Events(str(tmp_path)), Voice(said), signals or loop.Signals()
+        loop.train(asked, cifar10, model, dataset, network, "fake", events, voice, signals)
         return said
 
     return go
@@ -124,6 +122,7 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "dataset_note",
             "resumed_from_step",
             "threads",
+            "dropout",
             "pid",
         },
         "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
@@ -196,7 +195,8 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_training_and_names_the_st
 def test_every_test_image_counts_once(tmp_path):
     dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
     said = Said()
-    loop.evaluate(cifar10, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), loop.Signals())
+    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
+    loop.evaluate(cifar10, model, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), loop.Signals())
     (event,) = events(tmp_path, "eval")
     assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
     assert said[0] == "Testing the network on 1203 other images\n"
@@ -204,9 +204,47 @@ def test_every_test_image_counts_once(tmp_path):
 
 
 def test_a_network_of_another_size_is_never_trained(run):
-    class Wrong:
-        NETWORK, PARAMETERS = cifar10.NETWORK[:-1], cifar10.PARAMETERS
+    model = Model(cifar10.NETWORK[:-1], cifar10.RECIPE, cifar10.INPUT, 128)
+    with pytest.raises(Stop, match="1066368 parameters, not 1068298"):
+        loop.prepare(None, cifar10, model, FakeNetwork(), {}, None)
+    claims = argparse.Namespace(PARAMETERS=cifar10.PARAMETERS, MACS=cifar10.MACS - 1)
+    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
+    with pytest.raises(Stop, match="18470784 multiply-accumulates, not 18470783"):
+        loop.prepare(None, claims, model, FakeNetwork(), {}, None)
 
-    with pytest.raises(Stop, match="parameters"):
-        loop.prepare(None, Wrong, FakeNetwork(), {}, None)
-    assert layers.parameters(Wrong.NETWORK) == 1068298 - 1930
+
+class Counted:
+    """A log of a workload that counts accuracy, with three steps an epoch."""
+
+    def __init__(self, folder, first=0):
+        self.said, self.folder = Said(), folder
+        asked = argparse.Namespace(log_frequency=10, batch=4)
+        model = Model(cifar10.NETWORK, recipe(sgd(), 0.1, counted=True), cifar10.INPUT, 4)
+        self.log = loop.Log(asked, Events(str(folder)), Voice(self.said), model, first, 3)
+
+    def epochs(self):
+        kept = ("step", "epoch", "examples", "loss", "accuracy")
+        return [tuple(event[key] for key in kept) for event in events(self.folder, "epoch")]
+
+
+def test_an_epoch_is_summed_up_over_its_examples(tmp_path):
+    counted = Counted(tmp_path)
+    for step, (examples, loss, right) in enumerate([(4, 3.0, 1), (4, 2.0, 2), (2, 1.0, 2), (4, 1.0, 4)]):
+        counted.log.add(step, examples, loss, right)
+    assert counted.epochs() == [(3, 1, 10, pytest.approx(2.2), 0.5)]
+    assert re.match(r"^\S+ \S+: epoch 1, loss = 2\.2000, accuracy = 0\.5000 \(0 s\)\n$", counted.said[1])
+
+
+def test_a_resumed_epoch_is_the_rest_of_one(tmp_path):
+    counted = Counted(tmp_path, first=5)
+    for step in range(5, 9):
+        counted.log.add(step, 4, 1.0, 3)
+    assert [epoch[:3] for epoch in counted.epochs()] == [(6, 2, 4), (9, 3, 12)]
+
+
+def test_a_smaller_last_batch_counts_with_what_it_has(tmp_path):
+    counted = Counted(tmp_path)
+    for step in range(11):
+        counted.log.add(step, 1 if step == 5 else 4, 1.0, 0)
+    _, second = events(tmp_path, "step")
+    assert second["examples_per_second"] * second["seconds_per_batch"] == pytest.approx(3.7)

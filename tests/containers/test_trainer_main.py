@@ -1,3 +1,4 @@
+import argparse
 import json
 import re
 import subprocess
@@ -6,17 +7,22 @@ import sys
 import pytest
 from conftest import CONTAINERS, events, trainer
 
+from trainer import __main__ as entry
+from trainer import layers
+from trainer.events import Stop
+from trainer.workloads import catdog, lstm
+
 
 def test_the_workloads_are_listed_as_json():
     code, out, _ = trainer("--list")
     assert code == 0
-    (workload,) = json.loads(out)
-    assert (workload["name"], workload["parameters"], workload["steps"], workload["batch"]) == (
-        "cifar10",
-        1068298,
-        1000,
-        128,
-    )
+    found = {workload["name"]: workload for workload in json.loads(out)}
+    assert sorted(found) == list(found)
+    workload = found["cifar10"]
+    assert [workload[key] for key in ("parameters", "steps", "batch", "data")] == [1068298, 1000, 128, "cifar10"]
+    assert [workload[key] for key in ("forward_macs", "flops_per_example")] == [18470784, 105295104]
+    assert workload["frameworks"] == ["pytorch", "tf1", "tf2"]
+    assert "cifar10-keras" in found
 
 
 @pytest.mark.parametrize(
@@ -80,3 +86,34 @@ def test_a_folder_that_cannot_be_made_is_told_without_a_traceback(tmp_path):
     assert code == 1
     assert "Traceback" not in err
     assert str(tmp_path / "file") in err
+
+
+def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
+    code, _, err = trainer("fcn-s", "--out", tmp_path / "run", "--data", tmp_path)
+    assert code == 1
+    assert "fcn-s makes its data up: leave --data away" in err
+    assert events(tmp_path / "run", "error")[0]["kind"] == "bad_argument"
+
+
+def asked(**changes):
+    return argparse.Namespace(**{"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, **changes})
+
+
+def test_batch_norm_refuses_a_batch_of_one():
+    with pytest.raises(Stop, match="--batch of 2 at least"):
+        entry.modelled(asked(batch=1), catdog)
+    assert entry.modelled(asked(), catdog).batch == 2
+
+
+def test_without_dropout_the_network_is_the_same_but_for_that():
+    model = entry.modelled(asked(no_dropout=True), catdog)
+    assert "dropout" in layers.ops(catdog.NETWORK)
+    assert "dropout" not in model.ops
+    assert layers.shapes(model.words) == layers.shapes(catdog.NETWORK)
+
+
+def test_a_framework_without_a_layer_for_a_word_is_refused_by_the_word():
+    model = entry.modelled(asked(workload="lstm"), lstm)
+    maker = argparse.Namespace(LAYERS={"dense": None, "embedding": None})
+    with pytest.raises(Stop, match="tf1 has no layer for lstm; this trains with pytorch, tf2"):
+        entry.check_words(model, maker, "tf1", lstm)

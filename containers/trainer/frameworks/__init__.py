@@ -1,15 +1,19 @@
-"""One file a framework: it turns the words of layers.py into layers and trains them.
+"""One file a framework: it turns the words of layers.py into layers and trains them by the words of recipe.py.
 
-Each file has `class Network`, made as Network(words, device, memory_fraction, threads) with device "auto", "cpu" or
-"gpu" and threads None for as many as there are processors:
+Each file has LAYERS, {op: function}, of the words that it knows, and `class Network`, made as Network(model, device,
+memory_fraction, threads) with a recipe.Model, device "auto", "cpu" or "gpu", and threads None for as many as there are
+processors:
 
     version, device, devices     what computes: "2.21.0", "cpu" or "gpu", the names of the devices
-    load(weights, averages)      {name: array} in the layout of layers.py, into the network
-    weights(), averages()        the same out of it
-    batches(source, first, last) takes source(step) -> (images, labels) for first..last-1; yields what train() takes
-    train(batch, rate, keep)     one step of gradient descent, then average = keep * average + (1 - keep) * weight;
-                                 gives the loss before the step, decay terms included; float() waits for the device
-    logits(images)               images [n, h, w, c] -> numpy [n, classes], computed with the averages
+    load(values)                 {name: array} of all that model.kept() names, in the layout of layers.py
+    values()                     the same out of it
+    batches(source, first, last) takes source(step) -> (examples, labels) for first..last-1; yields such pairs, whatever
+                                 train() takes, with a length of the labels
+    train(batch, turn)           one step of the recipe, then average = turn.keep * average + (1 - turn.keep) * weight
+                                 where there are averages; gives the loss before the step, decay terms included, and
+                                 how many guesses were right (None unless model.counted); float() waits for the device
+    logits(examples)             examples [n, ...] -> numpy [n, classes], computed as for a test: with the averages
+                                 where there are, batch norm's running values, no dropout
     close()                      harmless twice
 
 A file whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those

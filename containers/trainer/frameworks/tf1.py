@@ -4,11 +4,12 @@ As in the tutorial, the variables stay in the CPU's memory when a GPU computes: 
 """
 from __future__ import absolute_import, division, print_function
 
+import binascii
 import collections
 
 import tensorflow as tf
 
-from .. import layers, nvml
+from .. import nvml
 from ..ahead import ahead
 from ..events import Stop
 
@@ -19,8 +20,8 @@ if not getattr(tf, "__version__", "").startswith("1."):
 class Network(object):
     """The contract is in frameworks/__init__.py."""
 
-    def __init__(self, words, device, memory_fraction=None, threads=None):
-        self.version, self.words = tf.__version__, words
+    def __init__(self, model, device, memory_fraction=None, threads=None):
+        self.version, self.model = tf.__version__, model
         self.graph = tf.Graph()
         config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails, it does not move
         if device == "cpu":
@@ -39,63 +40,68 @@ class Network(object):
             self.build()
 
     def build(self):
-        side = self.words[0]["shape"][2]
-        self.images, self.labels = tf.placeholder(tf.float32, [None, 24, 24, side]), tf.placeholder(tf.int32, [None])
+        model = self.model
+        self.examples = tf.placeholder(tf.float32, (None,) + model.shape)
+        self.labels = tf.placeholder(tf.int32, [None])
         self.rate, self.keep = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
         with tf.device("/cpu:0"):
-            self.variables = self.make(True)
-            self.average = self.make(False)
+            self.kept = collections.OrderedDict(
+                (name, tf.Variable(tf.zeros(shape), trainable=name in model.weights))
+                for name, shape in model.kept().items())
         with tf.device("/gpu:0" if self.device == "gpu" else "/cpu:0"):
-            logits = self.forward(self.images, self.variables)
-            self.guess = self.forward(self.images, self.average)
-            entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=self.labels, logits=logits)
-            self.loss = tf.reduce_mean(entropy)
-            for name, factor in layers.decays(self.words):
-                self.loss += factor * tf.nn.l2_loss(self.variables[name])
-        self.step = self.descend()
+            learning = Pass(self.kept, True)
+            logits = self.forward(self.examples, learning)
+            self.guess = self.forward(self.examples, Pass(self.kept, False))
+            self.loss = LOSSES[model.loss](logits, self.labels)
+            for name, factor in model.decays:
+                self.loss += factor * tf.nn.l2_loss(self.kept[name])
+            self.right = tf.constant(0)
+            if model.counted:
+                guesses = tf.argmax(logits, 1) if model.loss == "softmax" else logits[:, 0] > 0
+                self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), self.labels), tf.int32))
+        self.step = self.descend(learning.moved)
 
-    def make(self, trainable):
-        return collections.OrderedDict(
-            (name, tf.Variable(tf.zeros(shape), trainable=trainable)) for name, shape in layers.shapes(self.words))
-
-    def descend(self):
-        """Give the operation that moves the weights, and then the averages."""
-        variables = list(self.variables.values())
+    def descend(self, moved):
+        """Give the operation that moves the weights, and then the averages; moved: what moves beside them."""
+        model = self.model
+        variables = [self.kept[name] for name in model.weights]
         gradients = tf.gradients(self.loss, variables)
         with tf.device("/cpu:0"):
-            with tf.control_dependencies(gradients + [self.loss]):  # the loss of the weights before they move
-                moved = [tf.assign_sub(variable, self.rate * gradient)
-                         for variable, gradient in zip(variables, gradients)]
+            with tf.control_dependencies(gradients + [self.loss, self.right]):  # of the weights before they move
+                for name, gradient in zip(model.weights, gradients):
+                    slots = [self.kept[slot + "/" + name] for slot in model.slots]
+                    moved += OPTIMISERS[model.optimiser["op"]](
+                        model.optimiser, self.kept[name], slots, self.rate, gradient)
+            averages = [(self.kept["average/" + name], self.kept[name]) for name in model.weights if model.averaged]
             with tf.control_dependencies(moved):
-                return tf.group(*[tf.assign_sub(average, (1 - self.keep) * (average - variable.read_value()))
-                                  for average, variable in zip(self.average.values(), variables)])
+                return tf.group(tf.no_op(), *[
+                    tf.assign_sub(average, (1 - self.keep) * (average - variable.read_value()))
+                    for average, variable in averages])
 
-    def forward(self, x, weights):
-        for word in self.words:
-            x = LAYERS[word["op"]](word, x, weights)
+    def forward(self, x, at):
+        for word in self.model.words:
+            x = LAYERS[word["op"]](word, x, at)
         return x
 
-    def load(self, weights, averages):
-        for name in self.variables:
-            self.variables[name].load(weights[name], self.session)
-            self.average[name].load(averages[name], self.session)
+    def load(self, values):
+        for name in self.kept:
+            self.kept[name].load(values[name], self.session)
 
-    def weights(self):
-        return self.session.run(dict(self.variables))
-
-    def averages(self):
-        return self.session.run(dict(self.average))
+    def values(self):
+        return self.session.run(dict(self.kept))
 
     def batches(self, source, first, last):
         return ahead(source, first, last)
 
-    def train(self, batch, rate, keep):
-        images, labels = batch
-        values = {self.images: images, self.labels: labels, self.rate: rate, self.keep: keep}
-        return self.session.run([self.loss, self.step], values)[0]
+    def train(self, batch, turn):
+        examples, labels = batch
+        values = {self.examples: examples, self.labels: labels, self.rate: turn.rate,
+                  self.keep: 1.0 if turn.keep is None else turn.keep}
+        loss, right, _ = self.session.run([self.loss, self.right, self.step], values)
+        return loss, right if self.model.counted else None
 
-    def logits(self, images):
-        return self.session.run(self.guess, {self.images: images})
+    def logits(self, examples):
+        return self.session.run(self.guess, {self.examples: examples})
 
     def close(self):
         self.session.close()
@@ -107,25 +113,128 @@ def named(gpus):
     return cards if len(cards) == 1 and cards[0] else gpus[:1]
 
 
-def conv(word, x, weights):
-    x = tf.nn.conv2d(x, weights[word["name"] + "/weights"], [1, 1, 1, 1], "SAME")
-    return tf.nn.bias_add(x, weights[word["name"] + "/biases"])
+class Pass(object):
+    """One pass forward: one that learns and fills `moved`, what must run beside the weights' moving; or a test, which
+    takes the moving averages of the weights where there are."""
+
+    def __init__(self, kept, is_training):
+        self.kept, self.is_training, self.moved = kept, is_training, []
+
+    def get(self, word, which):
+        name = word["name"] + "/" + which
+        return self.kept[name] if self.is_training else self.kept.get("average/" + name, self.kept[name])
 
 
-def dense(word, x, weights):
+def softmax_loss(logits, labels):
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+def sigmoid_loss(logits, labels):
+    labels = tf.cast(labels, tf.float32)
+    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits[:, 0]))
+
+
+LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss}
+
+
+def sgd(words, weights, slots, rate, gradient):
+    return [tf.assign_sub(weights, rate * gradient)]
+
+
+def momentum(words, weights, slots, rate, gradient):
+    velocity = tf.assign(slots[0], words["share"] * slots[0] + gradient)
+    return [tf.assign_sub(weights, rate * velocity)]
+
+
+def adam(words, weights, slots, rate, gradient):
+    first = tf.assign(slots[0], words["b1"] * slots[0] + (1 - words["b1"]) * gradient)
+    second = tf.assign(slots[1], words["b2"] * slots[1] + (1 - words["b2"]) * tf.square(gradient))
+    return [tf.assign_sub(weights, rate * first / (tf.sqrt(second) + words["epsilon"]))]
+
+
+OPTIMISERS = {"sgd": sgd, "momentum": momentum, "adam": adam}
+
+
+def conv(word, x, at):
+    size, stride, (before, after) = word["shape"][0], word["stride"], word["padding"]
+    padding = "SAME" if stride == 1 and before == after == size // 2 else "VALID"
+    if padding == "VALID" and before + after:
+        x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]])
+    x = tf.nn.conv2d(x, at.get(word, "weights"), [1, stride, stride, 1], padding)
+    return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
+
+
+def dense(word, x, at):
     flat = tf.reshape(x, [-1, word["shape"][0]])
-    return tf.matmul(flat, weights[word["name"] + "/weights"]) + weights[word["name"] + "/biases"]
+    return tf.matmul(flat, at.get(word, "weights")) + at.get(word, "biases")
 
 
-def max_pool(word, x, weights):
+def max_pool(word, x, at):
+    size, stride, (before, after) = word["size"], word["stride"], word["padding"]
+    padding = "VALID"
+    if same(word, x) == (before, after):
+        padding = "SAME"
+    elif before + after:
+        x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)
+    return tf.nn.max_pool(x, [1, size, size, 1], [1, stride, stride, 1], padding)
+
+
+def same(word, x):
+    """Give how far the windows of TensorFlow's SAME hang over."""
+    side, stride = int(x.shape[1]), word["stride"]
+    total = max((-(-side // stride) - 1) * stride + word["size"] - side, 0)
+    return total // 2, total - total // 2
+
+
+def avg_pool(word, x, at):
     size, stride = word["size"], word["stride"]
-    return tf.nn.max_pool(x, [1, size, size, 1], [1, stride, stride, 1], "SAME")
+    return tf.nn.avg_pool(x, [1, size, size, 1], [1, stride, stride, 1], "VALID")
+
+
+def batch_norm(word, x, at):
+    mean, variance = at.get(word, "mean"), at.get(word, "variance")
+    scale, offset = at.get(word, "scale"), at.get(word, "offset")
+    if not at.is_training:
+        return tf.nn.batch_normalization(x, mean, variance, offset, scale, word["epsilon"])
+    flat = tf.reshape(x, [-1, 1, 1, word["channels"]]) if x.shape.ndims == 2 else x
+    y, batch_mean, batch_variance = tf.nn.fused_batch_norm(flat, scale, offset, epsilon=word["epsilon"])
+    with tf.device("/cpu:0"):
+        at.moved += [tf.assign_sub(running, (1 - word["momentum"]) * (running - batch))
+                     for running, batch in ((mean, batch_mean), (variance, batch_variance))]
+    return tf.reshape(y, tf.shape(x))
+
+
+def dropout(word, x, at):
+    """Draw by the session's own count of runs: a resumed training draws anew."""
+    own = binascii.crc32(word["name"].encode("ascii")) & 0x7FFFFFFF
+    return tf.nn.dropout(x, 1 - word["rate"], seed=own) if at.is_training else x
+
+
+def residual(word, x, at):
+    def through(words):
+        y = x
+        for inner in words:
+            y = LAYERS[inner["op"]](inner, y, at)
+        return y
+
+    return through(word["body"]) + through(word["shortcut"])
+
+
+def pad_channels(word, x, at):
+    return tf.pad(x, [[0, 0], [0, 0], [0, 0], [word["before"], word["after"]]])
 
 
 LAYERS = {
     "conv": conv,
     "dense": dense,
-    "relu": lambda word, x, weights: tf.nn.relu(x),
+    "relu": lambda word, x, at: tf.nn.relu(x),
+    "sigmoid": lambda word, x, at: tf.sigmoid(x),
     "max_pool": max_pool,
-    "lrn": lambda word, x, weights: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
+    "avg_pool": avg_pool,
+    "global_avg_pool": lambda word, x, at: tf.reduce_mean(x, [1, 2]),
+    "pad_channels": pad_channels,
+    "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
+    "batch_norm": batch_norm,
+    "dropout": dropout,
+    "residual": residual,
 }

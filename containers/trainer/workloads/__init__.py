@@ -1,1 +1,21 @@
-"""One file a workload: its data, its network in words, its recipe. `python -m trainer --list` shows what is here."""
+"""One file a workload: its data, its network in words, its recipe. `python -m trainer --list` shows what is here.
+
+A workload's name is its file's with "-" for "_". What others read without running it is a plain literal at the top:
+
+    SUMMARY, SOURCE     what it is; whose numbers these are
+    DATA, UNIT          "cifar10" (real, or its stand-in), or what its made-up data stands for; what an example is
+    BATCH, STEPS        the source's batch; how far to train by default: about ten minutes on a small GPU
+    INPUT               the shape of one example
+    PARAMETERS          as its source counts them; TRAINED where that is not all of these (batch norm's running values)
+    MACS, FLOPS         of one example: multiply-accumulates forward; operations of a training step (cost.py)
+    FRAMEWORKS          that have layers for all of its words
+
+and beside these
+
+    NETWORK, RECIPE     words of layers.py, words of recipe.py
+    load(folder)        the training set, a data.Dataset; folder None: made up
+    source(dataset, batch, seed, fraction, first=0)    what gives step -> (examples, labels); with an attribute
+                        epoch_steps where epochs take each example once
+    load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise
+    queued(fraction)    only the tutorial: how many images are mixed
+"""

@@ -6,12 +6,20 @@ the test images are right after 100,000 steps of 128.
 from __future__ import absolute_import, division, print_function
 
 from .. import data
-from ..layers import conv, dense, lrn, max_pool, relu
+from ..layers import constant, conv, dense, lrn, max_pool, relu, truncated
+from ..recipe import recipe, sgd
 
 SUMMARY = "TensorFlow's CIFAR-10 tutorial: 2 convolutions, 3 dense layers, 32x32 images cut to 24x24"
+SOURCE = "seed 000: tensorflow/models, tutorials/image/cifar10, as of early 2018"
+DATA = "cifar10"
+UNIT = "images"
 STEPS = 1000
 BATCH = 128
+INPUT = (24, 24, 3)
 PARAMETERS = 1068298
+MACS = 18470784
+FLOPS = 105295104
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
 
 SIDE = 24               # of the square cut out of 32 x 32
 IMAGES_PER_EPOCH = 50000
@@ -21,19 +29,19 @@ DECAY = 0.1
 AVERAGE_DECAY = 0.9999  # of the moving averages that evaluation uses
 
 NETWORK = [
-    conv("conv1", 5, 3, 64, stddev=0.05, bias=0.0),
-    max_pool("pool1", 3, 2),
+    conv("conv1", 5, 3, 64, truncated(0.05), constant(0.0)),
+    max_pool("pool1", 3, 2, padding=(0, 1)),
     relu("relu1"),  # the tutorial has it before pool1: the two commute, and here it sees a quarter of the values
     lrn("norm1", 4, bias=1.0, alpha=0.001 / 9, beta=0.75),
-    conv("conv2", 5, 64, 64, stddev=0.05, bias=0.1),
+    conv("conv2", 5, 64, 64, truncated(0.05), constant(0.1)),
     relu("relu2"),
     lrn("norm2", 4, bias=1.0, alpha=0.001 / 9, beta=0.75),
-    max_pool("pool2", 3, 2),
-    dense("local3", 6 * 6 * 64, 384, stddev=0.04, bias=0.1, decay=0.004),
+    max_pool("pool2", 3, 2, padding=(0, 1)),
+    dense("local3", 6 * 6 * 64, 384, truncated(0.04), constant(0.1), decay=0.004),
     relu("relu3"),
-    dense("local4", 384, 192, stddev=0.04, bias=0.1, decay=0.004),
+    dense("local4", 384, 192, truncated(0.04), constant(0.1), decay=0.004),
     relu("relu4"),
-    dense("softmax_linear", 192, 10, stddev=1 / 192, bias=0.0),
+    dense("softmax_linear", 192, 10, truncated(1 / 192), constant(0.0)),
 ]
 
 
@@ -45,6 +53,9 @@ def learning_rate(step, batch):
 def keep(step):
     """Give the share of a moving average that stays at this step: early ones follow the weights quickly."""
     return min(AVERAGE_DECAY, (1 + step) / (10 + step))
+
+
+RECIPE = recipe(sgd(), learning_rate, averages=keep)
 
 
 def queued(fraction):

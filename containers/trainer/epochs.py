@@ -1,0 +1,46 @@
+"""In which order examples come where each epoch takes every one once: a function of the seed and the epoch alone."""
+from __future__ import absolute_import, division, print_function
+
+import threading
+
+import numpy as np
+
+
+class Shuffled(object):
+    """step -> (examples, labels): every epoch in an order of its own. The last batch of an epoch has what is left."""
+
+    def __init__(self, dataset, batch, seed, prepared):
+        self.dataset, self.batch, self.seed, self.prepared = dataset, batch, seed & 0xFFFFFFFF, prepared
+        count = len(dataset.labels)
+        # batch norm has no variance of a single example: a rest of one is left out
+        self.epoch_steps = max(count // batch + (count % batch > 1), 1)
+        self.orders, self.lock = {}, threading.Lock()
+
+    def __call__(self, step):
+        epoch, at = divmod(step, self.epoch_steps)
+        chosen = self.order(epoch)[at * self.batch:(at + 1) * self.batch]
+        return self.prepared(self.dataset.images[chosen]), self.dataset.labels[chosen]
+
+    def order(self, epoch):
+        with self.lock:
+            if epoch not in self.orders:  # threads that work ahead are in two epochs at most
+                for old in [key for key in self.orders if key < epoch - 1]:
+                    del self.orders[old]
+                self.orders[epoch] = np.random.RandomState([self.seed, epoch]).permutation(len(self.dataset.labels))
+            return self.orders[epoch]
+
+
+def shuffled(prepared):
+    """Give a workload's source(dataset, batch, seed, fraction, first); prepared: what becomes of the examples."""
+    return lambda dataset, batch, seed, fraction, first=0: Shuffled(dataset, batch, seed, prepared)
+
+
+def in_turn(dataset, batch, seed, fraction, first=0):
+    """Give a source that takes the examples one after the other and begins again: for data that is noise."""
+    count = len(dataset.labels)
+
+    def take(step):
+        chosen = np.arange(step * batch, (step + 1) * batch) % count
+        return dataset.images[chosen], dataset.labels[chosen]
+
+    return take

@@ -1,0 +1,99 @@
+"""How a network is trained, in words: loss, optimiser, learning rate; and what all of a training is kept in.
+
+No number is left to a framework's default here either. Of the optimisers, g is the gradient of the loss, decay terms
+included, and rate the learning rate:
+
+    sgd       weight -= rate * g
+    momentum  velocity = share * velocity + g; weight -= rate * velocity
+    adam      first = b1 * first + (1 - b1) * g; second = b2 * second + (1 - b2) * g * g; t steps from 1;
+              weight -= rate * sqrt(1 - b2**t) / (1 - b1**t) * first / (sqrt(second) + epsilon)
+              (Keras' form; PyTorch's own adds epsilon after another division, which is another epsilon)
+"""
+from __future__ import absolute_import, division, print_function
+
+import collections
+import math
+
+import numpy as np
+
+from . import layers
+
+SLOTS = {"sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
+
+# What one step is told: its number and the seed, for what it draws; the rate that the weights move by, an optimiser's
+# correction included; the share of each moving average that stays, None where there are none.
+Turn = collections.namedtuple("Turn", "step seed rate keep")
+
+
+def sgd():
+    return {"op": "sgd"}
+
+
+def momentum(share):
+    return {"op": "momentum", "share": share}
+
+
+def adam(b1, b2, epsilon):
+    return {"op": "adam", "b1": b1, "b2": b2, "epsilon": epsilon}
+
+
+def recipe(optimiser, rate, loss="softmax", clip=None, averages=None, counted=False, labels=()):
+    """Give the recipe as a dict.
+
+    rate: a number, or a function of step and batch. loss: the mean over the examples of each one's sum of
+    cross-entropies, "softmax" over classes or "sigmoid" of one number. clip: the most that the gradients' common norm
+    may be; they are scaled down to it. averages: function of the step, the share of a moving average that stays
+    (evaluation then uses averages), or None. counted: tell accuracy for each epoch. labels: the shape of an example's.
+    """
+    return {"optimiser": optimiser, "rate": rate, "loss": loss, "clip": clip, "averages": averages,
+            "counted": counted, "labels": labels}
+
+
+class Model(object):
+    """A network in words, its recipe and its batch: what a framework builds, and all it needs to know of a workload."""
+
+    def __init__(self, words, recipe, shape, batch):
+        self.words, self.recipe, self.shape, self.batch = words, recipe, tuple(shape), batch
+        self.optimiser, self.loss, self.clip = recipe["optimiser"], recipe["loss"], recipe["clip"]
+        self.averaged, self.counted = recipe["averages"] is not None, recipe["counted"]
+        self.labels, self.ops = tuple(recipe["labels"]), layers.ops(words)
+        self.tokens = words[0]["op"] == "embedding"  # whole numbers come in, not floats
+        self.decays, self.weights = layers.decays(words), [name for name, _ in layers.shapes(words)]
+        self.slots = SLOTS[self.optimiser["op"]]
+
+    def kept(self):
+        """Give {name: shape} of every array that a training is made of: the weights; the running ones; the optimiser's
+        under "<slot>/<name>"; the moving averages under "average/<name>"."""
+        weights = layers.shapes(self.words)
+        found = collections.OrderedDict(weights)
+        for name, shape in layers.shapes(self.words, "running"):
+            found[name] = tuple(self.batch if side == layers.BATCH else side for side in shape)
+        for prefix in self.slots + (("average",) if self.averaged else ()):
+            found.update((prefix + "/" + name, shape) for name, shape in weights)
+        return found
+
+    def first(self, seed):
+        """Give {name: array} of what a training begins with."""
+        values = layers.initial(self.words, seed)
+        starts = {word["name"] + "/" + which: start[1]
+                  for word in layers.flat(self.words) for which, _, start in word.get("running", ())}
+        for name, shape in self.kept().items():
+            if name.startswith("average/"):
+                values[name] = values[name[len("average/"):]]
+            elif name not in values:
+                values[name] = np.full(shape, starts.get(name, 0.0), np.float32)
+        return values
+
+    def rate(self, step):
+        rate = self.recipe["rate"]
+        return rate(step, self.batch) if callable(rate) else rate
+
+    def turn(self, step, seed):
+        rate, optimiser = self.rate(step), self.optimiser
+        if optimiser["op"] == "adam":
+            rate *= math.sqrt(1 - optimiser["b2"] ** (step + 1)) / (1 - optimiser["b1"] ** (step + 1))
+        return Turn(step, seed, rate, self.recipe["averages"](step) if self.averaged else None)
+
+    def guesses(self, logits):
+        """Give the class that each row of logits stands for."""
+        return logits.argmax(axis=1) if self.loss == "softmax" else (logits[:, 0] > 0).astype(np.int32)
