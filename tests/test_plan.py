@@ -61,9 +61,28 @@ def test_the_trainings_are_the_files_of_the_trainer() -> None:
     assert not [name for name in plan.workloads() if name.startswith("_")]
 
 
+def test_what_a_training_is_stands_in_its_file_and_is_read_without_running_it() -> None:
+    keras = plan.bundled("cifar10-keras")
+    assert (keras.parameters, keras.forward_macs, keras.flops_per_example) == (1_667_594, 14_439_424, 84_867_072)
+    assert (keras.batch, keras.input, keras.data, keras.unit) == (32, (32, 32, 3), "cifar10", "images")
+    for name in plan.workloads():
+        known = plan.bundled(name)
+        assert known.flops_per_example > 4 * known.forward_macs > 0, "backward is up to twice forward, at 2 FLOP a MAC"
+        assert set(known.frameworks) <= {"pytorch", "tf1", "tf2"}
+        assert known.source.startswith("seed 00")
+
+
+def test_a_training_that_makes_its_data_up_is_given_none() -> None:
+    spec = plan.training(IMAGE, Workload("resnet-50"), ALL, Path("/cache/cifar10"), None)
+    assert "--data synthetic" in " ".join(spec.command)
+    assert [mount.container for mount in spec.mounts] == ["/ngcdl/trainer"]
+    plan.check_workload(Workload("resnet-50", data="synthetic"))
+
+
 @pytest.mark.parametrize(
     "bad", [Workload("mnist9"), Workload("__init__"), Workload("cifar10", steps=0), Workload("cifar10", batch=-1),
-            Workload("cifar10", device="tpu"), Workload("cifar10", threads=0), Workload("../cifar10")]
+            Workload("cifar10", device="tpu"), Workload("cifar10", threads=0), Workload("../cifar10"),
+            Workload("cifar10_keras"), Workload("fcn-s", data="/cifar10")]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
     with pytest.raises(BadOption):

@@ -54,7 +54,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "--nonsense"), "No such option"),
         (("run",), "What shall run"),
         (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
-        (("run", "--train", "nonsense"), "there is cifar10"),
+        (("run", "--train", "nonsense"), "cifar10-keras"),
         (("run", "--train", "cifar10", "--steps", "0"), "from 1 on"),
         (("run", "--train", "cifar10", "--gpus", "0"), "--gpus 0,"),
         (("run", "--train", "cifar10", "--gpus", "device=0,1"), "    --gpus 0,1"),

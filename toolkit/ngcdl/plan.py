@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import ast
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER
 from ngcdl.errors import BadOption, LocalUnavailable
@@ -22,16 +24,77 @@ def containers_folder() -> Path:
     raise LocalUnavailable("The trainer is missing from this installation of ngcdl.", "Install ngcdl once more.")
 
 
+@dataclass(frozen=True)
+class Bundled:
+    """What the trainer's file says of a workload. `batch` is its source's, `steps` about ten minutes on a small GPU.
+
+    `data` is "cifar10", or the name of what its made-up data stands for; `unit` is what one example is, `input` its
+    shape. `forward_macs` are multiply-accumulates of one example, `flops_per_example` the operations of a training step
+    for one: convolutions and matrix products alone. `parameters` is as the source counts them.
+    """
+
+    name: str
+    summary: str
+    source: str
+    data: str
+    unit: str
+    steps: int
+    batch: int
+    input: tuple[int, ...]
+    parameters: int
+    forward_macs: int
+    flops_per_example: int
+    frameworks: tuple[str, ...]
+
+
 def workloads() -> tuple[str, ...]:
-    """What --train takes: the files of containers/trainer/workloads."""
+    """What --train takes: the files of containers/trainer/workloads, whose names have - for _."""
     folder = containers_folder() / "trainer" / "workloads"
-    return tuple(sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")))
+    return tuple(sorted(path.stem.replace("_", "-") for path in folder.glob("*.py") if not path.stem.startswith("_")))
+
+
+def bundled(name: str) -> Bundled:
+    """Read what a workload's file says at its top, without running it: it wants numpy, which need not be here.
+
+    Raises BadOption where there is no such workload.
+    """
+    if name not in workloads():
+        raise BadOption(f"--train {name}: there is {', '.join(workloads())}.", "    ngcdl workloads")
+    path = containers_folder() / "trainer" / "workloads" / f"{name.replace('-', '_')}.py"
+    said = _literals(path.read_text(encoding="utf-8"))
+    return Bundled(
+        name=name,
+        summary=said["SUMMARY"],
+        source=said["SOURCE"],
+        data=said["DATA"],
+        unit=said["UNIT"],
+        steps=said["STEPS"],
+        batch=said["BATCH"],
+        input=said["INPUT"],
+        parameters=said["PARAMETERS"],
+        forward_macs=said["MACS"],
+        flops_per_example=said["FLOPS"],
+        frameworks=said["FRAMEWORKS"],
+    )
+
+
+def _literals(source: str) -> dict[str, Any]:
+    """Give the module's variables that are given plain values."""
+    found = {}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            try:
+                found[statement.targets[0].id] = ast.literal_eval(statement.value)
+            except ValueError:
+                continue  # computed: not among what is read
+    return found
 
 
 def check_workload(workload: Workload) -> None:
     """Raises BadOption where the trainer would refuse what was typed."""
-    if workload.name not in workloads():
-        raise BadOption(f"--train {workload.name}: there is {', '.join(workloads())}.")
+    known = bundled(workload.name)
+    if known.data != "cifar10" and workload.data not in ("auto", "synthetic"):
+        raise BadOption(f"--data {workload.data}: {workload.name} makes its data up.", "Leave --data away.")
     if workload.steps < 1 or workload.batch < 1:
         raise BadOption("--steps and --batch are whole numbers from 1 on.")
     if workload.threads is not None and workload.threads < 1:
@@ -45,10 +108,12 @@ def training(
 ) -> RunSpec:
     """Plan a bundled training, in `image` or, where it is None, with this host's own Python.
 
-    `data` is a checked folder of CIFAR-10, None for the synthetic set; `resume` the folder of the run to go on from.
+    `data` is a checked folder of CIFAR-10, None for the synthetic set, and left aside where the workload makes its own
+    data up; `resume` the folder of the run to go on from.
     The command runs through the image's own ENTRYPOINT, which enables NVIDIA's compatibility libraries.
     """
     inside = image is not None
+    data = data if bundled(workload.name).data == "cifar10" else None
     words = ["python", "-m", "trainer", workload.name, "--out", RUN_FOLDER]
     words += ["--device", workload.device]
     words += ["--steps", str(workload.steps), "--batch", str(workload.batch), "--seed", str(workload.seed)]

@@ -1,0 +1,32 @@
+"""`ngcdl workloads`: the bundled trainings, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+
+from house import House
+
+KEYS = {
+    "name", "summary", "source", "data", "unit", "steps", "batch", "input", "parameters", "forward_macs",
+    "flops_per_example", "frameworks",
+}  # fmt: skip
+
+
+def test_the_bundled_trainings_are_a_table(house: House) -> None:
+    done = house.run("workloads")
+    assert done.returncode == 0
+    head, *rows = done.stdout.splitlines()
+    assert head.split()[:2] == ["NAME", "PARAMETERS"]
+    known = {row.split()[0]: row.split()[1:6] for row in rows}
+    assert known["cifar10"] == ["1,068,298", "18,470,784", "105,295,104", "128", "pytorch,tf1,tf2"]
+    assert known["lstm"] == ["6,180,624", "115,474,432", "692,846,592", "128", "pytorch,tf2"]
+    assert max(map(len, done.stdout.splitlines())) <= 190
+    assert "2 a MAC" in " ".join(done.stderr.split())
+
+
+def test_as_json_they_have_all_their_figures(house: House) -> None:
+    listed = json.loads(house.run("workloads", "--json").stdout)
+    assert [one["name"] for one in listed] == sorted(one["name"] for one in listed)
+    assert all(set(one) == KEYS for one in listed)
+    (catdog,) = [one for one in listed if one["name"] == "catdog"]
+    assert (catdog["parameters"], catdog["forward_macs"], catdog["batch"]) == (21_463_713, 5_189_928_960, 16)
