@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from house import House
 
-from ngcdl.record import Diagnosis, GpuSummary, Image, Run, Summary
+from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Run, Summary
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 
@@ -67,6 +67,46 @@ def test_a_run_that_failed_of_something_famous_is_shown_with_cause_and_remedy(ho
         '"GPU is lost" (seen: https://x)', "It fell off the bus.", "Restart:", "    sudo reboot",
     ]  # fmt: skip
     assert json.loads(house.run("show", "x", "--json").stdout)["diagnosis"]["name"] == "gpu-lost"
+
+
+def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None:
+    summary = Summary(
+        steps=10, training_samples=9, energy_joules=1234.6, energy_from="counter", energy_seconds=9.0,
+        energy_gap_seconds=2.0, examples_per_joule=3.14159, throttled_share={"sw_power_cap": 0.25, "hw_slowdown": 0.5},
+        shared_gpu=True, memory_bytes_max=1 << 30, memory_limit_bytes=1 << 31,
+        gpus=(GpuSummary("GPU-1", "a card", 47.0, None, 61.0, 0, sm_mhz_mean=1410.0),),
+    )  # fmt: skip
+    findings = (
+        Finding("input-bound", "GPU 47 % busy.", {}, "More workers.\n    ngcdl x"),
+        Finding("shared-gpu", "Others."),
+    )
+    house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=findings))
+    lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
+    rows = {line[:18].strip(): line[18:] for line in lines if line[:18].strip()}
+    assert rows["energy"] == "1,235 J of the GPUs in 9 s, 3.14 examples/J (counter; 2 s without a reading left out)"
+    assert rows["clocks held down"] == "hw_slowdown 50 %, sw_power_cap 25 % of the time"
+    assert rows["GPU shared"] == "other processes computed on it meanwhile"
+    assert rows["GPU 0"] == "47 %, n/a at most, 61 W, 1,410 MHz, a card"
+    assert rows["memory"] == "1.0 GiB at most, of 2.0 GiB"
+    at = next(number for number, line in enumerate(lines) if line.startswith("why"))
+    assert [line[18:] for line in lines[at : at + 4]] == ["GPU 47 % busy.", "More workers.", "    ngcdl x", "Others."]
+    shown = json.loads(house.run("show", "x", "--json").stdout)
+    assert [found["rule"] for found in shown["findings"]] == ["input-bound", "shared-gpu"]
+
+
+def test_what_was_not_measured_of_energy_and_clocks_has_no_line(house: House) -> None:
+    calm = Summary(steps=10, samples=9, training_samples=9, throttled_share={}, shared_gpu=False)
+    house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=calm, findings=()))
+    text = house.run("show", "x").stdout
+    for absent in ("energy", "clocks", "shared", "why"):
+        assert absent not in text
+
+
+def test_a_training_that_was_too_short_says_that_it_can_t_be_told_why(house: House) -> None:
+    house.shelf.create(Run("x", "finished", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
+    assert "n/a (4 samples while it trained, too few to say)" in house.run("show", "x").stdout
+    house.shelf.create(Run("y", "failed", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
+    assert "too few to say" not in house.run("show", "y").stdout
 
 
 def test_json_of_a_run_has_every_documented_key(kept: House) -> None:

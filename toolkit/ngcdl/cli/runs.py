@@ -13,7 +13,7 @@ from ngcdl.console import NOT_AVAILABLE, number, size
 from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import STOPPED, reconcile, training
-from ngcdl.record import Run
+from ngcdl.record import Run, Summary
 from ngcdl.store import EVENTS, LOG, SAMPLES, Store, lines
 
 NEWEST = 20
@@ -90,7 +90,7 @@ def _filled(shelf: Store, run: Run) -> Run:
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
     run = _filled(shelf, run)
-    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run), *_figures(run)]
+    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run), *_figures(run), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     width = max(len(name) for name, _ in rows)
@@ -158,14 +158,50 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')}{all_cores}{of_it}"))
     for gpu in figures.gpus:
         use = [number(gpu.gpu_percent_mean, 0, " %"), f"{size(gpu.memory_bytes_max)} at most"]
-        use += [number(gpu.watts_mean, 0, " W"), gpu.name or NOT_AVAILABLE]
+        use += [number(gpu.watts_mean, 0, " W")]
+        use += [number(gpu.sm_mhz_mean, 0, " MHz")] if gpu.sm_mhz_mean is not None else []
+        use += [gpu.name or NOT_AVAILABLE]
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
     if not figures.gpus:
         rows.append(("GPU", "none was read" if run.gpus else "none"))
+    rows += _energy(figures)
+    if figures.throttled_share:
+        worst_first = sorted(figures.throttled_share.items(), key=lambda item: -item[1])
+        shares = (f"{reason} {number(100 * share, 0, ' %')}" for reason, share in worst_first)
+        rows.append(("clocks held down", ", ".join(shares) + " of the time"))
+    if figures.shared_gpu:
+        rows.append(("GPU shared", "other processes computed on it meanwhile"))
     at_most = " at most" if figures.memory_bytes_max is not None else ""
-    rows.append(("memory", size(figures.memory_bytes_max) + at_most))
+    limit = f", of {size(figures.memory_limit_bytes)}" if figures.memory_limit_bytes is not None else ""
+    rows.append(("memory", size(figures.memory_bytes_max) + at_most + limit))
     if figures.gaps:
         rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
+    return rows
+
+
+def _energy(figures: Summary) -> list[tuple[str, str]]:
+    """What the GPUs used while it trained, how that is known, and what was left out."""
+    if figures.energy_joules is None:
+        return []
+    text = f"{number(figures.energy_joules, 0, ' J')} of the GPUs in {number(figures.energy_seconds, 0, ' s')}"
+    if figures.examples_per_joule is not None:
+        text += f", {number(figures.examples_per_joule, 2)} examples/J"
+    left_out = figures.energy_gap_seconds
+    missing = f"; {number(left_out, 0, ' s')} without a reading left out" if left_out else ""
+    return [("energy", f"{text} ({figures.energy_from}{missing})")]
+
+
+def _why(run: Run) -> list[tuple[str, str]]:
+    """What held the training back, the decisive first, each with what to do about it below."""
+    from ngcdl.report.bottleneck import FEWEST_SAMPLES
+
+    rows: list[tuple[str, str]] = []
+    for found in run.findings or ():
+        rows.append(("" if rows else "why", found.text))
+        rows += [("", line) for line in (found.advice or "").splitlines()]
+    taken = run.summary.training_samples
+    if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
+        rows.append(("why", f"{NOT_AVAILABLE} ({taken} samples while it trained, too few to say)"))
     return rows
 
 

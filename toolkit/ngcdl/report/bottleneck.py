@@ -1,0 +1,290 @@
+"""Why a training was as fast as it was: what held it back, by rules with their thresholds. Pure.
+
+The decisive comes first. Where too few samples were taken while it trained nothing is said rather than guessed, but for
+memory that did not suffice. A figure that is unknown decides no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ngcdl.record import Finding, GpuSummary, Run, Summary
+from ngcdl.report import throttling
+from ngcdl.report.lines import Line, numbers
+
+# A mean of fewer is chance: one sample in four is a checkpoint, or the first step.
+FEWEST_SAMPLES = 5
+# A desktop on the same card uses as much.
+IDLE_PERCENT = 5.0
+# NVML counts as busy any time in which some kernel ran, however small; the rest is waiting between two steps.
+COMPUTE_BOUND_PERCENT = 90.0
+# Below it the card waits so much that what it waits for is worth looking for.
+WAITING_PERCENT = 70.0
+# A thread that never waits shows as 95 to 100: the kernel moves it between cores within a sample.
+FULL_CORE_PERCENT = 90.0
+FULL_CPU_PERCENT = 90.0
+# One thread that computes, and what the system does beside it.
+ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
+# As many threads wait for a core as have one.
+OVERSUBSCRIBED = 2.0
+# Cores that others kept busy, of all: a quarter is more than a desktop and its browser.
+OTHERS_SHARE = 0.25
+# Clean file cache is not counted: what is left of the limit is all that the next batch can have.
+FULL_MEMORY = 0.9
+# A tenth of the time lost to waiting for memory.
+PRESSURE_PERCENT = 10.0
+# A step of less is over before the next one has been handed to the card: launching its some hundred kernels takes
+# microseconds each.
+TINY_STEP_SECONDS, TINY_BATCH, TINY_GPU_PERCENT = 0.005, 32, 50.0
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What the rules look at."""
+
+    run: Run
+    summary: Summary
+    events: tuple[Line, ...]
+
+    @cached_property
+    def workload(self) -> Line:
+        return (self.run.spec or {}).get("workload") or {}
+
+    @cached_property
+    def on_cpu(self) -> bool:
+        """Was it to compute on the CPU, by what was asked or for want of a card? (A card that it did not use: no.)"""
+        return self.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
+
+    @cached_property
+    def card(self) -> GpuSummary | None:
+        """The busiest of its cards; None where it has none, does not compute there, or their use is unknown."""
+        known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None]
+        return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
+
+    @property
+    def busy(self) -> float | None:
+        """How busy that card was, 0..100, if the framework used it."""
+        return self.card.gpu_percent_mean if self.card and self.run.device != "cpu" else None
+
+    def waits(self, percent: float) -> bool:
+        """Was the card less busy than that, and did it compute there? An idle card that nobody vouches for did not."""
+        busy = self.busy
+        return busy is not None and busy < percent and (busy >= IDLE_PERCENT or self.run.device == "gpu")
+
+    def asked(self, name: str) -> float | None:
+        """Give a number that the trainer says in its last start, or that was asked for."""
+        told = numbers((event for event in self.events if event.get("event") == "start"), name)
+        return told[-1] if told else next(iter(numbers([self.workload], name)), None)
+
+
+def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Finding, ...]:
+    """Say what held `run` back, the decisive first; () where nothing can be said."""
+    case = _Case(run, summary, tuple(events))
+    if (summary.training_samples or 0) < FEWEST_SAMPLES:
+        return tuple(_out_of_memory(case))
+    found = tuple(finding for rule in _RULES for finding in rule(case))
+    return found or tuple(_nothing_stands_out(case))
+
+
+def _out_of_memory(case: _Case) -> Iterator[Finding]:
+    """The trainer says so: an error of that kind, or the `oom` events of a search, with the largest batch that fits."""
+    tried = [event for event in case.events if event.get("event") == "oom"]
+    failed = [event for event in case.events if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
+    known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
+    if not (tried or failed or known):
+        return
+    batch = min(numbers(tried, "batch"), default=case.asked("batch"))
+    fits = max(numbers(tried, "fits"), default=None)
+    where = "the machine's memory" if case.on_cpu or case.run.device == "cpu" else "the GPU's memory"
+    what = "The batch" if batch is None else f"A batch of {batch:.0f}"
+    does = f"; {fits:.0f} does" if fits is not None else ""
+    smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
+    advice = None if smaller is None else f"    ngcdl run ... --batch {smaller:.0f}"
+    yield _finding("out-of-memory", f"{what} does not fit into {where}{does}.", advice, batch=batch, fits=fits)
+
+
+def _gpu_unused(case: _Case) -> Iterator[Finding]:
+    if case.on_cpu or not case.summary.gpus:
+        return
+    advice = "Does this image suit the card, and does its framework see it?\n    ngcdl check IMAGE\n    ngcdl doctor"
+    if case.run.device == "cpu":
+        text = "The run had a GPU, but its framework computed on the CPU."
+        yield _finding("gpu-idle", text, advice, gpu_percent=case.summary.gpu_percent_mean)
+    elif case.busy is not None and case.busy < IDLE_PERCENT:
+        doubt = "" if case.run.device == "gpu" else " Did it compute on the CPU?"
+        text = f"GPU {case.busy:.0f} % busy: the training hardly used it.{doubt}"
+        yield _finding("gpu-idle", text, advice if doubt else None, gpu_percent=case.busy)
+
+
+def _memory_pressure(case: _Case) -> Iterator[Finding]:
+    summary = case.summary
+    most, limit = summary.memory_bytes_max, summary.memory_limit_bytes
+    used = most / limit if most is not None and limit else None
+    pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
+    of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the memory that the container may have"
+    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills else []
+    said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
+    if pressure is not None and pressure >= PRESSURE_PERCENT:
+        said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
+    if said:
+        text = "; ".join(said)
+        advice = "Give it more memory, or let it hold less: fewer workers, a smaller queue (--queue-fraction) or batch."
+        yield _finding(
+            "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
+            memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
+        )  # fmt: skip
+
+
+def _throttled(is_damage: bool) -> Callable[[_Case], Iterator[Finding]]:
+    def rule(case: _Case) -> Iterator[Finding]:
+        found = throttling.strongest(case.summary.throttled_share or {}, is_damage)
+        if found and case.busy is not None and case.busy >= IDLE_PERCENT:
+            reason, share = found
+            clock = case.summary.sm_mhz_mean
+            at = f", {clock:.0f} MHz in the mean" if clock is not None else ""
+            text = f"GPU clocks held down for {100 * share:.0f} % of the time{at}: {reason.meaning} ({reason.name})."
+            yield _finding("throttled", text, reason.advice, share=share, sm_mhz=clock)
+
+    return rule
+
+
+def _shared_gpu(case: _Case) -> Iterator[Finding]:
+    if case.summary.shared_gpu and not case.on_cpu and case.run.device != "cpu":
+        text = "Other processes computed on the same GPU: its figures are not the run's alone."
+        yield _finding(
+            "shared-gpu", text, "Who it is, and a free card instead:\n    ngcdl gpu\n    ngcdl run ... --gpus 1"
+        )
+
+
+def _tiny_batch(case: _Case) -> Iterator[Finding]:
+    batch, seconds, busy = case.asked("batch"), case.summary.seconds_per_batch, case.busy
+    if batch is None or seconds is None or busy is None or not case.waits(TINY_GPU_PERCENT):
+        return
+    if batch <= TINY_BATCH and seconds < TINY_STEP_SECONDS:
+        text = f"GPU {busy:.0f} % busy with steps of {1000 * seconds:.1f} ms at batch {batch:.0f}: "
+        text += "most of the time goes into handing out work, not into computing."
+        yield _finding(
+            "tiny-batch", text, f"    ngcdl run ... --batch {4 * batch:.0f}",
+            gpu_percent=busy, batch=batch, seconds_per_batch=seconds,
+        )  # fmt: skip
+
+
+def _input_bound(case: _Case) -> Iterator[Finding]:
+    busy, core = case.busy, case.summary.cpu_busiest_core_percent_mean
+    if core is None or core < FULL_CORE_PERCENT or not case.waits(WAITING_PERCENT):
+        return
+    text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: the input pipeline holds it back."
+    advice = (
+        "Make batches in more threads or processes (num_workers, num_parallel_calls), do less to each image on the "
+    )
+    advice += "CPU, or keep the data on the GPU."
+    yield _finding("input-bound", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core)
+
+
+def _oversubscribed(case: _Case) -> Iterator[Finding]:
+    cores, threads, percent = case.run.machine.cores, case.asked("threads"), case.summary.cpu_percent_mean
+    running = case.summary.threads_running_mean
+    if not cores:
+        return
+    advice = f"    ngcdl run ... --threads {cores}"
+    if threads is not None and threads > cores:
+        text = f"{threads:.0f} threads compute on {cores} cores: they take turns, which costs time."
+        yield _finding("oversubscribed", text, advice, threads=threads, cores=cores)
+    elif running is not None and running >= OVERSUBSCRIBED * cores and (percent or 0.0) >= FULL_CPU_PERCENT:
+        text = f"{running:.0f} threads want to run on {cores} cores: they take turns, which costs time."
+        yield _finding("oversubscribed", text, advice, threads_running=running, cores=cores)
+
+
+def _compute_bound(case: _Case) -> Iterator[Finding]:
+    if case.busy is not None and case.busy >= COMPUTE_BOUND_PERCENT:
+        text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
+        yield _finding(
+            "compute-bound", text, "Faster would be mixed precision, or a faster card.", gpu_percent=case.busy
+        )
+
+
+def _busy_machine(case: _Case) -> Iterator[Finding]:
+    summary, cores = case.summary, case.run.machine.cores
+    own = summary.container_cpu_percent_mean
+    if own is None or summary.cores_busy is None or not cores or (summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
+        return
+    others = summary.cores_busy - own / 100
+    if others >= OTHERS_SHARE * cores:
+        text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: the figures are too low."
+        yield _finding("busy-machine", text, "Measure again when nothing else runs.", others_cores=others, cores=cores)
+
+
+def _cpu_bound(case: _Case) -> Iterator[Finding]:
+    """Of a run that was to compute on the CPU."""
+    percent, cores = case.summary.cpu_percent_mean, case.run.machine.cores
+    if case.on_cpu and percent is not None and percent >= FULL_CPU_PERCENT and cores:
+        text = f"All {cores} cores {percent:.0f} % busy: the CPU sets the pace."
+        advice = "A GPU would help:\n    ngcdl run ... --gpus 1"
+        yield _finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores)
+
+
+def _one_thread(case: _Case) -> Iterator[Finding]:
+    cores, busy, core = case.run.machine.cores, case.summary.cores_busy, case.summary.cpu_busiest_core_percent_mean
+    if not case.on_cpu or core is None or busy is None or cores is None or cores < FEWEST_CORES_TO_SPLIT:
+        return
+    if core >= FULL_CORE_PERCENT and busy <= ONE_THREAD_CORES:
+        text = f"One core at {core:.0f} %, the other {cores - 1} nearly idle: one thread does all the work."
+        advice = f"    ngcdl run ... --threads {cores}"
+        yield _finding("one-thread", text, advice, cpu_busiest_core_percent=core, cores_busy=busy)
+
+
+def _idle_cards(case: _Case) -> Iterator[Finding]:
+    if case.busy is None or case.busy < IDLE_PERCENT:
+        return
+    idle = [
+        gpu for gpu in case.summary.gpus if gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
+    ]
+    if idle:
+        which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
+        text = (
+            f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): a training uses one unless it is "
+        )
+        text += "written for more."
+        yield _finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
+
+
+def _nothing_stands_out(case: _Case) -> Iterator[Finding]:
+    """The sentence where no rule applies: what was measured."""
+    core, cores, busy = case.summary.cpu_busiest_core_percent_mean, case.summary.cores_busy, case.busy
+    beside = f", the busiest CPU core {core:.0f} %" if core is not None else ""
+    if busy is not None:
+        text = f"GPU {busy:.0f} % busy{beside}: "
+        if busy >= WAITING_PERCENT:
+            text += "it seldom waits."
+        elif core is not None:
+            text += "it waits for something else: the disk, the network, or each step for the one before."
+        else:
+            text += "it waits for something that was not measured."
+        yield _finding("balanced", text, None, gpu_percent=busy, cpu_busiest_core_percent=core)
+    elif case.on_cpu and cores is not None:
+        text = f"{cores:.1f} of {case.run.machine.cores} cores busy{beside}: not all of the CPU is used."
+        yield _finding("balanced", text, None, cores_busy=cores, cpu_busiest_core_percent=core)
+
+
+def _finding(rule: str, text: str, advice: str | None, **figures: float | None) -> Finding:
+    return Finding(rule, text, {name: value for name, value in figures.items() if value is not None}, advice)
+
+
+_RULES = (
+    _out_of_memory,
+    _gpu_unused,
+    _memory_pressure,
+    _throttled(is_damage=True),
+    _shared_gpu,
+    _tiny_batch,
+    _input_bound,
+    _busy_machine,
+    _oversubscribed,
+    _compute_bound,
+    _cpu_bound,
+    _one_thread,
+    _throttled(is_damage=False),
+    _idle_cards,
+)
