@@ -143,7 +143,7 @@ def _band(chart: Chart) -> list[Markup]:
 
 
 def _through(chart: Chart, points: Sequence[tuple[float, float]]) -> str:
-    return "L".join(f"{_x(chart, x):.1f} {_y(chart, y):.1f}" for x, y in points)
+    return "L".join(f"{_x(chart, x):.1f} {_y(chart, y):.0f}" for x, y in points)
 
 
 def _line(chart: Chart, line: Line) -> Markup:

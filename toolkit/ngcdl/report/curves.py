@@ -11,12 +11,13 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report.figures import Line, number, text
+from ngcdl.report.lines import Line, number, text
 
 NAN = math.nan
-COLUMNS = 700  # of a chart, in pixels: more than twice as many points can't be told apart
+COLUMNS = 500  # of a chart: two of them lie on one pixel of a phone, and one on two of a page
 # A pause this many times as long as the usual one is a gap: nobody looked.
 _PAUSE = 4.0
 # One sample a second is taken: what is told in two that follow each other went on between them.
@@ -109,69 +110,85 @@ def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str 
 
 def _training(started: float, events: Iterable[Line]) -> Training:
     it = Training()
+    rates, losses = it.rates, it.losses
     first = last = None
     for event in events:
-        kind, t = event.get("event"), number(event.get("t"))
-        if kind == "start":
-            it.start = event
-            if (resumed := number(event.get("resumed_from_step"))) is not None:
-                it.losses.cut_from(resumed)  # told again from there; the later telling counts
-        elif kind == "error":
-            it.error = text(event.get("kind"))
-        elif kind in ("step", "eval", "epoch"):
-            step = number(event.get("step"))
-            if kind == "step" and t is not None:
+        kind = event.get("event")
+        if kind == "step":
+            t, step = number(event.get("t")), number(event.get("step"))
+            if t is not None:
                 first, last = t if first is None else first, t
-                it.rates.add(t - started, number(event.get("examples_per_second")))
+                rates.add(t - started, number(event.get("examples_per_second")))
             if step is not None:
-                _reached(it, kind, step, event)
+                losses.add(step, number(event.get("loss")))
+                if "accuracy" in event:
+                    it.training_accuracies.add(step, number(event["accuracy"]))
+        else:
+            _told_seldom(it, kind, event)
     if first is not None and last is not None and last > first:
         it.span = (first - started, last - started)
     return it
 
 
-def _reached(it: Training, kind: str, step: float, event: Line) -> None:
-    if kind != "eval":
+def _told_seldom(it: Training, kind: object, event: Line) -> None:
+    step = number(event.get("step"))
+    if kind == "start":
+        it.start = event
+        if (resumed := number(event.get("resumed_from_step"))) is not None:
+            it.losses.cut_from(resumed)  # told again from there; the later telling counts
+    elif kind == "error":
+        it.error = text(event.get("kind"))
+    elif kind == "eval" and step is not None:
+        it.accuracies.add(step, number(event.get("precision_at_1", event.get("accuracy"))))
+    elif kind == "epoch" and step is not None:
         it.losses.add(step, number(event.get("loss")))
-    for name, curve in (("precision_at_1", it.accuracies), ("accuracy", it.training_accuracies)):
-        value = number(event.get(name))
-        if value is not None:
-            (it.accuracies if kind == "eval" else curve).add(step, value)
+        it.training_accuracies.add(step, number(event.get("accuracy")))
 
 
 def _measured(started: float, samples: Iterable[Line], span: tuple[float, float] | None) -> Measured:
-    it = Measured()
-    sums: list[float] = []
-    counts: list[int] = []
+    it, sums = Measured(), _Sums()
     for sample in samples:
         t = number(sample.get("t"))
         if t is None:
             continue
         x = t - started
         it.host.add(x, number(sample.get("host_cpu_percent")))
-        cores = _cores(sample.get("cpu_percents"))
-        known = [one for one in cores if one is not None]
+        cores = sample.get("cpu_percents")
+        known = _numbers(cores) if isinstance(cores, list) else []
         it.least.add(x, min(known) if known else None)
         it.most.add(x, max(known) if known else None)
-        if span is None or span[0] <= x <= span[1]:
-            _sum_up(sums, counts, cores)
+        if known and (span is None or span[0] <= x <= span[1]):
+            sums.add(known if len(known) == len(cores) else [number(one) for one in cores])
         _cards(it.cards, x, sample.get("gpus"))
-    it.cores = tuple(total / count if count else None for total, count in zip(sums, counts, strict=True))
+    it.cores = sums.means()
     return it
 
 
-def _cores(value: object) -> list[float | None]:
-    return [number(one) for one in value] if isinstance(value, list) else []
+def _numbers(values: list[Any]) -> list[float]:
+    """Give the numbers among `values`; mostly all of them, which is seen at once."""
+    if set(map(type, values)) <= {float, int} and all(map((1e300).__gt__, map(abs, values))):
+        return values
+    return [value for one in values if (value := number(one)) is not None]
 
 
-def _sum_up(sums: list[float], counts: list[int], cores: Sequence[float | None]) -> None:
-    while len(sums) < len(cores):
-        sums.append(0.0)
-        counts.append(0)
-    for at, value in enumerate(cores):
-        if value is not None:
-            sums[at] += value
-            counts[at] += 1
+class _Sums:
+    """Of each core, over samples that mostly have them all."""
+
+    def __init__(self) -> None:
+        self._sums: list[float] = []
+        self._counts: list[int] = []
+
+    def add(self, cores: Sequence[float | None]) -> None:
+        more = len(cores) - len(self._sums)
+        self._sums += [0.0] * more
+        self._counts += [0] * more
+        for at, value in enumerate(cores):
+            if value is not None:
+                self._sums[at] += value
+                self._counts[at] += 1
+
+    def means(self) -> tuple[float | None, ...]:
+        return tuple(total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
 
 
 def _cards(cards: dict[str, CardCurves], x: float, readings: object) -> None:

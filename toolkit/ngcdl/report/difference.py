@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report.figures import number
+from ngcdl.report.lines import number
 
+# In the summary, and no figure: which card it is.
+_NO_FIGURE = (".index",)
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
 
 
@@ -45,7 +47,11 @@ def difference(one: Run, other: Run) -> Difference:
     """Compare two records. A figure that neither has is left out; one that both have alike stays, with change 0."""
     here, there = _flat(one), _flat(other)
     names = dict.fromkeys([*here, *there])
-    figures = {name.removeprefix("summary."): name for name in names if name.startswith("summary.")}
+    figures = {
+        name.removeprefix("summary."): name
+        for name in names
+        if name.startswith("summary.") and not name.endswith(_NO_FIGURE)
+    }
     return Difference(
         one.id,
         other.id,

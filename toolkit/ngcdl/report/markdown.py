@@ -10,7 +10,7 @@ from ngcdl.report.curves import Story
 from ngcdl.report.verdict import verdict
 
 # What Markdown, or the HTML in it, could take for more than a letter; @ and # would call people and issues.
-_SPECIAL = re.compile(r"[\\`*_\[\]<>|~!&$@#]")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>|~!&$]|[@#](?=\w)")
 _BLANK = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 
 

@@ -94,15 +94,18 @@ def _legend_of_runs(stories: Sequence[Story]) -> Markup | None:
 
 
 def _differences(stories: Sequence[Story]) -> Markup | None:
-    found = likeness.differences(stories)
-    if not found:
-        return tag("p", "Nothing differs between these runs but what was measured.") if len(stories) > 1 else None
-    rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
+    if len(stories) == 1:
+        return None
     refused = [
         tag("p", f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}.", class_="warning")
-        for story in stories[1:] if (reasons := likeness.refused(stories[0], story))
-    ]  # fmt: skip
-    return joined(*refused, _table([story.letter for story in stories], rows, "What differs"))
+        for story in stories[1:]
+        if (reasons := likeness.refused(stories[0], story))
+    ]
+    found = likeness.differences(stories)
+    rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
+    table = _table([story.letter for story in stories], rows, "What differs") if rows else None
+    same = None if rows else tag("p", "Nothing differs between these runs but what was measured.")
+    return joined(*refused, table, same)
 
 
 def _theirs(stories: Sequence[Story]) -> Markup | None:

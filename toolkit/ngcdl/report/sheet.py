@@ -17,7 +17,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 
 from ngcdl.record import Run
-from ngcdl.report.figures import Line, number
+from ngcdl.report.lines import Line, number
 
 _TRAINING = ("step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate", "precision_at_1", "accuracy")
 _MACHINE = ("host_cpu_percent", "container_cpu_percent", "memory_bytes")

@@ -34,6 +34,7 @@ class Made:
     cores: int = 16
     digest: str | None = DIGEST
     workload: str = "cifar10"
+    held: bool = False  # the card slows down for a fifth of the time
     samples: int | None = None  # how many; without, one a second
 
     @property
@@ -91,6 +92,7 @@ class Made:
         for at in range(count):
             x = at if self.samples is None else at * self.seconds / count
             busy = 5 < x < self.seconds
+            hot = self.held and 0.4 < x / self.seconds < 0.6
             cpu = (82.0 if self.device == "cpu" else 31.0) if busy else 3.0
             cores = [
                 round(min(100.0, max(0.0, cpu + noise.gauss(0, 4) + (20 if core == 3 else 0))), 1)
@@ -101,8 +103,8 @@ class Made:
                 "gpu_percent": 88 + noise.randint(-3, 3) if busy else 0,
                 "memory_used_bytes": (1881 << 20) if busy else (61 << 20), "memory_total_bytes": 4039 << 20,
                 "watts": round(61 + noise.uniform(-4, 4), 1) if busy else 9.0, "celsius": 62,
-                "sm_mhz": 1290 if busy and 0.4 < x / self.seconds < 0.6 else 1620 if busy else 139,
-                "throttle_reasons": ["sw_thermal_slowdown"] if 0.4 < x / self.seconds < 0.6 else ["gpu_idle"],
+                "sm_mhz": 1290 if hot else 1620 if busy else 139,
+                "throttle_reasons": ["sw_thermal_slowdown"] if hot else [] if busy else ["gpu_idle"],
             }  # fmt: skip
             gap = 0.70 < x / self.seconds < 0.74
             yield {

@@ -1,0 +1,234 @@
+"""The page in a real browser without a window: nothing is asked of the network, nothing is wrong or cut off."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_runs import Made
+from test_page import hostile
+
+from ngcdl.errors import NoBrowser
+from ngcdl.report import browser
+from ngcdl.report.browser import Browser
+from ngcdl.report.page import page
+
+GPU = Made(steps=2000, held=True)
+CPU = Made("cpu", steps=300, rate=594.0)
+PAGES = {
+    "one": lambda: page([GPU.story()]),
+    "three": lambda: page(
+        [Made(steps=2000).story(), CPU.story("b", "B"), replace(CPU, dataset="synthetic").story("c", "C")]
+    ),
+    "table7": lambda: page([replace(GPU, workload="lstm", cores=256).story()]),
+    "nasty": lambda: page([hostile("</script><img src=//x onerror=alert(1)>" * 20)]),
+}
+
+
+@contextmanager
+def recording() -> Iterator[tuple[int, list[bytes]]]:
+    """A proxy on loopback that keeps what is asked of it and answers nothing."""
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    asked.append(connection.recv(4096))
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield server.getsockname()[1], asked
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, list[bytes]]]:
+    """A tab whose every request, also to this machine itself, goes to a proxy that records it."""
+    try:
+        program = browser.found()
+    except NoBrowser as error:
+        text = f"{error.message} export NGCDL_BROWSER=$(scripts/lab browser)"
+        if os.environ.get("CI"):
+            pytest.fail(text)
+        pytest.skip(text)
+    with recording() as (port, asked):
+        proxy = [f"--proxy-server=http://127.0.0.1:{port}", "--proxy-bypass-list=<-loopback>"]
+        with Browser.started(program, tmp_path_factory.mktemp("browser"), *proxy) as one:
+            yield one, asked
+
+
+def shown(tab: Browser, folder: Path, document: str, width: int = 1400, dark: bool = False) -> None:
+    (folder / "page.html").write_text(document, encoding="utf-8", errors="replace")
+    tab.sized(width, scale=1)
+    scheme = "dark" if dark else "light"
+    tab.ask("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    tab.open((folder / "page.html").as_uri())
+
+
+def complaints(tab: Browser) -> list[str]:
+    """What stands in the console: errors, warnings, whatever a page or a browser says."""
+    names = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+    return [str(event) for event in tab.told if event["method"] in names]
+
+
+def requested(tab: Browser) -> list[str]:
+    return [event["params"]["request"]["url"] for event in tab.told if event["method"] == "Network.requestWillBeSent"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [380, 1400])
+def test_the_page_loads_itself_alone_without_a_complaint_and_fits(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path, name: str, width: int
+) -> None:
+    one, asked = tab
+    before = len(asked)
+    shown(one, tmp_path, PAGES[name](), width)
+    assert complaints(one) == []
+    assert requested(one) == [(tmp_path / "page.html").as_uri()]
+    assert asked[before:] == []
+    assert one.value("document.documentElement.scrollWidth") == width
+    assert one.value("document.body.scrollWidth") <= width
+
+
+def test_a_page_that_asks_for_something_would_be_seen(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:
+    one, asked = tab
+    shown(one, tmp_path, "<p>x<img src=http://127.0.0.2/x.png><script>console.error('no')</script>")
+    assert any(b"127.0.0.2/x.png" in line for line in asked)
+    assert "http://127.0.0.2/x.png" in requested(one)
+    assert any("consoleAPICalled" in line for line in complaints(one))
+
+
+def test_the_policy_of_the_page_holds_what_escaping_would_let_through(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path
+) -> None:
+    one, asked = tab
+    before = len(asked)
+    planted = "<img src=http://127.0.0.2/y.png onerror='document.title=1'><script>document.title='2'</script>"
+    shown(one, tmp_path, PAGES["one"]().replace("<main>", f"<main>{planted}"))
+    assert asked[before:] == []
+    assert one.value("document.title") == "cifar10 · ngcdl"
+    assert len(complaints(one)) >= 2
+
+
+def test_hostile_texts_are_texts_in_the_browser_s_own_document(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path
+) -> None:
+    one, _ = tab
+    counted = "[document.querySelectorAll('*').length, document.querySelectorAll('img,script,b,iframe').length]"
+    shown(one, tmp_path, page([hostile("x")]))
+    plain = one.value(counted)
+    for text in ("</script><img src=x onerror=alert(1)>", "<svg><style><img src=x>", "--><b>", "&lt;b&gt;"):
+        shown(one, tmp_path, page([hostile(text)]))
+        assert one.value(counted) == plain == [plain[0], 0]
+
+
+def test_light_and_dark_are_two_looks_and_both_can_be_read(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:
+    one, _ = tab
+    looks = []
+    for dark in (False, True):
+        shown(one, tmp_path, PAGES["three"](), dark=dark)
+        wanted = ["main", ".note", "td", "dt", ".warning", ".legend li", ".ys span"]
+        looks.append([_contrast(one, selector) for selector in wanted])
+        assert all(ratio >= 4.5 for ratio, _ in looks[-1]), list(zip(wanted, looks[-1], strict=True))
+        lines = one.value("[...document.querySelectorAll('path.line')].map(it => getComputedStyle(it).stroke)")
+        ground = one.value("getComputedStyle(document.body).backgroundColor")
+        # 3 is what graphics need: https://www.w3.org/TR/WCAG21/#non-text-contrast
+        assert all(_ratio(_rgb(line), _rgb(ground)) >= 3 for line in lines)
+        assert len(set(lines)) == 3
+    assert looks[0][0][1] != looks[1][0][1]
+
+
+def _contrast(tab: Browser, selector: str) -> tuple[float, str]:
+    """Give the contrast of a text against what lies behind it, and the two colours."""
+    behind = (
+        "(it => { while (it && /rgba\\(.*, 0\\)/.test(getComputedStyle(it).backgroundColor)) it = it.parentElement;"
+        "return getComputedStyle(it || document.body).backgroundColor })"
+    )
+    found = f"document.querySelector('{selector}')"
+    ink, ground = tab.value(f"[getComputedStyle({found}).color, {behind}({found})]")
+    return _ratio(_rgb(ink), _rgb(ground)), f"{ink} on {ground}"
+
+
+def _rgb(text: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in re.findall(r"\d+", text)[:3])
+
+
+def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
+
+    def light(colour: tuple[int, ...]) -> float:
+        parts = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_chart_has_a_height_and_its_lines_lie_inside(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:
+    one, _ = tab
+    shown(one, tmp_path, PAGES["one"](), 380)
+    boxes = one.value(
+        "[...document.querySelectorAll('.plot > svg')].map(svg => { const s = svg.getBoundingClientRect();"
+        "const l = [...svg.querySelectorAll('path.line, rect')].map(p => p.getBoundingClientRect());"
+        "const [above, below] = [Math.min(...l.map(r => r.top - s.top)), Math.max(...l.map(r => r.bottom - s.bottom))];"
+        "return [s.height, s.width, above, below] })"
+    )
+    assert len(boxes) == 7
+    for height, width, above, below in boxes:
+        assert height > 100
+        assert width > 200
+        assert above > -3
+        assert below < 3
+
+
+def test_a_picture_is_the_whole_page(tab: tuple[Browser, list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
+    data = browser.picture(PAGES["one"]())
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = (int.from_bytes(data[at : at + 4]) for at in (16, 20))
+    assert width == 2200
+    assert height > 4000
+
+
+def test_it_prints_on_paper(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:
+    import base64
+
+    one, _ = tab
+    shown(one, tmp_path, PAGES["three"](), dark=True)
+    paper = base64.b64decode(one.ask("Page.printToPDF", {"printBackground": False})["data"])
+    assert paper.startswith(b"%PDF")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 8
+    one.ask("Emulation.setEmulatedMedia", {"media": "print", "features": []})
+    assert one.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    one.ask("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_without_a_browser_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NGCDL_BROWSER", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoBrowser, match="no Chromium or Chrome is on PATH") as caught:
+        browser.found()
+    assert "apt-get install chromium" in caught.value.hint
+    monkeypatch.setenv("NGCDL_BROWSER", "/nowhere/chromium")
+    with pytest.raises(NoBrowser, match="is no program"):
+        browser.found()
+
+
+@pytest.mark.parametrize("body", ["exit 3", "exec sleep 0", "printf 'x'; exit 1"])
+def test_a_browser_that_ends_at_once_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
+    program = tmp_path / "chromium"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("NGCDL_BROWSER", str(program))
+    with pytest.raises(NoBrowser, match="ended"):
+        browser.picture("<p>x")

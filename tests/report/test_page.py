@@ -1,0 +1,258 @@
+"""The report's page: what stands on it, what does not, and that no text of a record can become more than text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_runs import STARTED, Made
+
+from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
+from ngcdl.report.curves import Story, told
+from ngcdl.report.page import POLICY, page
+
+GPU = Made(steps=300)
+CPU = Made("cpu", steps=100, rate=594.0)
+EMPTY = Run("x-1", "failed", STARTED, exit_code=7)
+
+
+class Parsed(HTMLParser):
+    """Every element with its attributes, and all text, as a browser sees them."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
+        self.words: list[str] = []
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, tuple(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.words)
+
+    @property
+    def skeleton(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(tag, tuple(name for name, _ in attributes)) for tag, attributes in self.elements]
+
+
+def cells(document: str) -> dict[str, list[str]]:
+    """Give each row of each table: its name, and what stands in it."""
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', document)
+    return {name: re.findall(r"<td>(.*?)</td>", rest) for name, rest in rows}
+
+
+def test_the_page_begins_with_its_verdict_and_has_all_parts() -> None:
+    parsed = Parsed(page([replace(GPU, held=True).story()]))
+    assert [tag for tag, _ in parsed.elements][:2] == ["html", "head"]
+    for part in ("cifar10 on the GPU (NVIDIA GeForce GTX 1050 Ti)", "Figures", "Over time", "What others measured",
+                 "Conditions", "Throughput", "CPU and GPU use", "CPU use of each core", "GPU memory", "GPU power",
+                 "GPU clocks (SM)", "Loss", "held back: sw_thermal_slowdown", "ngcdl runs replay made"):  # fmt: skip
+        assert part in parsed.text, part
+    assert parsed.text.index("examples/s (median)") < parsed.text.index("Figures")
+
+
+def test_the_page_has_no_script_no_address_to_load_and_a_policy_that_forbids_both() -> None:
+    document = page([GPU.story(), CPU.story("other", "B")])
+    parsed = Parsed(document)
+    assert not {tag for tag, _ in parsed.elements} & {"script", "img", "link", "iframe", "object", "embed", "a", "base"}
+    names = {name for _, attributes in parsed.elements for name, _ in attributes}
+    assert not names & {"src", "href", "srcset", "xlink:href", "action", "formaction", "background"}
+    assert not [name for name in names if name.startswith("on")]
+    assert ("meta", (("http-equiv", "Content-Security-Policy"), ("content", POLICY))) in parsed.elements
+    assert POLICY == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert "url(" not in document
+    assert "@import" not in document
+
+
+def test_every_picture_has_a_name_and_a_description_in_words() -> None:
+    document = page([GPU.story()])
+    pictures = re.findall(r'<svg [^>]*role="img"[^>]*aria-labelledby="(\S+) (\S+)"', document)
+    assert len(pictures) == 7
+    for title, description in pictures:
+        assert re.search(rf'<title id="{title}">[^<]+</title>', document)
+        assert re.search(rf'<desc id="{description}">[^<]*between \d|<desc id="{description}">16 logical', document)
+    ids = re.findall(r' id="(\S+?)"', document)
+    assert len(ids) == len(set(ids)), "an id is there twice"
+
+
+def test_what_is_unknown_is_n_a_and_never_0() -> None:
+    document = page([told(EMPTY, [], [])])
+    rows = cells(document)
+    for name in ("computed on", "hardware", "data", "steps", "examples/s (median)", "s/batch (median)", "GPU use"):
+        assert rows[name] == ["n/a"], name
+    assert "failed with exit code 7" in Parsed(document).text
+    assert "nan" not in Parsed(document).text.lower().replace("nanosecond", "")
+    assert "None" not in Parsed(document).text
+
+
+def test_what_was_not_measured_is_named_and_not_drawn() -> None:
+    text = Parsed(page([CPU.story()])).text
+    assert "Not measured, so not drawn: GPU memory, GPU power, GPU clocks" in text
+    assert "SM)" not in text
+
+
+def test_synthetic_images_are_told_at_the_verdict_the_table_and_the_charts() -> None:
+    document = page([replace(CPU, dataset="synthetic").story(dataset_note="no network")])
+    verdict = re.search(r'<p class="verdict">(.*?)</p>', document)
+    assert verdict
+    assert "SYNTHETIC" in verdict[1]
+    assert cells(document)["data"] == ["SYNTHETIC"]
+    assert re.search(r'class="warning">SYNTHETIC images \(no network\)', document)
+    figures = re.findall(r"<figure>.*?</figure>", document)
+    labelled = [one for one in figures if "SYNTHETIC" in one]
+    assert [re.search(r"<strong>(\w+)", one)[1] for one in labelled] == ["Throughput", "Loss"]  # type: ignore[index]
+    assert "SYNTHETIC" not in page([CPU.story()])
+
+
+def test_two_runs_that_differ_in_the_device_alone_get_a_ratio() -> None:
+    document = page([GPU.story(), CPU.story("other", "B")])
+    assert "A on the GPU (NVIDIA GeForce GTX 1050 Ti) is 7." in document
+    assert cells(document)["times as fast as A"][0] == "1"
+    assert re.fullmatch(r"0\.12\d", cells(document)["times as fast as A"][1])
+    assert cells(document)["computed on"] == ["gpu", "cpu"]  # the table of what differs is the later one
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (replace(CPU, dataset="synthetic"), "another dataset (cifar10 / synthetic)"),
+        (replace(CPU, seed=7), "another seed (0 / 7)"),
+        (replace(CPU, batch=64), "another batch (128 / 64)"),
+        (replace(CPU, workload="resnet-56"), "another workload (cifar10 / resnet-56)"),
+        (replace(CPU, digest="sha256:" + "6" * 64), "another digest"),
+        (replace(CPU, steps=10), "B: too few steps"),
+        (replace(GPU, held=True), "B: the clocks were held down (sw_thermal_slowdown)"),
+    ],
+)
+def test_runs_that_are_not_comparable_get_no_ratio_and_the_reason(other: Made, why: str) -> None:
+    document = page([GPU.story(), other.story("other", "B")])
+    text = Parsed(document).text
+    assert f"A and B can't be compared: {why}" in text
+    assert cells(document)["times as fast as A"] == ["1", "not comparable"]
+    assert "times as fast as B" not in text
+    assert "so no ratio is given" in text
+
+
+def test_of_three_runs_the_one_that_can_t_be_compared_is_left_out_of_the_verdict_and_named() -> None:
+    stories = [GPU.story(), CPU.story("b", "B"), replace(CPU, seed=7).story("c", "C")]
+    assert "C can't be set against A" in Parsed(page(stories)).text
+
+
+def test_others_figures_stand_beside_ours_with_their_hardware_and_as_theirs() -> None:
+    document = page([GPU.story()])
+    assert "theirs: Xeon E5-2658, 16 logical processors" in document
+    assert "here: NVIDIA GeForce GTX 1050 Ti" in document
+    ours, cpu, gpu = cells(document)["examples/s"]
+    assert (cpu, gpu) == ("590.1 to 599.9", "4621.0 to 4688.2")
+    assert ours.startswith("4,")
+    assert "GPU accelerated deep learning" in document
+
+
+def test_a_network_of_table_7_has_its_rows_for_each_tool_device_and_number_of_threads() -> None:
+    document = page([replace(GPU, workload="lstm").story()])
+    assert cells(document)["TensorFlow 1.0"][:4] == ["4.662", "3.385", "1.935", "1.532"]
+    assert cells(document)["Caffe 1.0rc5"][0] == "–"
+    assert "CNTK&#x27;s row can&#x27;t be compared" in document
+
+
+def test_what_was_recognised_and_what_held_it_back_are_told() -> None:
+    known = Diagnosis("x", "GPU is lost", "It fell off the bus.", "Restart:\n    sudo reboot", "https://x", "seen")
+    story = GPU.story(diagnosis=known, findings=(Finding("input", "GPU 47 % busy.", {}, "Try --threads 4."),))
+    text = Parsed(page([story])).text
+    for part in ("It fell off the bus.", "sudo reboot", "What held it back", "GPU 47 % busy.", "Try --threads 4."):
+        assert part in text
+
+
+def test_a_gap_in_the_samples_is_a_gap_in_the_line() -> None:
+    whole = page([replace(GPU, steps=2000).story()])
+    figure = next(one for one in re.findall(r"<figure>.*?</figure>", whole) if "GPU power" in one)
+    line = re.search(r'class="line c1" d="([^"]{40,})"', figure)
+    assert line
+    assert line[1].count("M") == 2
+    assert "NaN" not in whole
+    assert "nan" not in line[1]
+
+
+def hostile(text: str) -> Story:
+    """A run with `text` wherever a record, its events and its samples can have text."""
+    training = {"name": text, "steps": 10, "batch": 8, "seed": 0, "data": text, "device": text, "resume": text}
+    run = Run(
+        text, "failed", STARTED, STARTED + 5, 1, False, text, engine=text, engine_version=text, gpu_way=text,
+        container=text,
+        image=Image(text, text), dataset=text, dataset_note=text, device=text, gpus=(text,), notes=(text, text),
+        machine=Machine(text, text, 4, 1 << 30, text, text, (Gpu(0, text, text),)),
+        spec={
+            "image": text, "command": [text], "gpus": text, "mounts": [text], "environment": {text: text},
+            "workload": training,
+        },
+        summary=Summary(
+            steps=9, examples_per_second=5.0, gpus=(GpuSummary(text, text, 5.0, 6, 7.0, 0),), energy_joules=1.0,
+            energy_from=text, throttled_share={text: 0.5},
+        ),
+        diagnosis=Diagnosis(text, text, text, text, text, text), findings=(Finding(text, text, {}, text),),
+    )  # fmt: skip
+    start = {
+        "event": "start",
+        "t": STARTED,
+        "framework": text,
+        "framework_version": text,
+        "python": text,
+        "dataset_sha256": text,
+    }
+    steps = [{"event": "step", "t": STARTED + n, "step": n, "loss": 2.0, "examples_per_second": 5.0} for n in range(9)]
+    card = {
+        "index": 0,
+        "uuid": text,
+        "name": text,
+        "watts": 5.0,
+        "sm_mhz": 5,
+        "throttle_reasons": [text],
+        "error": text,
+    }
+    samples = [{"t": STARTED + n, "host_cpu_percent": 5.0, "gpus": [card], "gap": text} for n in range(4)]
+    return told(run, [start, *steps], samples)
+
+
+PLAIN = [
+    Parsed(page([hostile("x")])).skeleton,
+    Parsed(page([hostile("x"), GPU.story("other", "B")])).skeleton,
+]
+NASTY = [
+    '</script><img src=x onerror=alert(1)>', '"><svg onload=alert(1)>', "'><script>alert(1)</script>", "</style><b>",
+    "</title><i>",
+    "&lt;b&gt;&amp;#60;", "--><!--", "]]>", "\x00\x1b[31m\x7f", "\u2028\u2029\ufeff", "\ud800", "<" * 300,
+    "javascript:alert(1)",
+    "expression(alert(1))", "\" style=\"background:url(//x)", "\\", "\r\n", "${7*7}", "{{7*7}}", "%s%n", "ا\u202eabc",
+]  # fmt: skip
+
+
+def assert_harmless(text: str) -> None:
+    assert Parsed(page([hostile(text)])).skeleton == PLAIN[0]
+    # What differs between two runs depends on the texts: there may be a row more or less, of the same elements.
+    assert set(Parsed(page([hostile(text), GPU.story("other", "B")])).skeleton) <= set(PLAIN[1])
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_a_nasty_text_in_every_field_makes_no_new_element(text: str) -> None:
+    assert_harmless(text)
+
+
+@settings(max_examples=200)
+@given(st.text(min_size=1).filter(lambda text: text not in ("cpu", "gpu", "x", "gpu_idle", "sync_boost")))
+def test_no_text_in_any_field_makes_a_new_element(text: str) -> None:
+    assert_harmless(text)
+
+
+def test_a_text_is_read_back_as_it_was() -> None:
+    text = '</dd><img src=x onerror="alert(1)"> & <b>'
+    assert Parsed(page([hostile(text)])).text.count(text) > 20

@@ -1,0 +1,131 @@
+"""Columns of numbers, the points that are drawn of them, and the axes they are drawn on."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import STARTED, Made
+
+from ngcdl.record import Run
+from ngcdl.report.curves import COLUMNS, Curve, thinned, told
+from ngcdl.report.scale import axis, bytes_axis, seconds_axis
+
+RUN = Run("x", "finished", STARTED, STARTED + 100)
+
+
+def curve(*points: tuple[float, float | None]) -> Curve:
+    made = Curve()
+    for x, y in points:
+        made.add(x, y)
+    return made
+
+
+def test_few_points_stay_as_they_are() -> None:
+    assert thinned(curve((0, 1), (1, 3), (2, 2)), 0, 2) == [[(0, 1), (1, 3), (2, 2)]]
+
+
+def test_what_is_unknown_breaks_the_line() -> None:
+    assert thinned(curve((0, 1), (1, None), (2, 2), (3, 2)), 0, 3) == [[(0, 1)], [(2, 2), (3, 2)]]
+    assert thinned(curve((0, None)), 0, 3) == []
+
+
+def test_a_pause_in_which_nobody_looked_breaks_the_line_unless_it_may_not() -> None:
+    paused = curve(*((float(x), 1.0) for x in range(10)), *((float(x), 1.0) for x in range(60, 70)))
+    assert [len(part) for part in thinned(paused, 0, 70)] == [10, 10]
+    assert [len(part) for part in thinned(paused, 0, 70, breaks=False)] == [20]
+
+
+def test_no_spike_of_a_long_run_is_lost_and_few_points_are_left() -> None:
+    noise = random.Random(1)
+    values = [noise.uniform(10, 20) for _ in range(200_000)]
+    values[77_777], values[123_456] = 1000.0, -1000.0
+    (points,) = thinned(curve(*((float(x), y) for x, y in enumerate(values))), 0, 200_000)
+    assert len(points) <= 4 * COLUMNS + 4
+    assert (77_777.0, 1000.0) in points
+    assert (123_456.0, -1000.0) in points
+    assert points == sorted(points)
+    assert (points[0], points[-1]) == ((0.0, values[0]), (199_999.0, values[-1]))
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=60), st.integers(1, 60))
+def test_what_is_drawn_was_measured(values: list[float | None], many: int) -> None:
+    points = [(float(x), y) for x, y in enumerate(values * many)]
+    drawn = [point for part in thinned(curve(*points), 0, float(len(points) or 1)) for point in part]
+    assert set(drawn) <= {(x, y) for x, y in points if y is not None}
+    known = [y for _, y in points if y is not None]
+    if known:
+        assert {min(known), max(known)} <= {y for _, y in drawn}
+
+
+def test_a_training_that_went_on_from_a_checkpoint_tells_each_step_once() -> None:
+    step = {"event": "step", "t": STARTED}
+    events = [
+        {"event": "start", "t": STARTED, "resumed_from_step": None},
+        *({**step, "step": n, "loss": 5.0} for n in range(0, 50, 10)),
+        {"event": "start", "t": STARTED, "resumed_from_step": 20},
+        *({**step, "step": n, "loss": 4.0} for n in range(20, 50, 10)),
+    ]
+    losses = told(RUN, events, []).training.losses
+    assert list(zip(losses.xs, losses.ys, strict=True)) == [(0, 5), (10, 5), (20, 4), (30, 4), (40, 4)]
+
+
+def test_cores_are_summed_up_while_it_trained_only() -> None:
+    events = [{"event": "step", "t": STARTED + t, "step": t} for t in (10, 20)]
+    samples = [{"t": STARTED + t, "cpu_percents": [50.0, 100.0] if 10 <= t <= 20 else [0.0, 0.0]} for t in range(30)]
+    measured = told(RUN, events, samples).measured
+    assert measured.cores == (50.0, 100.0)
+    assert (measured.least.ys[15], measured.most.ys[15]) == (50.0, 100.0)
+
+
+@pytest.mark.parametrize("value", [None, "5", [], {}, True, float("nan"), 1e400, [None, "x", True], [[1]]])
+def test_foreign_values_are_unknown_and_no_error(value: Any) -> None:
+    card = {"index": value, "uuid": value, "name": value, "watts": value, "throttle_reasons": value}
+    sample = {"t": STARTED + 1, "host_cpu_percent": value, "cpu_percents": value, "gpus": [card, value]}
+    event = {"event": "step", "t": STARTED, "step": value, "loss": value, "examples_per_second": value}
+    story = told(RUN, [event, {"event": value, "t": value}], [sample, {"t": value}, {"t": STARTED, "gpus": value}])
+    assert not story.measured.host.known
+    assert not story.training.losses.known
+    assert all(not one.known for card in story.measured.cards.values() for one in card.curves.values())
+
+
+def test_a_card_that_is_missing_in_a_sample_has_a_gap_there() -> None:
+    samples = [{"t": STARTED + t, "gpus": [] if t == 3 else [{"uuid": "GPU-1", "watts": 60.0}]} for t in range(6)]
+    (card,) = told(RUN, [], samples).measured.cards.values()
+    assert [math.isnan(y) for y in card.curves["watts"].ys] == [False, False, False, True, False, False]
+
+
+def test_clocks_that_are_held_down_are_stretches_with_their_reasons_and_idle_is_none() -> None:
+    held = Made(steps=2000, held=True).story().measured.cards
+    (card,) = held.values()
+    assert card.throttled.reasons == {"sw_thermal_slowdown"}
+    ((start, end),) = card.throttled.spans
+    assert 20 < start < end < 40
+    (free,) = Made(steps=2000).story().measured.cards.values()
+    assert free.throttled.spans == []
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+def test_an_axis_holds_its_range_with_round_ticks_that_can_be_told_apart(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    made = axis(low, high, "W")
+    slack = (made.high - made.low) * 1e-6  # far less than a pixel
+    assert made.low - slack <= low <= high <= made.high + slack
+    assert 2 <= len(made.ticks) <= 8
+    assert made.at(made.low) == 0
+    assert made.at(made.high) == 1
+    if high - low > 1e-3:
+        assert len({made.label(tick) for tick in made.ticks}) == len(made.ticks)
+
+
+def test_bytes_and_time_have_the_unit_that_fits() -> None:
+    memory = bytes_axis(3.2 * (1 << 30))
+    assert (memory.unit, [memory.label(tick) for tick in memory.ticks]) == ("GiB", ["0", "1", "2", "3", "4"])
+    assert seconds_axis(65).unit == "seconds since the start"
+    hours = seconds_axis(9000)
+    assert (hours.unit, hours.label(hours.ticks[1])) == ("hours since the start", "0.5")
+    assert axis(0, 1, "share").label(0.25) == "0.25"

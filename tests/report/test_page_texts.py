@@ -1,0 +1,162 @@
+"""What a report says in words: the verdict, the line that repeats a run, Markdown, CSV, and others' figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shlex
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import DIGEST, STARTED, UUID, Made
+
+from ngcdl.record import Image, Run
+from ngcdl.report import naming, sheet, theirs
+from ngcdl.report.curves import told
+from ngcdl.report.difference import difference
+from ngcdl.report.markdown import markdown, plain
+from ngcdl.report.tables import conditions
+from ngcdl.report.verdict import duration, verdict
+from ngcdl.store import EVENTS, SAMPLES, Store, lines
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+GPU = Made(steps=300)
+
+
+def golden_story(letter: str = "A"):  # type: ignore[no-untyped-def]
+    folder = GOLDEN / "run-format-1"
+    return told(Store(GOLDEN).load(folder.name), lines(folder / EVENTS), lines(folder / SAMPLES), letter)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"status": "failed", "exit_code": 1, "reason": "out of memory"}, "failed with exit code 1: out of memory; "),
+        ({"status": "interrupted", "exit_code": 130}, "was interrupted with exit code 130; "),
+        ({"status": "lost", "exit_code": None}, "was lost: nobody saw how it ended; "),
+        ({"status": "running", "finished": None}, "still runs: "),
+    ],
+)
+def test_a_run_that_did_not_end_well_is_told_to_have_before_its_figures(more: dict[str, object], said: str) -> None:
+    text = verdict([GPU.story(**more)])  # type: ignore[arg-type]  # fields of Run
+    assert f"1050 Ti) {said}" in text
+    assert text.index(said) < text.index("examples/s")
+
+
+def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:
+    run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("nvcr.io/nvidia/cuda:12", DIGEST))
+    assert verdict([told(run, [], [])]) == "a command in cuda:12 on a device that was not recorded: 75 s."
+
+
+def test_a_duration_is_told_in_the_unit_that_fits() -> None:
+    assert [duration(one) for one in (None, 2.34, 96.4, 600, 4000)] == ["n/a", "2.3 s", "96 s", "10 min", "67 min"]
+    assert duration(10_000) == "2 h 47 min"
+
+
+def test_the_command_that_repeats_a_training_names_the_image_by_digest_and_all_that_was_asked() -> None:
+    words = shlex.split(naming.command(replace(GPU, seed=3).run("x")) or "")
+    assert words[:3] == ["ngcdl", "run", f"nvcr.io/nvidia/tensorflow@{DIGEST}"]
+    assert words[3:] == [
+        "--train", "cifar10", "--steps", "300", "--batch", "128", "--seed", "3", "--device", "gpu", "--gpus", UUID,
+    ]  # fmt: skip
+
+
+def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_secret() -> None:
+    spec = {
+        "command": ["python", "a b.py"], "gpus": "none", "workload": None,
+        "mounts": ["/data:/data:ro", "/home/me:/work"],
+        "environment": {"EPOCHS": "3", "API_KEY": "***"},
+    }  # fmt: skip
+    run = Run("x", "finished", STARTED, image=Image("nvcr.io/nvidia/pytorch:24.05-py3", DIGEST), spec=spec)
+    assert naming.command(run) == (
+        f"ngcdl run nvcr.io/nvidia/pytorch@{DIGEST} --gpus none -v /data:/data:ro -e EPOCHS=3 -e API_KEY "
+        "-- python 'a b.py'"
+    )
+
+
+def test_a_record_without_a_spec_has_no_command() -> None:
+    run = Run("x", "finished", STARTED, engine="compose")
+    assert naming.command(run) is None
+    told_rows = dict(conditions(told(run, [], [])))
+    assert told_rows["to repeat it"] == "n/a: ngcdl did not start it"
+    assert told_rows["image digest"] == "n/a"
+
+
+def test_the_markdown_of_the_sample_run_is_as_kept() -> None:
+    text = markdown([golden_story()])
+    assert text == (GOLDEN / "report-run-format-1.md").read_text(encoding="utf-8")
+
+
+@given(st.text())
+def test_no_text_can_be_more_than_text_in_markdown(text: str) -> None:
+    shown = plain(text)
+    assert not set(shown) & set("\n\r|<>`*_[]~")
+    assert not re.search(r"@\w|(?<!&)#\w", shown)
+    assert unescape(shown) == re.sub(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+", " ", text)
+
+
+def test_the_sheet_has_a_row_for_each_step_sample_and_card_and_is_empty_where_nothing_is_known() -> None:
+    made = replace(GPU, steps=100)
+    rows = list(csv.DictReader(io.StringIO("".join(sheet.sheet(made.run("x"), made.events(), made.measured())))))
+    kinds = [row["kind"] for row in rows]
+    assert (kinds.count("step"), kinds.count("eval")) == (10, 1)
+    samples = list(made.measured())
+    assert kinds.count("sample") == len(samples)
+    assert kinds.count("gpu") == sum(len(sample["gpus"]) for sample in samples)
+    assert (rows[0]["step"], rows[0]["examples_per_second"], rows[0]["t"]) == ("0", "", str(STARTED + 8))
+    card = next(row for row in rows if row["kind"] == "gpu")
+    assert (card["gpu_uuid"], card["watts"], card["throttle_reasons"]) == (UUID, "9.0", "gpu_idle")
+    assert tuple(rows[0]) == sheet.COLUMNS
+    assert set(sheet.COLUMNS) - {"t"} <= set(re.findall(r"\w+", sheet.__doc__ or ""))
+
+
+def test_a_text_in_the_sheet_is_no_formula() -> None:
+    sample = {"t": STARTED, "gap": "=HYPERLINK(1)", "gpus": [{"uuid": "@SUM(1)"}]}
+    rows = list(csv.DictReader(io.StringIO("".join(sheet.sheet(GPU.run("x"), [], [sample])))))
+    assert [rows[0]["gap"], rows[1]["gpu_uuid"]] == ["'=HYPERLINK(1)", "'@SUM(1)"]
+
+
+def test_table_7_is_whole_and_its_empty_cells_are_empty() -> None:
+    names = ("fcn-s", "alexnet-s", "resnet-50", "fcn-r", "alexnet-r", "resnet-56", "lstm")
+    tables = [theirs.published(name) for name in names]
+    assert all(table and len(table.columns) == 13 and len(table.rows) == 5 for table in tables)
+    cells = [cell for table in tables if table for _, row in table.rows for cell in row]
+    assert (len(cells), cells.count("")) == (455, 63)
+    assert all(0 < float(cell) < 60 for cell in cells if cell)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-keras", "catdog", "batch-sweep", "inference", "smoke", "lstm"])
+def test_what_others_published_comes_with_its_source_and_its_hardware(name: str) -> None:
+    table = theirs.published(name)
+    assert table
+    assert len(table.source) > 20
+    assert all(table.columns)
+    assert all(len(row) == len(table.columns) for _, row in table.rows)
+
+
+def test_a_workload_that_nobody_published_has_no_table() -> None:
+    assert theirs.published("my-own") is None
+
+
+def test_a_difference_names_what_was_asked_and_the_figures_with_their_change() -> None:
+    one, other = GPU.story("a").run, replace(GPU, batch=64, rate=2350.0).story("b").run
+    found = difference(one, other)
+    assert found.differs["spec.workload.batch"] == (128, 64)
+    assert "image.digest" not in found.differs
+    assert not {"id", "started", "finished"} & set(found.differs)
+    speed = found.figures["examples_per_second"]
+    assert speed.change == pytest.approx(-0.5, abs=0.02)
+    assert found.figures["precision_at_1"].change == 0
+
+
+def test_a_figure_that_only_one_has_has_no_change() -> None:
+    found = difference(GPU.story("a").run, Run("b", "failed", STARTED))
+    assert found.figures["examples_per_second"].b is None
+    assert found.figures["examples_per_second"].change is None
+    assert found.figures["gpus.0.gpu_percent_mean"].a
+    assert "gpus.0.index" not in found.figures
