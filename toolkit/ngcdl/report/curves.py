@@ -153,8 +153,9 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
             continue
         x = t - started
         it.host.add(x, number(sample.get("host_cpu_percent")))
-        cores = sample.get("cpu_percents")
-        known = _numbers(cores) if isinstance(cores, list) else []
+        value = sample.get("cpu_percents")
+        cores: list[Any] = value if isinstance(value, list) else []
+        known = _numbers(cores)
         it.least.add(x, min(known) if known else None)
         it.most.add(x, max(known) if known else None)
         if known and (span is None or span[0] <= x <= span[1]):
