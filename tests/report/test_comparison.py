@@ -216,11 +216,19 @@ def test_a_round_without_one_of_its_runs_gives_no_ratio() -> None:
     assert it.pairs[2].runs == ("c3", None)
 
 
-def test_what_the_runs_were_held_back_by_is_the_arm_s_and_stands_once() -> None:
-    slow = Finding("input-bound", "GPU 47 % busy, one CPU core at 100 %", advice="try more threads")
-    gpu = tuple(measured(f"g{n}", 4000.0, "gpu", findings=(slow,)) for n in (1, 2))
-    it = comparison([arms([600.0] * 2, [])[0], Arm("gpu", gpu, "gpu")], "device", ["said before"])
-    assert it.diagnosis == ("said before", "gpu: GPU 47 % busy, one CPU core at 100 %; try more threads")
+def test_what_the_runs_were_held_back_by_is_the_arm_s_and_stands_once_with_its_advice_below() -> None:
+    def busy(rule: str, percent: int) -> tuple[Finding, ...]:
+        return (Finding(rule, f"The CPU is {percent} % busy.", advice="Try more threads:\n    --threads 8"),)
+
+    cpu = tuple(measured(f"c{n}", 600.0, findings=busy("cpu", 99)) for n in (1, 2))
+    gpu = tuple(measured(f"g{n}", 4000.0, "gpu", findings=busy("cpu", 47) + busy("other", 1)) for n in (1, 2))
+    it = comparison([Arm("cpu", cpu, "cpu"), Arm("gpu", gpu, "gpu")], "device", ["said before"])
+    advice = "\n  Try more threads:\n      --threads 8"
+    assert it.diagnosis == (
+        "said before",
+        f"cpu: The CPU is 99 % busy.\ngpu: The CPU is 47 % busy.{advice}",
+        f"gpu: The CPU is 1 % busy.{advice}",
+    )
 
 
 def test_rounds_far_apart_and_cards_that_do_nothing_are_told() -> None:

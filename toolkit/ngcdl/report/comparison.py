@@ -226,14 +226,18 @@ def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:
 
 
 def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What held each arm back, as its own runs' records say; a thing that several rounds found stands once."""
+    """What held the arms back, as their runs' records say: for each thing a line an arm, and below them what to do."""
+    told: dict[str, dict[str, str]] = {}
+    advice: dict[str, str] = {}
     for arm in arms:
-        said: set[str] = set()
         for run in (one.run for one in arm.rounds if one and one.run.id not in refused):
             for finding in run.findings or ():
-                if finding.rule not in said:
-                    said.add(finding.rule)
-                    yield f"{arm.name}: {finding.text}{f'; {finding.advice}' if finding.advice else ''}"
+                told.setdefault(finding.rule, {}).setdefault(arm.name, finding.text)
+                advice.setdefault(finding.rule, finding.advice or "")
+    for rule, by_arm in told.items():
+        yield "\n".join(
+            [*(f"{arm}: {text}" for arm, text in by_arm.items()), *(f"  {line}" for line in advice[rule].splitlines())]
+        )
 
 
 def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:

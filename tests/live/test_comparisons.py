@@ -1,0 +1,87 @@
+"""`ngcdl compare` in real images: pairs in turn, a ratio with its spread, a fall-back refused by its name."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ngcdl_child import Done, User, without_driver
+
+pytestmark = pytest.mark.lab
+
+QUICK = ("--train", "cifar10", "--data", "synthetic", "--batch", "16", "--steps", "21")
+
+
+def _found(done: Done, code: int = 0) -> dict[str, Any]:
+    assert done.code == code, done
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def _records(user: User) -> list[dict[str, Any]]:
+    """All records, the oldest first."""
+    made = [json.loads(path.read_text()) for path in user.runs.glob("*/run.json")]
+    return sorted(made, key=lambda record: float(record["started"]))
+
+
+@without_driver
+def test_two_threads_against_one_give_a_ratio_with_its_spread_in_the_tensorflow_of_2018(
+    user: User, images: dict[str, str]
+) -> None:
+    words = ("compare", "tensorflow:18.01-py2", *QUICK, "--vary", "threads=1,2", "--repeat", "2", "--json")
+    found = _found(user.run(*words, seconds=280))
+    assert (found["vary"], found["refused"], found["synthetic"]) == ("threads", [], True)
+    assert [arm["name"] for arm in found["arms"]] == ["threads=1", "threads=2"]
+    ratios = [pair["ratio"] for pair in found["pairs"]]
+    assert len(ratios) == 2
+    assert all(ratio > 0 for ratio in ratios)
+    assert (found["ratio"]["min"], found["ratio"]["max"]) == (min(ratios), max(ratios))
+    assert found["ratio"]["min"] <= found["ratio"]["median"] <= found["ratio"]["max"]
+    for pair in found["pairs"]:
+        speeds = [user.run("show", run, "--json").out for run in pair["runs"]]
+        one, two = (json.loads(text)["summary"]["examples_per_second"] for text in speeds)
+        assert pair["ratio"] == pytest.approx(two / one)
+
+    records = _records(user)
+    assert [record["spec"]["workload"]["threads"] for record in records] == [1, 2, 2, 1], "in turn, and turned"
+    assert all(later["started"] >= former["finished"] for former, later in itertools.pairwise(records))
+    assert {record["image"]["digest"] for record in records} == {images["tensorflow:18.01-py2"]}
+    assert {record["status"] for record in records} == {"finished"}
+    assert [note for record in records for note in record["notes"] if note.startswith(f"compare {found['id']}: ")]
+    shown = user.run("compare", "--show", "last")
+    assert shown.code == 0, shown
+    assert "threads=2 / threads=1: " in shown.out
+    assert "SYNTHETIC" in shown.out
+
+
+def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_field(user: User) -> None:
+    state = user.has_gpus()
+    state.write_text(re.sub(r"(?m)^driver=.*$", "driver=615.61", Path(state).read_text()))
+    words = ("compare", "pytorch:26.07-py3", *QUICK, "--gpus", "1,", "--repeat", "2")
+    done = user.run(*words, "--json", seconds=280)
+    found = _found(done, code=1)
+    assert [refusal["field"] for refusal in found["refused"]] == ["device"]
+    assert "its framework saw none" in found["refused"][0]["why"]
+    assert (found["ratio"], found["spread"]) == (None, "refused: device")
+    cpu, gpu = found["arms"]
+    assert (cpu["device"], cpu["counted"], gpu["counted"]) == ("cpu", 1, 0)
+    assert cpu["examples_per_second"]["median"] > 0
+    records = _records(user)
+    assert [record["spec"]["workload"]["device"] for record in records] == ["cpu", "gpu"], "it was tried once"
+    asked = [{**record["spec"], "workload": None, "command": None} for record in records]
+    assert asked[0] == asked[1], "only the device differs"
+    assert "A GPU was asked for, but the run sees none" in done.err
+    assert "No ratio is given (refused: device)" in user.run("compare", "--show", "last").out
+
+
+@without_driver
+def test_without_a_gpu_the_image_is_measured_on_the_cpu_and_that_is_said(user: User) -> None:
+    done = user.run("compare", "pytorch:26.07-py3", *QUICK, "--repeat", "1", seconds=200)
+    assert done.code == 0, done
+    assert "the GPU can't be measured here: this host has no NVIDIA driver" in done.out
+    assert done.out.splitlines()[-1].startswith("Only the CPU was measured: ")
+    assert [record["device"] for record in _records(user)] == ["cpu"]
