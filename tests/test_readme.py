@@ -71,7 +71,8 @@ def test_every_question_of_the_readme_has_an_answer(line: str, lab: dict[str, An
 def test_every_command_that_the_readme_names_exists(name: str) -> None:
     from ngcdl.cli.app import app
 
-    assert name in {command.name or command.callback.__name__ for command in app.registered_commands}
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert name in names | {group.name for group in app.registered_groups}
 
 
 def test_every_link_of_the_markdown_files_leads_somewhere() -> None:
