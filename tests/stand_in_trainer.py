@@ -1,7 +1,7 @@
 """Behaves to the outside like `python -m trainer` (containers/trainer/events.py), and trains nothing.
 
 STAND_IN says what it does: finish (default), fail, nan, wait (until a signal: 143 with the event "interrupted"),
-deaf (until killed), go (until the file STAND_IN_GO is there, then finish).
+deaf (until killed), go (until the file STAND_IN_GO is there, then finish). STAND_IN_DEVICE: cpu (default) or gpu.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def finish() -> None:
 if "STAND_IN_SAYS" in os.environ:  # what it was given, for a test to see
     Path(os.environ["STAND_IN_SAYS"]).write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
 signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else lambda *_: stop.set())
-event("start", format=1, workload="cifar10", device="cpu", dataset="synthetic", dataset_note=None, pid=os.getpid())
+device = os.environ.get("STAND_IN_DEVICE", "cpu")
+event("start", format=1, workload="cifar10", device=device, dataset="synthetic", dataset_note=None, pid=os.getpid())
 event("step", step=0, loss=4.68, examples_per_second=None, seconds_per_batch=None, learning_rate=0.1)
 print("2018-02-16 03:25:08.344427: step 0, loss = 4.68 (595.8 examples/sec; 0.215 sec/batch)", flush=True)
 if does == "nan":

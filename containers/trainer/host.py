@@ -1,4 +1,5 @@
 """What the machine and the container have, and how much is in use: /proc and the control group. None is unknown."""
+
 from __future__ import absolute_import, division, print_function
 
 import multiprocessing
@@ -20,20 +21,25 @@ def processor():
 def machine():
     """Give what run.json says of the machine, without its GPUs."""
     total = memory().get("MemTotal")
-    return {"hostname": platform.node(), "cpu": processor(), "cores": multiprocessing.cpu_count(),
-            "memory_bytes": total, "kernel": platform.release()}
+    return {
+        "hostname": platform.node(),
+        "cpu": processor(),
+        "cores": multiprocessing.cpu_count(),
+        "memory_bytes": total,
+        "kernel": platform.release(),
+    }
 
 
 def jiffies():
     """Give [(busy, all)] since the machine started, over all its cores, then of each of the first 512, and how many
-    threads run or want to; [] and None if /proc does not tell."""
+    other threads run or want to; [] and None if /proc does not tell."""
     found, running = [], None
     for line in (text("/proc/stat") or "").splitlines():
         if line.startswith("cpu") and len(found) <= MOST_CORES:
             values = [int(value) for value in line.split()[1:9]]  # the guests' two, behind them, are in the first two
             found.append((sum(values) - values[3] - values[4], sum(values)))
         elif line.startswith("procs_running "):
-            running = int(line.split()[1])
+            running = max(int(line.split()[1]) - 1, 0)  # this one is counted, too
     return found, running
 
 

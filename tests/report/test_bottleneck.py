@@ -274,6 +274,19 @@ def test_a_quarter_of_the_cores_kept_busy_by_others_is_told(own: float | None, i
     assert found == (["busy-machine"] if is_told else []) + ["cpu-bound"]
 
 
+def test_threads_that_others_may_have_are_not_laid_at_the_run_s_door() -> None:
+    crowded = cpu(95.0, threads_running_mean=40.0, container_cpu_percent_mean=300.0)
+    assert rules(crowded, CPU_RUN) == ["busy-machine", "cpu-bound"]
+    assert rules(replace(crowded, container_cpu_percent_mean=750.0), CPU_RUN) == ["oversubscribed", "cpu-bound"]
+
+
+def test_a_crowded_cpu_holds_no_gpu_back_that_sets_the_pace() -> None:
+    crowded = {"cpu_percent_mean": 95.0, "cores_busy": 7.6, "threads_running_mean": 40.0}
+    start = {"event": "start", "threads": 64}
+    assert rules(gpu(90.0, **crowded, container_cpu_percent_mean=100.0), GPU_RUN, start) == ["compute-bound"]
+    assert rules(gpu(89.9, **crowded, container_cpu_percent_mean=100.0)) == ["busy-machine"]
+
+
 def test_others_on_a_machine_with_room_left_hold_nothing_back() -> None:
     assert rules(cpu(89.9, container_cpu_percent_mean=100.0), CPU_RUN) == ["balanced"]
 

@@ -73,6 +73,19 @@ class _Case:
         busy = self.busy
         return busy is not None and busy < percent and (busy >= IDLE_PERCENT or self.run.device == "gpu")
 
+    @cached_property
+    def waits_for_the_cpu(self) -> bool:
+        """Is it the CPU that it can wait for? Not where a card sets the pace."""
+        return self.busy is None or self.busy < COMPUTE_BOUND_PERCENT
+
+    @cached_property
+    def others_cores(self) -> float | None:
+        """How many cores something else kept busy on a CPU that was full; None: it was not, or that is unknown."""
+        own, all_busy = self.summary.container_cpu_percent_mean, self.summary.cores_busy
+        if own is None or all_busy is None or (self.summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
+            return None
+        return all_busy - own / 100
+
     def asked(self, name: str) -> float | None:
         """Give a number that the trainer says in its last start, or that was asked for."""
         told = numbers((event for event in self.events if event.get("event") == "start"), name)
@@ -184,15 +197,17 @@ def _input_bound(case: _Case) -> Iterator[Finding]:
 
 
 def _oversubscribed(case: _Case) -> Iterator[Finding]:
+    """By what was asked for; or by what was seen, where that can only be the run's own."""
     cores, threads, percent = case.run.machine.cores, case.asked("threads"), case.summary.cpu_percent_mean
-    running = case.summary.threads_running_mean
-    if not cores:
+    running, others = case.summary.threads_running_mean, case.others_cores
+    if not cores or not case.waits_for_the_cpu:
         return
+    is_alone = others is None or others < OTHERS_SHARE * cores
     advice = f"    ngcdl run ... --threads {cores}"
     if threads is not None and threads > cores:
         text = f"{threads:.0f} threads compute on {cores} cores: they take turns, which costs time."
         yield _finding("oversubscribed", text, advice, threads=threads, cores=cores)
-    elif running is not None and running >= OVERSUBSCRIBED * cores and (percent or 0.0) >= FULL_CPU_PERCENT:
+    elif is_alone and (running or 0.0) >= OVERSUBSCRIBED * cores and (percent or 0.0) >= FULL_CPU_PERCENT:
         text = f"{running:.0f} threads want to run on {cores} cores: they take turns, which costs time."
         yield _finding("oversubscribed", text, advice, threads_running=running, cores=cores)
 
@@ -206,12 +221,8 @@ def _compute_bound(case: _Case) -> Iterator[Finding]:
 
 
 def _busy_machine(case: _Case) -> Iterator[Finding]:
-    summary, cores = case.summary, case.run.machine.cores
-    own = summary.container_cpu_percent_mean
-    if own is None or summary.cores_busy is None or not cores or (summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
-        return
-    others = summary.cores_busy - own / 100
-    if others >= OTHERS_SHARE * cores:
+    cores, others = case.run.machine.cores, case.others_cores
+    if others is not None and cores and others >= OTHERS_SHARE * cores and case.waits_for_the_cpu:
         text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: the figures are too low."
         yield _finding("busy-machine", text, "Measure again when nothing else runs.", others_cores=others, cores=cores)
 

@@ -42,7 +42,7 @@ def _cpu() -> str | None:
 
 @dataclass(frozen=True)
 class Cpu:
-    """The use of all processors and of each, 0..100, since the reading before; and how many threads run or want to."""
+    """The use of all processors and of each, 0..100, since the reading before; how many other threads run or want to."""
 
     percent: float | None = None
     percents: tuple[float, ...] | None = None
@@ -66,7 +66,7 @@ class CpuMeter:
             shares[0] if shares else None,
             # a processor that was switched on or off meanwhile moves those after it
             _all_known(shares[1:]) if len(before) == len(self._last) else None,
-            int(running) if running.isdecimal() else None,
+            max(int(running) - 1, 0) if running.isdecimal() else None,  # this thread is one of them
         )
 
 

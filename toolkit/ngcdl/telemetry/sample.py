@@ -2,7 +2,7 @@
 
     {"t": s since the epoch, "seconds": since the sampler started (monotonic), "host_cpu_percent": 0..100,
      "cpu_percents": [0..100 of each logical processor of the host, in its order, at most 512],
-     "threads_running": on the host, running or waiting for a processor at this moment,
+     "threads_running": on the host beside the sampler, running or waiting for a processor at this moment,
      "host_memory_bytes", "container_cpu_percent": 100 = one core, "memory_bytes": of the container or process tree,
      "memory_limit_bytes": what that can get at most, "memory_pressure_percent": 0..100, of the last 10 s, in which some
      of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel killed so far,

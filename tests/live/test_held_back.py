@@ -1,0 +1,106 @@
+"""What held a training back is told from what was measured: of planted cards, and of a container that does compute."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import House
+from ngcdl_child import User
+
+pytestmark = pytest.mark.lab
+
+SAMPLES = 6  # with one before and one behind the training, five are within it
+TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "0,", "--device", "gpu")
+
+
+class Bench:
+    """Somebody at a machine with the stand-in's cards, who trains with the local engine until finish()."""
+
+    def __init__(self, lab: dict[str, Any], folder: Path) -> None:
+        if "nvml" not in lab:
+            pytest.skip("this engine has no stand-in GPUs: scripts/lab up without --engine existing")
+        self.house, self.state, self.go = House(folder), folder / "nvml.state", folder / "go"
+        self.house.bring_trainer()
+        self.lines = dict(
+            line.split("=", 1) for line in Path(lab["nvml"]["state_file"]).read_text().splitlines() if "=" in line
+        )
+        self.environment = {
+            "LD_LIBRARY_PATH": lab["nvml"]["library_dir"], "NGCDL_NVML_STATE": str(self.state), "STAND_IN": "go",
+            "STAND_IN_GO": str(self.go), "STAND_IN_DEVICE": "gpu",
+        }  # fmt: skip
+
+    def plant(self, **changes: int) -> None:
+        """Let the first card say this."""
+        self.lines |= {f"gpu0.{name}": str(value) for name, value in changes.items()}
+        draft = self.state.with_suffix(".draft")
+        draft.write_text("".join(f"{name}={value}\n" for name, value in self.lines.items()))
+        draft.replace(self.state)
+
+    def taken(self) -> int:
+        return sum(path.read_text().count("\n") for path in self.house.shelf.root.glob("*/samples.jsonl"))
+
+    def train(self) -> tuple[str, dict[str, Any]]:
+        """See a training through while its card's counter goes on: 50 W. Give what was printed, and the record."""
+        with self.house.popen(*TRAIN, env=self.environment) as process:
+            began = time.monotonic()
+            while self.taken() <= SAMPLES and process.poll() is None:
+                self.plant(energy_mj=123_456_789 + int(50_000 * (time.monotonic() - began)))
+                threading.Event().wait(0.1)
+            self.go.touch()
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        return out, self.house.record()
+
+
+@pytest.fixture
+def bench(lab: dict[str, Any], tmp_path: Path) -> Bench:
+    return Bench(lab, tmp_path)
+
+
+def test_a_card_that_is_busy_sets_the_pace_and_its_energy_is_counted(bench: Bench) -> None:
+    bench.plant(utilization=97, clock_reasons=0)
+    out, record = bench.train()
+    assert [found["rule"] for found in record["findings"]] == ["compute-bound"]
+    assert "GPU 97 % busy: it sets the pace" in out
+    summary = record["summary"]
+    assert (summary["energy_from"], summary["throttled_share"]) == ("counter", {})
+    assert summary["energy_joules"] / summary["energy_seconds"] == pytest.approx(50, rel=0.3)
+    assert "(counter)" in out
+
+
+def test_a_planted_throttle_is_named_with_its_reason_and_what_to_do(bench: Bench) -> None:
+    bench.plant(utilization=97, clock_reasons=0x48)
+    out, record = bench.train()
+    assert [found["rule"] for found in record["findings"]] == ["throttled", "compute-bound"]
+    assert record["summary"]["throttled_share"] == {"hw_slowdown": 1.0, "hw_thermal_slowdown": 1.0}
+    assert "the card is too hot (hw_thermal_slowdown)" in out
+    assert "nvidia-smi -q -d TEMPERATURE" in out
+
+
+def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user: User) -> None:
+    words = (
+        "--train",
+        "cifar10",
+        "--batch",
+        "8",
+        "--steps",
+        "150",
+        "--data",
+        "synthetic",
+        "--no-eval",
+        "--gpus",
+        "none",
+    )
+    done = user.run("run", "tensorflow:18.01-py2", *words, seconds=300)
+    assert done.code == 0, done
+    summary, findings = user.shown()["summary"], user.shown()["findings"]
+    assert summary["training_samples"] >= 5
+    assert 0 < summary["cpu_busiest_core_percent_mean"] <= 100
+    assert 0 < summary["memory_bytes_max"] < summary["memory_limit_bytes"]
+    assert summary["threads_running_mean"] > 0
+    assert findings
+    assert findings[0]["text"] in done.out
