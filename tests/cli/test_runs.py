@@ -83,7 +83,7 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
     house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=findings))
     lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
     rows = {line[:18].strip(): line[18:] for line in lines if line[:18].strip()}
-    assert rows["energy"] == "1,235 J of the GPUs in 9 s, 3.14 examples/J (counter; 2 s without a reading left out)"
+    assert rows["energy"] == "1,235 J by the GPUs in 9 s, 3.14 examples/J (counter; 2 s without a reading left out)"
     assert rows["clocks held down"] == "hw_slowdown 50 %, sw_power_cap 25 % of the time"
     assert rows["GPU shared"] == "other processes computed on it meanwhile"
     assert rows["GPU 0"] == "47 %, n/a at most, 61 W, 1,410 MHz, a card"

@@ -183,7 +183,7 @@ def _energy(figures: Summary) -> list[tuple[str, str]]:
     """What the GPUs used while it trained, how that is known, and what was left out."""
     if figures.energy_joules is None:
         return []
-    text = f"{number(figures.energy_joules, 0, ' J')} of the GPUs in {number(figures.energy_seconds, 0, ' s')}"
+    text = f"{number(figures.energy_joules, 0, ' J')} by the GPUs in {number(figures.energy_seconds, 0, ' s')}"
     if figures.examples_per_joule is not None:
         text += f", {number(figures.examples_per_joule, 2)} examples/J"
     left_out = figures.energy_gap_seconds
@@ -197,7 +197,7 @@ def _why(run: Run) -> list[tuple[str, str]]:
 
     rows: list[tuple[str, str]] = []
     for found in run.findings or ():
-        rows.append(("" if rows else "why", found.text))
+        rows.append(("and" if rows else "why", found.text))
         rows += [("", line) for line in (found.advice or "").splitlines()]
     taken = run.summary.training_samples
     if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:

@@ -254,10 +254,7 @@ def _idle_cards(case: _Case) -> Iterator[Finding]:
     ]
     if idle:
         which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
-        text = (
-            f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): a training uses one unless it is "
-        )
-        text += "written for more."
+        text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few trainings use several."
         yield _finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
 
 

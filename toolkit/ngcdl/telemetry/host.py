@@ -42,7 +42,7 @@ def _cpu() -> str | None:
 
 @dataclass(frozen=True)
 class Cpu:
-    """The use of all processors and of each, 0..100, since the reading before; how many other threads run or want to."""
+    """The use of all processors and of each, 0..100, since the last reading; how many other threads run or want to."""
 
     percent: float | None = None
     percents: tuple[float, ...] | None = None
