@@ -1,0 +1,102 @@
+"""The same training in two frameworks, or in one that was stopped: its losses agree, for nothing is left unsaid."""
+
+import importlib
+
+import numpy as np
+import pytest
+from conftest import needs
+
+from trainer import __main__ as entry
+from trainer import checkpoint, data, layers
+from trainer.recipe import Model
+
+
+class Training:
+    """A workload's network in one framework, on its own data, step by step."""
+
+    def __init__(self, framework, name, batch=None, dropout=True, seed=4):
+        needs({"tf2": "tensorflow", "pytorch": "torch"}[framework])
+        workload = entry.imported(name)
+        words = workload.NETWORK if dropout else layers.without(workload.NETWORK, "dropout")
+        self.seed, self.workload = seed, workload
+        self.model = Model(words, workload.RECIPE, workload.INPUT, batch or workload.BATCH)
+        self.network = importlib.import_module("trainer.frameworks." + framework).Network(self.model, "cpu")
+        self.network.load(self.model.first(seed))
+
+    def losses(self, dataset, first, last):
+        source = self.workload.source(dataset, self.model.batch, self.seed, 0.01, first)
+        batches = self.network.batches(source, first, last)
+        turns = [self.model.turn(step, self.seed) for step in range(first, last)]
+        return [float(self.network.train(batch, turn)[0]) for batch, turn in zip(batches, turns, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def cifar10():
+    """The first images of the stand-in: what a batch needs, without the seconds that all of it takes."""
+    whole = data.synthetic("test")
+    return data.Dataset(whole.images[:2000], whole.labels[:2000], whole.name, 1, note=whole.note)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-keras", "resnet-56"])
+def test_the_same_weights_give_the_same_losses_in_both_frameworks(name, cifar10):
+    one, other = (Training(framework, name, dropout=False).losses(cifar10, 0, 3) for framework in ("tf2", "pytorch"))
+    assert one == pytest.approx(other, abs=1e-4)
+    assert one[0] == pytest.approx({"cifar10": 4.68, "cifar10-keras": 2.33, "resnet-56": 2.52}[name], abs=0.05)
+    assert len(set(one)) == 3
+
+
+@pytest.mark.tensorflow
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "batch", "tolerance"), [("fcn-r", 32, 1e-4), ("lstm", 4, 2e-3), ("alexnet-r", 32, 1e-4)]
+)
+def test_networks_of_table_7_agree_as_well(name, batch, tolerance, cifar10):
+    dataset = cifar10 if name == "alexnet-r" else entry.imported(name).load(None)
+    one, other = (Training(framework, name, batch).losses(dataset, 0, 3) for framework in ("tf2", "pytorch"))
+    assert one == pytest.approx(other, abs=tolerance)
+
+
+def test_a_first_loss_is_that_of_a_guess(framework, cifar10):
+    lstm = Training(framework, "lstm", 4)
+    assert lstm.losses(lstm.workload.load(None), 0, 1)[0] == pytest.approx(32 * np.log(10000), abs=0.5)
+    assert Training(framework, "alexnet-r", 32).losses(cifar10, 0, 1)[0] == pytest.approx(np.log(10), abs=0.05)
+
+
+@pytest.mark.parametrize(("name", "batch"), [("cifar10-keras", 8), ("resnet-56", 4), ("lstm", 4)])
+def test_a_stopped_training_goes_on_with_the_same_losses(framework, name, batch, cifar10, tmp_path):
+    straight, stopped, resumed = (Training(framework, name, batch) for _ in range(3))
+    dataset = straight.workload.load(None) if name == "lstm" else cifar10
+    expected = straight.losses(dataset, 0, 4)
+    begun = stopped.losses(dataset, 0, 2)
+    checkpoint.save(str(tmp_path), {"step": 2}, stopped.network.values())
+    _, values = checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))
+    assert set(values) == set(straight.model.kept())
+    resumed.network.load(values)
+    found = begun + resumed.losses(dataset, 2, 4)
+    assert found == pytest.approx(expected, abs=1e-3), "dropout, slots, running values and states are all kept"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.torch
+@pytest.mark.parametrize(("name", "batch"), [("cifar10-keras", 32), ("resnet-56", 16), ("lstm", 4)])
+def test_another_framework_goes_on_where_one_has_stopped(name, batch, cifar10):
+    one, other = (Training(framework, name, batch, dropout=False) for framework in ("tf2", "pytorch"))
+    dataset = one.workload.load(None) if name == "lstm" else cifar10
+    one.losses(dataset, 0, 2)
+    other.network.load(one.network.values())
+    assert other.losses(dataset, 2, 4) == pytest.approx(one.losses(dataset, 2, 4), abs=1e-3)
+    mine, others = one.network.values(), other.network.values()
+    assert set(mine) == set(others)
+    assert all(np.abs(mine[name] - others[name]).max() < 1e-2 for name in mine)
+
+
+def test_a_sequence_that_is_read_on_differs_from_one_that_begins_anew(framework):
+    on, anew = Training(framework, "lstm", 4), Training(framework, "lstm", 4)
+    text = on.workload.load(None)
+    on.losses(text, 0, 1)
+    values = on.network.values()
+    assert np.abs(values["lstm1/hidden"]).max() > 0
+    anew.network.load({**values, "lstm1/hidden": np.zeros((4, 256), np.float32)})
+    assert on.losses(text, 1, 2) != anew.losses(text, 1, 2)

@@ -1,0 +1,245 @@
+"""Each word computed literally in float64, and trained by hand, against what the frameworks make of it."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from trainer import layers
+from trainer.layers import constant, normal, uniform
+from trainer.recipe import Model, adam, momentum, recipe, sgd
+
+
+def network(framework, words, shape, batch=4, **how):
+    how = {"optimiser": sgd(), "rate": 0.1, **how}
+    model = Model(words, recipe(**how), shape, batch)
+    return importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+
+
+def filled(made, seed=3):
+    """Load random numbers into all that is kept, positive where a variance stands."""
+    random = np.random.RandomState(seed)
+    values = {name: random.normal(size=shape).astype(np.float32) for name, shape in made.model.kept().items()}
+    for name in values:
+        if name.endswith("/variance"):
+            values[name] = np.abs(values[name]) + np.float32(0.5)
+    made.load(values)
+    return values
+
+
+def batches(made, examples, labels):
+    return next(iter(made.batches(lambda _: (examples, labels.astype(np.int32)), 0, 1)))
+
+
+def images(*shape):
+    return np.random.RandomState(5).normal(size=shape).astype(np.float32)
+
+
+def cut(x, size, stride):
+    """Give [n, height, width, size, size, channels]: what each window sees."""
+    view = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))[:, ::stride, ::stride]
+    return view.transpose(0, 1, 2, 4, 5, 3)
+
+
+def padded(x, before, after, value=0.0):
+    return np.pad(x, ((0, 0), (before, after), (before, after), (0, 0)), constant_values=value)
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def with_end(words, inputs):
+    return [*words, layers.dense("end", inputs, 3, normal(1), normal(1))]
+
+
+def ended(x, values):
+    return x.reshape(len(x), -1) @ values["end/weights"].astype(float) + values["end/biases"]
+
+
+@pytest.mark.parametrize(("stride", "padding", "side"), [(1, 1, 9), (1, 0, 7), (2, 1, 5), (2, 0, 4), (3, 2, 4)])
+@pytest.mark.parametrize("biases", [None, normal(1)])
+def test_a_convolution_strides_and_pads_as_it_is_told(framework, stride, padding, side, biases):
+    words = [layers.conv("c", 3, 2, 5, normal(1), biases, stride=stride, padding=padding)]
+    made = network(framework, with_end(words, side * side * 5), (9, 9, 2))
+    values, x = filled(made), images(4, 9, 9, 2)
+    windows = cut(padded(x.astype(float), padding, padding), 3, stride)
+    expected = np.einsum("nhwijc,ijco->nhwo", windows, values["c/weights"]) + values.get("c/biases", 0)
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "side", "out"),
+    [(2, 2, (0, 0), 8, 4), (3, 3, (0, 0), 8, 2), (3, 2, (0, 0), 8, 3), (3, 2, (0, 1), 8, 4), (3, 2, (1, 1), 8, 4)],
+)
+def test_a_maximum_is_taken_of_windows_that_hang_over_as_they_are_told(framework, size, stride, padding, side, out):
+    words = with_end([layers.max_pool("p", size, stride, padding)], out * out * 2)
+    made = network(framework, words, (side, side, 2))
+    values, x = filled(made), images(4, side, side, 2) - 5  # zeros of a padding would be the maximum
+    expected = cut(padded(x.astype(float), *padding, -np.inf), size, stride).max(axis=(3, 4))
+    assert expected.shape[1] == out
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+
+def test_means_padding_of_channels_and_residuals(framework):
+    body = [layers.conv("c", 3, 2, 6, normal(1), None, stride=2)]
+    shortcut = [layers.avg_pool("half", 2, 2), layers.pad_channels("wide", 1, 3)]
+    words = [layers.residual("r", body, shortcut), layers.residual("same", [layers.sigmoid("s")])]
+    words += [layers.global_avg_pool("mean")]
+    made = network(framework, with_end(words, 6), (8, 8, 2))
+    values, x = filled(made), images(4, 8, 8, 2)
+    inner = np.einsum("nhwijc,ijco->nhwo", cut(padded(x.astype(float), 1, 1), 3, 2), values["c/weights"])
+    inner[..., 1:3] += cut(x.astype(float), 2, 2).mean(axis=(3, 4))
+    expected = (inner + logistic(inner)).mean(axis=(1, 2))
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+
+@pytest.mark.parametrize("shape", [(6, 6, 3), (3,)])
+def test_batch_norm_tests_with_its_running_values_and_trains_with_the_batchs(framework, shape):
+    size = int(np.prod(shape))
+    made = network(framework, with_end([layers.batch_norm("b", 3, momentum=0.9, epsilon=0.01)], size), shape)
+    values, x = filled(made), 3 * images(4, *shape) + 1
+    scale, offset, mean, variance = (values["b/" + part] for part in ("scale", "offset", "mean", "variance"))
+    expected = (x - mean) / np.sqrt(variance + 0.01) * scale + offset
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+    axes = tuple(range(x.ndim - 1))
+    normed = (x - x.mean(axis=axes)) / np.sqrt(x.var(axis=axes) + 0.01) * scale + offset
+    labels = np.array([0, 1, 2, 1])
+    loss, _ = made.train(batches(made, x, labels), made.model.turn(0, 0))
+    assert float(loss) == pytest.approx(entropy(ended(normed, values), labels), rel=1e-4)
+    after = made.values()
+    assert np.abs(after["b/mean"] - (0.9 * mean + 0.1 * x.mean(axis=axes))).max() < 1e-4
+    assert np.abs(after["b/variance"] - (0.9 * variance + 0.1 * x.var(axis=axes, ddof=1))).max() < 1e-4
+
+
+def entropy(logits, labels):
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return float(np.mean(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]))
+
+
+def recurrent(x, weights, biases, hidden, cell):
+    found = []
+    for step in range(x.shape[1]):
+        take, forget, new, give = np.split(np.concatenate([x[:, step], hidden], 1) @ weights + biases, 4, axis=1)
+        cell = logistic(forget) * cell + logistic(take) * np.tanh(new)
+        hidden = logistic(give) * np.tanh(cell)
+        found.append(hidden)
+    return np.stack(found, 1), hidden, cell
+
+
+def test_an_lstm_reads_on_while_it_trains_and_tests_from_the_beginning(framework):
+    words = [layers.embedding("e", 11, 5, normal(1)), layers.lstm("l", 5, 6, normal(1), normal(1))]
+    words += [layers.dense("end", 6, 11, normal(1), normal(1))]
+    made = network(framework, words, (7,), labels=(7,))
+    values, tokens = filled(made), np.random.RandomState(2).randint(0, 11, (4, 7)).astype(np.int32)
+    wide = {name: value.astype(float) for name, value in values.items()}
+    found, _, _ = recurrent(wide["e/weights"][tokens], wide["l/weights"], wide["l/biases"], *np.zeros((2, 4, 6)))
+    expected = found.reshape(-1, 6) @ wide["end/weights"] + wide["end/biases"]
+    assert np.abs(made.logits(tokens) - expected).max() < 1e-4
+
+    begin = wide["l/hidden"], wide["l/cell"]
+    found, hidden, cell = recurrent(wide["e/weights"][tokens], wide["l/weights"], wide["l/biases"], *begin)
+    labels = np.random.RandomState(3).randint(0, 11, (4, 7))
+    loss, _ = made.train(batches(made, tokens, labels), made.model.turn(0, 0))
+    logits = found.reshape(-1, 6) @ wide["end/weights"] + wide["end/biases"]
+    assert float(loss) == pytest.approx(7 * entropy(logits, labels.reshape(-1)), rel=1e-4)
+    after = made.values()
+    assert np.abs(after["l/hidden"] - hidden).max() < 1e-5
+    assert np.abs(after["l/cell"] - cell).max() < 1e-5
+
+
+def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework):
+    ones = np.ones((2, 4000), np.float32)
+    words = [layers.dropout("drop", 0.5), layers.dense("end", 4000, 2, constant(1.0), constant(0.0))]
+    made = network(framework, words, (4000,), 2, loss="sigmoid", rate=0.0)
+    made.load(made.model.first(0))
+    assert made.logits(ones)[:, 0] == pytest.approx([4000, 4000])
+    losses = []
+    for step in 0, 1, 0:  # labels of 0: the loss of large logits is their mean
+        loss, _ = made.train(batches(made, ones, np.array([0, 0])), made.model.turn(step, 7))
+        losses.append(float(loss))
+    assert losses[0] == pytest.approx(4000, rel=0.05)
+    assert losses[0] != losses[1]
+    assert losses[0] == losses[2], "what is drawn is a function of the seed and the step"
+    assert losses[0] == round(losses[0]), "of so many values each became 2"
+
+
+def by_hand(weights, x, labels, optimiser, clip, steps):
+    """Train x @ weights with a softmax in float64 and give the losses; the last row are biases, which don't decay."""
+    weights, slots, losses = weights.astype(float), [0.0, 0.0], []
+    decay = np.full(weights.shape, 0.05)
+    decay[-1] = 0
+    for step in range(steps):
+        logits = x @ weights
+        losses.append(entropy(logits, labels) + (decay * weights**2).sum() / 2)
+        share = np.exp(logits - logits.max(axis=1, keepdims=True))
+        share /= share.sum(axis=1, keepdims=True)
+        share[np.arange(len(labels)), labels] -= 1
+        move = x.T @ share / len(labels) + decay * weights
+        if clip:
+            move *= min(1, clip / np.sqrt((move**2).sum()))
+        if optimiser["op"] == "momentum":
+            move = slots[0] = optimiser["share"] * slots[0] + move
+        if optimiser["op"] == "adam":
+            b1, b2, t = optimiser["b1"], optimiser["b2"], step + 1
+            slots = [b1 * slots[0] + (1 - b1) * move, b2 * slots[1] + (1 - b2) * move**2]
+            move = np.sqrt(1 - b2**t) / (1 - b1**t) * slots[0] / (np.sqrt(slots[1]) + optimiser["epsilon"])
+        weights = weights - 0.1 * move
+    return losses
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+@pytest.mark.parametrize("optimiser", [sgd(), momentum(0.9), adam(0.9, 0.99, 0.1)], ids=lambda words: words["op"])
+def test_an_optimiser_does_what_its_words_say(framework, optimiser, clip):
+    words = [layers.dense("d", 5, 3, normal(1), normal(1), decay=0.05)]
+    made = network(framework, words, (5,), optimiser=optimiser, clip=clip, counted=True)
+    values, x, labels = made.model.first(1), images(4, 5), np.array([0, 2, 1, 2])
+    made.load(values)
+    trained = [made.train(batches(made, x, labels), made.model.turn(step, 0)) for step in range(5)]
+    whole = np.vstack([values["d/weights"], values["d/biases"]])
+    expected = by_hand(whole, np.hstack([x, np.ones((4, 1))]), labels, optimiser, clip, 5)
+    assert [float(loss) for loss, _ in trained] == pytest.approx(expected, rel=1e-5)
+    assert expected[4] < expected[0]
+    guesses = (x @ values["d/weights"] + values["d/biases"]).argmax(axis=1)
+    assert int(trained[0][1]) == int((guesses == labels).sum())
+
+
+def test_a_sigmoid_counts_a_logit_above_zero_as_the_class_1(framework):
+    words = [layers.dense("d", 5, 1, normal(1), normal(1))]
+    made = network(framework, words, (5,), loss="sigmoid", counted=True)
+    values, x, labels = filled(made), images(4, 5), np.array([0, 1, 1, 0])
+    loss, right = made.train(batches(made, x, labels), made.model.turn(0, 0))
+    share = logistic((x @ values["d/weights"] + values["d/biases"])[:, 0])
+    assert float(loss) == pytest.approx(-np.log(np.where(labels == 1, share, 1 - share)).mean(), rel=1e-4)
+    assert int(right) == int(((share > 0.5) == labels).sum())
+    assert (made.model.guesses(np.array([[0.5], [-0.5]])) == [1, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("start", "spread", "most"),
+    [(normal(0.2), 0.2, 2.0), (layers.truncated(0.2), 0.176, 0.4001), (uniform(0.3), 0.1732, 0.3), (constant(2), 0, 2)],
+)
+def test_first_weights_are_drawn_as_the_words_say(start, spread, most):
+    drawn = layers.drawn(np.random.RandomState(1), (200, 300), start)
+    assert drawn.dtype == np.float32
+    assert drawn.std() == pytest.approx(spread, abs=0.002)
+    assert np.abs(drawn).max() <= most
+
+
+def test_glorots_and_hes_numbers():
+    assert layers.glorot(3, 32, 9) == ("uniform", pytest.approx((6 / (9 * 35)) ** 0.5))
+    assert layers.he(64, 9) == ("normal", pytest.approx((2 / 576) ** 0.5))
+
+
+def test_a_random_start_of_all_weights_is_the_same_in_every_framework_and_for_every_seed_another():
+    words = with_end([layers.conv("c", 3, 2, 5, normal(1), normal(1)), layers.batch_norm("b", 5, 0.9, 0.1)], 5)
+    model = Model(words, recipe(momentum(0.9), 0.1, averages=lambda _: 0.5), (1, 1, 2), 4)
+    one, same, other = (model.first(seed) for seed in (1, 1, 2))
+    assert set(one) == set(model.kept())
+    assert all((one[name] == same[name]).all() for name in one)
+    assert (one["c/weights"] != other["c/weights"]).any()
+    assert (one["average/c/weights"] == one["c/weights"]).all()
+    assert (one["b/variance"] == 1).all()
+    assert not one["b/mean"].any()
+    assert not one["velocity/c/weights"].any()

@@ -1,0 +1,200 @@
+"""Every workload against the figures of its source, counted in words and in what each framework really builds."""
+
+import ast
+import importlib
+import math
+
+import numpy as np
+import pytest
+from conftest import CONTAINERS, needs
+
+from trainer import __main__ as entry
+from trainer import cost, layers, workloads
+from trainer.recipe import Model
+
+# parameters, trained ones, forward multiply-accumulates, operations of a training step, batch
+FIGURES = {
+    "alexnet-r": (85_098, 85_098, 10_732_160, 59_477_760, 1024),
+    "alexnet-s": (62_378_344, 62_378_344, 1_135_256_096, 6_600_706_176, 16),
+    "catdog": (21_463_713, 21_455_521, 5_189_928_960, 31_026_327_552, 16),
+    "cifar10": (1_068_298, 1_068_298, 18_470_784, 105_295_104, 128),
+    "cifar10-keras": (1_667_594, 1_667_594, 14_439_424, 84_867_072, 32),
+    "fcn-r": (14_205_962, 14_205_962, 14_198_784, 81_981_440, 1024),
+    "fcn-s": (117_997_696, 117_997_696, 117_964_800, 598_212_608, 64),
+    "lstm": (6_180_624, 6_180_624, 115_474_432, 692_846_592, 128),
+    "resnet-50": (25_557_032, 25_557_032, 3_857_973_248, 22_911_811_584, 16),
+    "resnet-56": (853_018, 853_018, 125_485_696, 752_029_440, 128),
+}
+RUNNING = {"catdog": 8_192, "resnet-50": 53_120, "resnet-56": 4_064}  # batch norm's means and variances
+NAMES = sorted(FIGURES)
+ENTRIES = "SUMMARY", "SOURCE", "DATA", "UNIT", "STEPS", "BATCH", "INPUT", "PARAMETERS", "MACS", "FLOPS", "FRAMEWORKS"
+
+
+def model(name, batch=None):
+    workload = entry.imported(name)
+    return Model(workload.NETWORK, workload.RECIPE, workload.INPUT, batch or workload.BATCH)
+
+
+def count(shapes):
+    return sum(math.prod(side for side in shape if side != layers.BATCH) for _, shape in shapes)
+
+
+def test_these_are_all_the_workloads_that_are_there():
+    assert entry.names(workloads) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_and_work_are_those_of_the_source(name):
+    workload, (parameters, trained, macs, flops, batch) = entry.imported(name), FIGURES[name]
+    assert (parameters, macs, flops, batch) == (workload.PARAMETERS, workload.MACS, workload.FLOPS, workload.BATCH)
+    assert layers.parameters(workload.NETWORK) == getattr(workload, "TRAINED", parameters) == trained
+    assert cost.macs(workload.NETWORK, workload.INPUT) == macs
+    assert cost.training_flops(workload.NETWORK, workload.INPUT) == flops
+
+
+@pytest.mark.parametrize(("name", "running"), RUNNING.items())
+def test_batch_norm_keeps_two_running_values_a_channel(name, running):
+    assert count(layers.shapes(entry.imported(name).NETWORK, "running")) == running
+
+
+def test_what_keras_counts_of_catdog_is_trained_and_running_together():
+    catdog = entry.imported("catdog")
+    assert catdog.TRAINED + RUNNING["catdog"] == catdog.PARAMETERS
+    words = layers.flat(catdog.NETWORK)
+    assert [sum(word["op"] == op for word in words) for op in ("conv", "max_pool", "dense")] == [13, 5, 3]
+
+
+def test_the_layers_of_cifar10_keras_are_the_sources():
+    network, shape = entry.imported("cifar10-keras").NETWORK, (32, 32, 3)
+    assert [macs for _, macs in cost.layers(network, shape)[0]] == [884_736, 4_718_592, 7_225_344, 1_605_632, 5_120]
+    sizes = [math.prod(shape) for _, shape in layers.shapes(network)]
+    assert [a + b for a, b in zip(sizes[::2], sizes[1::2], strict=True)] == [896, 18_496, 36_928, 1_606_144, 5_130]
+
+
+def test_resnet_56_has_55_convolutions_and_resnet_50_53():
+    found = {name: layers.flat(entry.imported(name).NETWORK) for name in ("resnet-56", "resnet-50")}
+    assert {name: sum(word["op"] == "conv" for word in words) for name, words in found.items()} == {
+        "resnet-56": 55,
+        "resnet-50": 49 + 4,  # and the four projections
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_two_words_share_a_name_and_the_end_has_the_classes(name):
+    workload = entry.imported(name)
+    names = [word["name"] for word in layers.flat(workload.NETWORK)]
+    assert len(set(names)) == len(names)
+    classes = {"alexnet-s": 1000, "resnet-50": 1000, "fcn-s": 26752, "lstm": 10000, "catdog": 1}.get(name, 10)
+    assert cost.layers(workload.NETWORK, workload.INPUT)[1][-1] == classes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_host_reads_without_running_are_plain_literals(name):
+    workload = entry.imported(name)
+    path = CONTAINERS / "trainer" / "workloads" / f"{name.replace('-', '_')}.py"
+    read = {}
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            try:
+                read[statement.targets[0].id] = ast.literal_eval(statement.value)
+            except ValueError:
+                continue
+    for key in ENTRIES:
+        assert read[key] == getattr(workload, key)
+    assert entry.described(name)["frameworks"] == workload.FRAMEWORKS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_says_which_frameworks_have_layers_for_its_words(name):
+    workload, having = entry.imported(name), []
+    for path in sorted((CONTAINERS / "trainer" / "frameworks").glob("[!_]*.py")):
+        (table,) = [
+            statement.value
+            for statement in ast.parse(path.read_text()).body
+            if isinstance(statement, ast.Assign) and statement.targets[0].id == "LAYERS"
+        ]
+        if layers.ops(workload.NETWORK) <= {key.value for key in table.keys}:
+            having.append(path.stem)
+    assert tuple(having) == workload.FRAMEWORKS
+
+
+@pytest.mark.parametrize(
+    ("words", "shape", "said"),
+    [
+        ([layers.conv("c", 3, 4, 8, layers.he(4))], (8, 8, 3), "c: wants 4 and is given 3"),
+        ([layers.dense("d", 63, 8, layers.he(63), None)], (8, 8), "d: wants 63 and is given 8"),
+        ([layers.dense("d", 63, 8, layers.he(63), None)], (4, 4, 4), "d: wants 63 and is given 64"),
+        ([layers.max_pool("p", 3, 2)], (2, 2, 1), "a window of 3 does not fit"),
+        ([layers.max_pool("p", 3, 2, padding=(0, 1))], (13, 13, 1), "a window of 3 does not fit"),
+        ([layers.residual("r", [layers.avg_pool("a", 2, 2)])], (4, 4, 1), r"r: wants \(2, 2, 1\) and is given \(4"),
+        ([layers.batch_norm("b", 3, 0.9, 0.1)], (4, 4, 2), "b: wants 3 and is given 2"),
+        ([layers.lstm("l", 4, 2, layers.uniform(1), layers.uniform(1))], (7, 5), "l: wants 4 and is given 5"),
+    ],
+)
+def test_layers_that_do_not_fit_together_are_refused_by_name(words, shape, said):
+    with pytest.raises(ValueError, match=said):
+        cost.macs(words, shape)
+
+
+def built(framework, name, batch=None):
+    return importlib.import_module("trainer.frameworks." + framework).Network(model(name, batch), "cpu")
+
+
+def example(name):
+    workload = entry.imported(name)
+    return np.zeros((1, *workload.INPUT), np.int32 if name == "lstm" else np.float32)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", NAMES)
+def test_what_tensorflow_builds_has_these_parameters_and_does_this_work(name):
+    needs("tensorflow")
+    network = built("tf2", name, 2)
+    assert (
+        sum(int(np.prod(variable.shape)) for variable in network.kept.values() if variable.trainable)
+        == (FIGURES[name][1])
+    )
+    shape = example(name)
+    graph = network.guess.get_concrete_function(shape).graph
+    work = 0
+    for operation in graph.get_operations():
+        if operation.type in ("Conv2D", "MatMul"):
+            inner = operation.inputs[1].shape[:-1] if operation.type == "Conv2D" else operation.inputs[1].shape[:1]
+            work += math.prod(operation.outputs[0].shape) * math.prod(inner)
+    assert work == FIGURES[name][2]
+
+
+# What PyTorch's counter sees beside the words, the banded matrix that stands for each LRN; or not, inside its own LSTM
+UNEVEN = {"cifar10": 2 * 12 * 12 * 64 * 64, "lstm": -2 * 32 * (256 + 256) * 4 * 256}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", NAMES)
+def test_what_pytorch_builds_has_these_parameters_and_does_this_work(name):
+    needs("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network = built("pytorch", name, 2)
+    network.load({name: np.zeros(shape, np.float32) for name, shape in network.model.kept().items()})
+    assert sum(tensor.numel() for tensor in network.kept.values() if tensor.requires_grad) == FIGURES[name][1]
+    counter = FlopCounterMode(display=False)
+    with counter:
+        network.logits(example(name))
+    assert counter.get_total_flops() == 2 * (FIGURES[name][2] + UNEVEN.get(name, 0))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["alexnet-r", "cifar10", "cifar10-keras", "fcn-r", "resnet-56"])
+def test_a_training_step_of_pytorch_does_the_work_that_is_told(name):
+    needs("torch")
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network = built("pytorch", name, 2)
+    network.load(network.model.first(0))
+    batch = torch.zeros(2, *network.model.shape), torch.zeros(2, dtype=torch.int64)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        network.train(batch, network.model.turn(0, 0))
+    extra = 2 * 2 * UNEVEN.get(name, 0)  # its way back is to the input alone: nothing trains the band
+    assert counter.get_total_flops() == 2 * (FIGURES[name][3] + extra)
