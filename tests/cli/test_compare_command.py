@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from house import House, until
 
-from ngcdl.cli.compare import arms
+from ngcdl import plan
+from ngcdl.cli.compare import _steps, arms
 from ngcdl.errors import BadOption
 from ngcdl.prepare import Asked
 from ngcdl.spec import GpuRequest, ImageRef, Workload
@@ -158,3 +159,8 @@ def test_numbers_of_cards_and_seeds_are_taken_one_by_one() -> None:
     assert seeds == [0, 7]
     with pytest.raises(BadOption, match="takes one image"):
         arms(BASE, "batch=1,2", [TF, TORCH], REGISTRY)
+
+
+@pytest.mark.parametrize(("workload", "steps"), [("cifar10", 200), ("resnet-50", 81), ("catdog", 60), ("fcn-s", 200)])
+def test_a_big_network_gets_fewer_steps_where_none_were_asked_for(workload: str, steps: int) -> None:
+    assert _steps(plan.bundled(workload)) == steps

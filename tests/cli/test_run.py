@@ -238,3 +238,15 @@ def test_a_real_training_runs_from_the_command_to_the_record(house: House) -> No
     assert summary["examples_per_second"] > 0
     assert summary["cpu_percent_mean"] is not None
     assert summary["gpu_percent_mean"] is None
+
+
+def test_batch_and_steps_are_the_workload_s_own_where_none_were_typed(trained: House) -> None:
+    trained.run(*(word.replace("cifar10", "cifar10-keras") for word in TRAIN))
+    assert (trained.record()["spec"]["workload"]["batch"], trained.record()["spec"]["workload"]["steps"]) == (32, 15630)
+
+
+def test_a_training_that_makes_its_data_up_fetches_none(trained: House) -> None:
+    done = trained.run("run", "--train", "lstm", "--engine", "local", "--gpus", "none")
+    assert done.returncode == 0, done.stderr
+    assert "CIFAR-10" not in done.stderr
+    assert trained.record()["dataset_note"] == "lstm makes its data up, in place of the Penn Treebank"

@@ -78,9 +78,7 @@ def decide(
     asked: Asked, settings: Settings, shelf: Store, show: Show, dry: bool = False, data: dataset.Dataset | None = None
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
     """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
-
-    `data` is what an earlier decision found; then it isn't looked for once more.
-    """
+    `data` is what an earlier decision found."""
     if asked.workload:
         plan.check_workload(asked.workload)
     elif asked.image is None:
@@ -250,6 +248,9 @@ def _gpu_words(picked: choice.Choice) -> str:
 def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
     from ngcdl import dataset
 
+    stands_for = plan.bundled(workload.name).data
+    if stands_for != "cifar10":
+        return dataset.Dataset("synthetic", None, None, f"{workload.name} makes its data up, in place of {stands_for}")
     if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
         return dataset.cached(settings.cache) or dataset.Dataset("synthetic", None, None, "nothing is cached yet")
     return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)

@@ -24,6 +24,9 @@ from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.store import Store
 
 REFUSED = 1
+# What one run computes where no --steps were given: two minutes of a desktop's CPU at 250 GFLOP/s.
+RUN_FLOPS = 30e12
+STEPS_LEAST, STEPS_MOST = 31, 200
 _NUMBERS: Mapping[str, Callable[[Workload, int], Workload]] = {
     "batch": lambda workload, number: replace(workload, batch=number),
     "threads": lambda workload, number: replace(workload, threads=number),
@@ -49,6 +52,8 @@ def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) 
         raise BadOption("--repeat is a whole number from 1 on.")
     config = settings.load()
     shelf = Store(config.runs)
+    if typed.steps is None:
+        typed = replace(typed, steps=_steps(plan.bundled(typed.train)))
     images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
     name, variants = arms(parsed(typed, config, shelf), vary, images, config.registry)
     for variant in variants:
@@ -70,6 +75,11 @@ def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) 
             screen.say(f"stopped by {signal.Signals(number).name}; what is whole:")
     code = _print(going.kept, shelf, typed.json)
     return signal_exit_code(number) if number else code
+
+
+def _steps(known: plan.Bundled) -> int:
+    """Give as many steps as make RUN_FLOPS, in bounds: a big network's are few on a CPU, and enough for a median."""
+    return int(min(max(RUN_FLOPS / (known.flops_per_example * known.batch), STEPS_LEAST), STEPS_MOST))
 
 
 def show(name: str, as_json: bool) -> int:
@@ -152,7 +162,8 @@ def _numbered(base: Asked, name: str, value: str) -> Asked:
     assert base.workload is not None  # compare has a training
     if not value.isdecimal() or len(value) > 9:
         raise BadOption(f"--vary {name}={value}: wanted whole numbers.")
-    if getattr(base.workload, name) != getattr(Workload(""), name):
+    plain = Workload("", batch=plan.bundled(base.workload.name).batch)
+    if getattr(base.workload, name) != getattr(plain, name):
         raise BadOption(f"--{name} is what is varied.", f"Leave --{name} out.")
     return replace(base, workload=_NUMBERS[name](base.workload, int(value)))
 

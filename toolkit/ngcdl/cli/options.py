@@ -10,8 +10,8 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 
 # -- a training -----------------------------------------------------------------------------------------------------
 Train = Annotated[str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10.")]
-Steps = Annotated[int, typer.Option(help="Train up to this step.")]
-Batch = Annotated[int, typer.Option(help="Images a step.")]
+Steps = Annotated[int | None, typer.Option(help="Train up to this step; the workload's own number.")]
+Batch = Annotated[int | None, typer.Option(help="Examples a step; the workload's own number.")]
 Seed = Annotated[int, typer.Option(help="Of weights, order and distortions.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads that compute; as many as there are.")]
 Data = Annotated[

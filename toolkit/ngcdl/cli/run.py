@@ -32,8 +32,8 @@ class Typed:
     stray: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     train: str | None = None
-    steps: int = 1000
-    batch: int = 128
+    steps: int | None = None  # None: the workload's own
+    batch: int | None = None
     seed: int = 0
     threads: int | None = None
     data: str = "auto"
@@ -199,8 +199,8 @@ def _nothing_of_a_training(typed: Typed) -> None:
     """Raises BadOption where an option stands that only --train reads."""
     plain = Workload("")
     given = {
-        "--steps": typed.steps != plain.steps,
-        "--batch": typed.batch != plain.batch,
+        "--steps": typed.steps is not None,
+        "--batch": typed.batch is not None,
         "--seed": typed.seed != plain.seed,
         "--threads": typed.threads != plain.threads,
         "--data": typed.data != plain.data,
@@ -218,10 +218,11 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
     if resume and not (shelf.folder(resume) / EVENTS).exists():
         raise NoSuchRun(f"{typed.resume} (a training that began)", shelf.root)
     assert typed.train is not None  # the caller looked
+    known = plan.bundled(typed.train)
     return Workload(
         typed.train,
-        typed.steps,
-        typed.batch,
+        known.steps if typed.steps is None else typed.steps,
+        known.batch if typed.batch is None else typed.batch,
         typed.seed,
         typed.data,
         typed.device or "auto",

@@ -17,7 +17,7 @@ def lines(it: Comparison) -> Iterator[str]:
     yield from _table(it.arms)
     yield ""
     if it.synthetic:
-        yield f"SYNTHETIC images, no real ones: {it.synthetic}"
+        yield f"SYNTHETIC data, nothing real: {it.synthetic}"
     for ratio in it.ratios:
         yield f"{ratio.arm} / {ratio.against}: {times(ratio)}, {ratio.pairs} rounds"
     for refusal in it.refused:
