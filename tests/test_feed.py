@@ -77,7 +77,10 @@ class PullingEngine(FakeEngine):
         with contextlib.closing(connection):
             connection.request("GET", f"/v2/{image.repository}/{path}")
             answer = connection.getresponse()
-            body = answer.read()
+            try:
+                body = answer.read()
+            except http.client.HTTPException as error:
+                raise EngineRefused("unexpected EOF") from error
         if answer.status != 200:
             raise EngineRefused(f"{answer.status}")
         return body

@@ -32,6 +32,7 @@ class Upstream:
     gates: dict[str, threading.Event] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     connections: int = 0
+    was_asked: threading.Event = field(default_factory=threading.Event)
 
     def connect(self) -> Upstream:
         self.connections += 1
@@ -40,6 +41,7 @@ class Upstream:
     def open(self, repository: str, digest: str, start: int = 0) -> Body:
         assert repository == "nvidia/tensorflow"
         self.asked.append(digest)
+        self.was_asked.set()
         if digest not in self.contents:
             raise BlobMissing("nvcr.io", digest)
         gate = self.gates.get(digest)
@@ -135,6 +137,7 @@ def test_what_the_engine_asks_for_goes_before_what_is_fetched_ahead(tmp_path: Pa
     first, *rest = contents
     upstream = Upstream(contents, {first: threading.Event()})
     with relaying(tmp_path, upstream, list(contents)) as relay:
+        assert upstream.was_asked.wait(20)
         assert relay.want(rest[2]) is not None
         upstream.gates[first].set()
         assert get(relay, blob_path(relay, rest[1]))[2] == b"c"

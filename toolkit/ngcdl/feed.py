@@ -128,7 +128,10 @@ class Feed:
             raise BadOption(f"{WAY}={way}: one of {', '.join(WAYS)}.")
         if way == "engine":
             raise _ByItself(f"{WAY}=engine")
-        store = self.engine.layer_store()
+        try:
+            store = self.engine.layer_store()
+        except EngineRefused as error:  # what stands before it may forbid to look, and let it pull
+            raise _ByItself(f"it does not tell what images it has ({error.message.rstrip('.')})") from error
         if store.foreign:
             raise _ByItself(store.foreign)
         from ngcdl.registry.client import Registry
@@ -191,8 +194,11 @@ class Feed:
             left = [digest for digest in sizes if here_bytes(self.folder, digest)]
             self._blobs += [Blob(self.folder, digest, sizes[digest]) for digest in left]
             return None
+        whole = sum(sizes[digest] for digest in missing)
         here = sum(here_bytes(self.folder, digest) for digest in missing)
-        self._check_room(store, sum(sizes[digest] for digest in missing), here)
+        self._check_room(store, whole, here)
+        if here:
+            self.say(f"{_gb(here)} of {_gb(whole)} are here already.")
         blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]
         self._blobs += blobs
         offer = Offer(self._pinned(image), document.kind, document.body, (config, *blobs))

@@ -135,11 +135,10 @@ class Blob:
         return about.st_size == self.size_bytes and (about.st_nlink == 0 or _is_at(self._path, about))
 
     def _lock(self) -> bool:
-        try:
+        with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            return True
+        return False
 
     def _settle(self, open_at: Open, sleep: Sleep, grown: Callable[[], object]) -> None:
         """With the lock held: find out what became of the file meanwhile, and do what is left to do."""
@@ -163,7 +162,7 @@ class Blob:
         new = self._open()
         os.dup2(new, self._file, inheritable=False)
         os.close(new)
-        self._shrink()
+        self._grow(0)
 
     def _fetch(self, open_at: Open, sleep: Sleep, grown: Callable[[], object]) -> None:
         have = os.fstat(self._file).st_size
@@ -174,9 +173,7 @@ class Blob:
         self._download(open_at, checksum, sleep, grown)
         if not self._is_right(checksum) and have:
             # Another day's half may be to blame: after a power cut it may hold zeros. One clean try.
-            log.info("%s: what was here already was not the beginning of it", self.digest)
-            self._empty()
-            checksum = self._checksum(0)
+            checksum = self._checksum(self._empty())
             self._download(open_at, checksum, sleep, grown)
         if not self._is_right(checksum):
             self._empty()
@@ -201,7 +198,7 @@ class Blob:
     def _empty(self) -> int:
         """Take the bytes away from every process that has the file open: they are wrong."""
         os.ftruncate(self._file, 0)
-        self._shrink()
+        self._grow(0)
         return 0
 
     def _become_whole(self) -> None:
@@ -221,7 +218,7 @@ class Blob:
                 tries = 1 if self._have - before >= PROGRESS_BYTES else tries + 1
                 if tries >= TRIES:
                     raise
-                log.info("%s at byte %d: %s Trying again in %d s", self.digest, self._have, error, 2 ** (tries - 1))
+                log.info("%s at byte %d: %s", self.digest, self._have, error)
                 sleep(2.0 ** (tries - 1))
 
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:
@@ -250,19 +247,11 @@ class Blob:
             self._have = min(have, self.size_bytes)
             self._changed.notify_all()
 
-    def _shrink(self) -> None:
-        with self._changed:
-            self._have = 0
-            self._changed.notify_all()
-
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def read(self) -> bytes:
-        """Give all of a blob that is whole: a configuration, which is small. Raises FolderTrouble."""
-        try:
-            return os.pread(self._file, self.size_bytes, 0)
-        except OSError as error:
-            raise FolderTrouble(f"{self._path}: {error.strerror}") from error
+        """Give all of a blob that is whole: a configuration, which is small."""
+        return os.pread(self._file, self.size_bytes, 0)
 
     def reader(self) -> int:
         """Give a file descriptor of its own to read from; close it. Raises Stopped."""

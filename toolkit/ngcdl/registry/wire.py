@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import email.utils
-import errno
 import logging
 import math
 import os
 import random
-import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +16,6 @@ from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
-import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
@@ -27,6 +24,7 @@ from ngcdl.errors import BadOption, NgcdlError, RateLimited, RegistryAnswer, Reg
 from ngcdl.registry import challenge
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import Secret
+from ngcdl.registry.line_trouble import FOREIGN, translated
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +34,6 @@ BODY_SECONDS = 120.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HOPS = 5
-_FOREIGN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,8 @@ class Stream:
         """Give what has come, b"" at the end. Raises RegistryUnreachable where it was cut, or nothing comes."""
         try:
             return bytes(self._read(limit_bytes))
-        except _FOREIGN as error:
-            raise _translated(self.host, error, self._timeout_seconds)[0] from error
+        except FOREIGN as error:
+            raise translated(self.host, error, self._timeout_seconds)[0] from error
 
     def close(self) -> None:
         self._response.close()
@@ -183,8 +180,8 @@ class Wire:
             timeout_seconds = self._patience(host)
             try:
                 answer = send(question, timeout_seconds)
-            except _FOREIGN as error:
-                failure, transient = _translated(host, error, timeout_seconds)
+            except FOREIGN as error:
+                failure, transient = translated(host, error, timeout_seconds)
                 if wait is None or not transient or self._is_too_late(wait):
                     raise failure from error
             else:
@@ -289,46 +286,3 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _tired(host: str, answer: Answer, asked_seconds: float | None) -> NgcdlError:
     return RateLimited(host, asked_seconds) if answer.status == 429 else RegistryAnswer(host, answer.told)
-
-
-def _translated(
-    host: str, error: BaseException, timeout_seconds: tuple[float, float]
-) -> tuple[RegistryUnreachable, bool]:
-    """Say why in words, and whether another try may help."""
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return RegistryUnreachable(host, f"its certificate is not trusted ({cause.verify_message})"), False
-        if isinstance(cause, ssl.SSLError):
-            return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
-        if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
-            return RegistryUnreachable(host, "the proxy in between refused"), False
-        if isinstance(cause, requests.exceptions.InvalidSchema | requests.exceptions.InvalidProxyURL):
-            return RegistryUnreachable(host, "the proxy that HTTPS_PROXY or ALL_PROXY names can't be used"), False
-        # urllib3 derives "no connection at all" from "no connection in time"; the reason is told below.
-        late = isinstance(cause, requests.ConnectTimeout | urllib3.exceptions.ConnectTimeoutError)
-        if late and not isinstance(cause, urllib3.exceptions.NewConnectionError):
-            return RegistryUnreachable(host, f"no connection within {timeout_seconds[0]:g} s"), True
-        if isinstance(cause, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError | TimeoutError):
-            # The whole of a user's patience is spent by now, so this is not tried again.
-            return RegistryUnreachable(host, f"no answer within {timeout_seconds[1]:g} s"), False
-    for cause in _causes(error):
-        if isinstance(cause, socket.gaierror):
-            return RegistryUnreachable(host, "its name has no address"), True
-        if isinstance(cause, OSError) and cause.errno and cause.strerror:
-            return RegistryUnreachable(host, os.strerror(cause.errno).lower()), cause.errno != errno.EACCES
-    if isinstance(error, ValueError):  # requests' InvalidURL is one
-        return RegistryUnreachable(host, "that is no address"), False
-    return RegistryUnreachable(host, "the connection was cut"), True
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Walk down what requests and urllib3 wrapped, in the several ways they do."""
-    pending: list[Any] = [error]
-    seen: set[int] = set()
-    while pending:
-        cause = pending.pop(0)
-        if not isinstance(cause, BaseException) or id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        pending += [getattr(cause, "reason", None), *cause.args, cause.__cause__, cause.__context__]

@@ -1,0 +1,93 @@
+"""A blob over real HTTP: from any byte on, with a new token, past a redirect, over a line that dies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blob_line import CONTENT, DIGEST
+from ngc_server import Handler, NgcServer, serving, status
+
+from ngcdl.errors import BlobMissing, LoginNeeded, RateLimited
+from ngcdl.registry.blobs import Blob
+from ngcdl.registry.client import Registry
+
+REPOSITORY = "nvidia/tensorflow"
+
+
+@pytest.fixture
+def blob(ngc: NgcServer, tmp_path: Path) -> Iterator[Blob]:
+    ngc.blobs[DIGEST] = CONTENT
+    one = Blob(tmp_path, DIGEST, len(CONTENT))
+    yield one
+    one.close()
+
+
+def fill(blob: Blob, registry: Registry) -> None:
+    blob.fill(lambda start: registry.open(REPOSITORY, DIGEST, start), lambda _: None)
+
+
+def ranged(handler: Handler) -> None:
+    """Answer a Range as a CDN does."""
+    found = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", "bytes=0-"))
+    assert found
+    start = int(found[1])
+    about = f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}"
+    handler.send(206 if start else 200, CONTENT[start:], Content_Range=about)
+
+
+def half(handler: Handler) -> None:
+    """Send the first two million bytes and cut."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(CONTENT)))
+    handler.end_headers()
+    handler.wfile.write(CONTENT[:2_000_000])
+    handler.close_connection = True
+
+
+def half_and_silence(handler: Handler) -> None:
+    half(handler)
+    handler.wfile.flush()
+    handler.ngc.stopping.wait(60)
+
+
+@pytest.mark.parametrize("fault", [half, half_and_silence], ids=["cut", "silent"])
+def test_a_line_that_dies_is_left_and_the_rest_asked_for(
+    ngc: NgcServer, registry: Registry, blob: Blob, fault: object
+) -> None:
+    ngc.challenges = False
+    ngc.fail("/blobs/", fault, times=1)  # type: ignore[arg-type]  # both are faults
+    ngc.fail("/blobs/", ranged)
+    fill(blob, registry)
+    assert blob.read() == CONTENT
+    assert blob.came_bytes == len(CONTENT)
+
+
+def test_an_expired_token_is_dropped_and_a_new_one_fetched(ngc: NgcServer, registry: Registry, blob: Blob) -> None:
+    registry.open(REPOSITORY, DIGEST).close()
+    ngc.expire()
+    fill(blob, registry)
+    assert blob.read() == CONTENT
+    assert len(ngc.tokens) == 2
+
+
+def test_another_host_is_not_shown_the_token(ngc: NgcServer, registry: Registry, blob: Blob) -> None:
+    cdn = NgcServer(challenges=False)
+    cdn.fail("/signed/", ranged)
+    with serving(cdn, "127.0.0.2"):
+        ngc.cdn = f"http://{cdn.host}"
+        fill(blob, registry)
+    assert blob.read() == CONTENT
+    assert [seen.authorization for seen in cdn.seen] == [None]
+
+
+def test_a_blob_that_is_not_there_is_told_from_a_registry_that_is_busy(
+    ngc: NgcServer, registry: Registry, signed_in: Registry, blob: Blob
+) -> None:
+    for code, error in ((404, BlobMissing), (429, RateLimited), (403, LoginNeeded)):
+        ngc.faults.clear()
+        ngc.fail("/blobs/", status(code))
+        with pytest.raises(error):
+            fill(blob, registry)
