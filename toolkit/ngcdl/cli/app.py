@@ -368,7 +368,7 @@ def runs_import(
 
 @app.command(epilog="Examples:\n\n  ngcdl report\n\n  ngcdl report last last-1 --html both.html --open")
 def report(
-    run: Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), last-1, ids.")] = None,
+    run: Annotated[list[str] | None, typer.Argument(metavar="RUN", help="last (the default), last-1, ids.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Verdict and table; - is stdout.")] = None,

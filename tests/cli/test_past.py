@@ -1,0 +1,95 @@
+"""`ngcdl runs diff`, `replay`, `export` and `import`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from house import TRAIN, House
+from made_runs import Made
+
+GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
+
+
+@pytest.fixture
+def kept(house: House) -> House:
+    Made(steps=100).keep(house.shelf, GPU)
+    Made("cpu", steps=100, rate=594.0).keep(house.shelf, CPU)
+    return house
+
+
+def test_runs_by_itself_is_still_the_list(kept: House) -> None:
+    assert [line.split()[0] for line in kept.run("runs").stdout.splitlines()] == ["RUN", GPU, CPU]
+    assert [run["id"] for run in json.loads(kept.run("runs", "--json").stdout)] == [GPU, CPU]
+    assert kept.run("runs", "-a").stdout == kept.run("runs").stdout
+
+
+def test_a_diff_names_what_differs_and_the_figures_with_their_change(kept: House) -> None:
+    done = kept.run("runs", "diff", GPU, CPU)
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:]}
+    assert rows["device"] == ["device", "gpu", "cpu"]
+    assert rows["examples_per_second"][3].startswith("-87.")
+    assert rows["precision_at_1"][-2:] == ["the", "same"]
+    assert "spec.workload.seed" not in rows
+    found = json.loads(kept.run("runs", "diff", GPU, CPU, "--json").stdout)
+    assert (found["a"], found["b"], found["differs"]["device"]) == (GPU, CPU, ["gpu", "cpu"])
+    assert found["figures"]["gpu_percent_mean"]["b"] is None
+
+
+def test_a_diff_with_a_run_that_is_not_there_is_told(kept: House) -> None:
+    assert kept.run("runs", "diff", GPU, "nothing").returncode == 125
+
+
+def test_runs_go_from_one_home_to_another(kept: House, tmp_path: Path) -> None:
+    done = kept.run("runs", "export", GPU, CPU, GPU, "both.tar")
+    assert (done.returncode, done.stdout) == (0, f"{kept.home}/both.tar\n"), done.stderr
+    other = House(tmp_path / "other")
+    other.home.mkdir()
+    done = other.run("runs", "import", str(kept.home / "both.tar"))
+    assert (done.returncode, done.stdout.split()) == (0, [GPU, CPU]), done.stderr
+    assert other.run("show", GPU, "--json").stdout == kept.run("show", GPU, "--json").stdout
+    assert other.run("runs", "import", str(kept.home / "both.tar")).stdout == ""
+
+
+def test_what_can_t_be_taken_along_or_in_is_told(kept: House, trained: House) -> None:
+    assert kept.run("runs", "export", GPU).returncode == 2
+    with tarfile.open(kept.home / "empty.tar", "w"):
+        pass
+    done = kept.run("runs", "import", "empty.tar")
+    assert done.returncode == 125
+    assert "Nothing of it was kept" in done.stderr
+
+
+def test_a_training_is_replayed_with_the_same_command_seed_and_data(trained: House) -> None:
+    says = trained.home / "says.json"
+    typed = (*TRAIN, "--steps", "7", "--batch", "16", "--seed", "3", "--no-eval")
+    words = []
+    assert trained.run(*typed, env={"STAND_IN_SAYS": str(says)}).returncode == 0
+    words.append(json.loads(says.read_text())["argv"])
+    first = trained.record()["id"]
+    done = trained.run("runs", "replay", "last", env={"STAND_IN_SAYS": str(says)})
+    assert done.returncode == 0, done.stderr
+    words.append(json.loads(says.read_text())["argv"])
+    again = trained.record()
+    assert again["id"] != first
+    assert f"ngcdl runs diff {first} {again['id']}" in done.stderr
+    assert words[1] == [word.replace(first, again["id"]) for word in words[0]]
+    found = json.loads(trained.run("runs", "diff", first, "last", "--json").stdout)
+    assert found["differs"] == {}
+
+
+def test_a_replay_can_be_planned_and_starts_nothing_then(trained: House) -> None:
+    assert trained.run(*TRAIN).returncode == 0
+    done = trained.run("runs", "replay", "last", "--dry-run")
+    assert "# the same by hand:" in done.stdout
+    assert len(trained.shelf.ids()) == 1
+
+
+def test_a_run_that_something_else_started_can_t_be_replayed(kept: House) -> None:
+    path = kept.shelf.folder(CPU) / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"spec": None, "engine": "compose"}))
+    done = kept.run("runs", "replay", CPU)
+    assert done.returncode == 125
+    assert "compose started it" in done.stderr

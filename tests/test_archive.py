@@ -1,0 +1,233 @@
+"""Runs in one file: what goes in, what comes out, and what is never taken in."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_runs import Made
+
+from ngcdl import archive
+from ngcdl.errors import ArchiveBroken, NotWritten
+from ngcdl.owner import this_process
+from ngcdl.record import Run
+from ngcdl.store import Store
+
+MADE = Made(steps=50)
+Member = tuple[tarfile.TarInfo, bytes]
+
+
+def quiet(_: str) -> None: ...
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Store:
+    return Store(tmp_path / "elsewhere/runs")
+
+
+def packed(shelf: Store, file: Path, *ids: str) -> None:
+    archive.export(shelf, [shelf.load(run_id) for run_id in ids], file)
+
+
+def test_what_is_exported_comes_back_to_the_bit(shelf: Store, other: Store, tmp_path: Path) -> None:
+    folder = MADE.keep(shelf, "run-1")
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints/step-50.npz").write_bytes(os.urandom(3 << 20))
+    MADE.keep(shelf, "run-2")
+    packed(shelf, tmp_path / "x.tar", "run-1", "run-2")
+    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", "run-2"]
+    assert other.load("run-1") == shelf.load("run-1")
+    for name in ("events.jsonl", "samples.jsonl", "log.txt", "checkpoints/step-50.npz"):
+        assert (other.folder("run-1") / name).read_bytes() == (folder / name).read_bytes()
+    assert other.folder("run-1").stat().st_mode & 0o777 == 0o700
+    assert (other.folder("run-1") / "run.json").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in other.root.iterdir()) == ["run-1", "run-2"]
+
+
+def test_the_archive_is_for_its_owner_alone_names_nobody_and_sha256sum_can_check_it(
+    shelf: Store, tmp_path: Path
+) -> None:
+    MADE.keep(shelf, "run-1")
+    packed(shelf, tmp_path / "x.tar", "run-1")
+    assert (tmp_path / "x.tar").stat().st_mode & 0o777 == 0o600
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        assert all((one.uid, one.gid, one.uname, one.gname) == (0, 0, "", "") for one in tar)
+        assert not [one.name for one in tar if one.name.startswith("/") or ".." in one.name]
+    assert str(shelf.root).encode() not in (tmp_path / "x.tar").read_bytes()
+    (tmp_path / "out").mkdir()
+    subprocess.run(["tar", "-xf", "../x.tar"], cwd=tmp_path / "out", check=True)
+    subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
+
+
+def test_a_link_that_the_run_put_into_its_folder_is_not_followed(shelf: Store, tmp_path: Path) -> None:
+    folder = MADE.keep(shelf, "run-1")
+    (tmp_path / "secret").write_text("the key")
+    (folder / "log.txt").unlink()
+    (folder / "log.txt").symlink_to(tmp_path / "secret")
+    (folder / "samples.jsonl").unlink()
+    os.mkfifo(folder / "samples.jsonl")
+    (folder / "checkpoints").symlink_to(tmp_path)
+    packed(shelf, tmp_path / "x.tar", "run-1")
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        assert tar.getnames() == ["run-1/run.json", "run-1/events.jsonl", "SHA256SUMS"]
+
+
+def test_a_file_that_is_there_already_is_left_as_it_is(shelf: Store, tmp_path: Path) -> None:
+    MADE.keep(shelf, "run-1")
+    (tmp_path / "x.tar").write_text("mine")
+    with pytest.raises(NotWritten, match="is there already"):
+        packed(shelf, tmp_path / "x.tar", "run-1")
+    assert (tmp_path / "x.tar").read_text() == "mine"
+    with pytest.raises(NotWritten, match="No such file"):
+        packed(shelf, tmp_path / "no/x.tar", "run-1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "x.tar"]
+
+
+def test_a_run_that_is_here_already_is_left_as_it_is_and_said(shelf: Store, tmp_path: Path) -> None:
+    MADE.keep(shelf, "run-1")
+    packed(shelf, tmp_path / "x.tar", "run-1")
+    (shelf.folder("run-1") / "log.txt").write_text("newer")
+    said: list[str] = []
+    assert archive.take_in(shelf, tmp_path / "x.tar", said.append) == []
+    assert said == ["run-1 is here already, and is left as it is"]
+    assert (shelf.folder("run-1") / "log.txt").read_text() == "newer"
+
+
+# -- what is never taken in -----------------------------------------------------------------------------------------
+
+
+def written(file: Path, members: list[Member], sums: bool = True, mode: str = "w") -> None:
+    with tarfile.open(file, mode) as tar:  # type: ignore[call-overload]  # mode is a parameter here
+        text = ""
+        for entry, content in members:
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+            text += f"{hashlib.sha256(content).hexdigest()}  {entry.name}\n"
+        if sums:
+            entry = tarfile.TarInfo("SHA256SUMS")
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+
+
+def good(shelf: Store) -> list[Member]:
+    folder = MADE.keep(shelf, "run-1")
+    return [
+        (tarfile.TarInfo(f"run-1/{name}"), (folder / name).read_bytes())
+        for name in ("run.json", "events.jsonl", "samples.jsonl", "log.txt")
+    ]
+
+
+def named(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> Callable[[list[Member]], None]:
+    def change(members: list[Member]) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, target
+        members.append((entry, b"" if kind != tarfile.REGTYPE else b"x"))
+
+    return change
+
+
+def test_the_archive_that_the_bad_ones_are_made_of_is_taken_in(shelf: Store, other: Store, tmp_path: Path) -> None:
+    written(tmp_path / "x.tar", good(shelf))
+    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        named("../evil/run.json"),
+        named("/tmp/evil/run.json"),
+        named("run-1/../../evil"),
+        named("run-1/checkpoints/../../evil"),
+        named("run-1/checkpoints/step-1.npz/x"),
+        named("run-1/evil.sh"),
+        named("run-1/home/.bashrc"),
+        named("./run-1/run.json"),
+        named("run-1/run.json\x00x"),
+        named(".run/run.json"),
+        named("-rf/run.json"),
+        named("run-1/log.txt"),  # twice
+        named("run-1/checkpoints/step-1.npz", tarfile.SYMTYPE, "/etc/passwd"),
+        named("run-1/checkpoints/step-1.npz", tarfile.LNKTYPE, "run-1/run.json"),
+        named("run-1/checkpoints", tarfile.SYMTYPE, "/tmp"),
+        named("run-1", tarfile.DIRTYPE),
+        named("run-1/checkpoints/step-1.npz", tarfile.CHRTYPE),
+        named("run-1/checkpoints/step-1.npz", tarfile.FIFOTYPE),
+        named("run-1/checkpoints/step-1.npz", tarfile.GNUTYPE_SPARSE),
+        named("run-1/checkpoints/step-1.npz", tarfile.CONTTYPE),
+        named("run-2/log.txt"),  # a run without a record
+    ],
+)
+def test_a_bad_member_keeps_all_of_it_out(
+    shelf: Store, other: Store, tmp_path: Path, change: Callable[[list[Member]], None]
+) -> None:
+    members = good(shelf)
+    change(members)
+    written(tmp_path / "x.tar", members)
+    with pytest.raises(ArchiveBroken):
+        archive.take_in(other, tmp_path / "x.tar", quiet)
+    assert list(other.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
+def test_a_compressed_archive_which_could_hold_any_amount_is_none(
+    shelf: Store, other: Store, tmp_path: Path, mode: str
+) -> None:
+    written(tmp_path / "x.tar", good(shelf), mode=mode)
+    with pytest.raises(ArchiveBroken):
+        archive.take_in(other, tmp_path / "x.tar", quiet)
+
+
+def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(shelf: Store, other: Store, tmp_path: Path) -> None:
+    members, file = good(shelf), tmp_path / "x.tar"
+    written(file, members)
+    whole = file.read_bytes()
+    at = whole.index(b"step 0")
+    for data, why in (
+        (whole[:at] + b"step 9" + whole[at + 6 :], "log.txt is not what its checksum says"),
+        (whole[: at + 3], "unexpected end of data"),
+        (whole[:100], "truncated header"),
+        (b"x" * 4096, "not a tar|invalid header|bad checksum"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(ArchiveBroken, match=why):
+            archive.take_in(other, file, quiet)
+        assert list(other.root.iterdir()) == []
+    written(file, members, sums=False)
+    with pytest.raises(ArchiveBroken, match="SHA256SUMS is missing"):
+        archive.take_in(other, file, quiet)
+    with pytest.raises(ArchiveBroken, match="No such file"):
+        archive.take_in(other, tmp_path / "none.tar", quiet)
+
+
+def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(
+    shelf: Store, other: Store, tmp_path: Path
+) -> None:
+    for run in (Run("run-9", "finished", 1.0), Run("run-1", "running", 1.0, owner=this_process())):
+        made = Store(tmp_path / run.status)
+        made.create(run)
+        record = (made.folder(run.id) / "run.json").read_bytes()
+        written(tmp_path / "x.tar", [(tarfile.TarInfo("run-1/run.json"), record)])
+        with pytest.raises(ArchiveBroken, match="another run, or of one that goes on"):
+            archive.take_in(other, tmp_path / "x.tar", quiet)
+        assert list(other.root.iterdir()) == []
+
+
+def test_processes_and_containers_of_the_other_machine_are_not_ours_to_stop(
+    shelf: Store, other: Store, tmp_path: Path
+) -> None:
+    MADE.keep(shelf, "run-1", owner=this_process(), container="c0ffee", engine_id="7TWA", status="lost")
+    packed(shelf, tmp_path / "x.tar", "run-1")
+    archive.take_in(other, tmp_path / "x.tar", quiet)
+    taken = other.load("run-1")
+    assert (taken.owner, taken.container, taken.engine_id) == (None, None, None)

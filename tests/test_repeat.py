@@ -1,0 +1,124 @@
+"""What is asked for when a run is repeated, and when it is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeShow
+from made_runs import DIGEST, UUID, Made
+
+from ngcdl import repeat, settings
+from ngcdl.errors import NotRepeatable
+from ngcdl.record import Run
+from ngcdl.spec import GpuRequest
+from ngcdl.store import Store
+
+SYNTHETIC = Made(steps=10, seed=3, dataset="synthetic")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> settings.Settings:
+    return settings.load({"HOME": str(tmp_path)})
+
+
+def again(run: Run, config: settings.Settings, **how: Any) -> repeat.Again:
+    return repeat.again(run, config, Store(config.runs), FakeShow(), **how)
+
+
+def with_spec(run: Run, **changed: Any) -> Run:
+    return replace(run, spec={**(run.spec or {}), **changed})
+
+
+def test_a_training_is_asked_for_by_digest_with_its_cards_its_seed_and_its_data(config: settings.Settings) -> None:
+    asked = again(SYNTHETIC.run("x"), config).asked
+    assert str(asked.image) == f"nvcr.io/nvidia/tensorflow@{DIGEST}"
+    assert asked.gpus == GpuRequest("devices", devices=(UUID,))
+    assert asked.workload
+    assert (asked.workload.steps, asked.workload.seed, asked.workload.data) == (10, 3, "synthetic")
+    assert (asked.engine, asked.device) == ("docker", "gpu")
+
+
+def test_a_run_without_a_gpu_gets_none_whatever_is_there_today(config: settings.Settings) -> None:
+    run = replace(SYNTHETIC, device="cpu").run("x")
+    asked = again(with_spec(run, gpus="auto"), config).asked
+    assert (asked.gpus, asked.device) == (GpuRequest("none"), "cpu")
+
+
+def test_all_that_was_typed_beside_the_plan_is_asked_for_once_more(config: settings.Settings) -> None:
+    run = with_spec(
+        SYNTHETIC.run("x"),
+        mounts=["/opt/trainer:/ngcdl/trainer:ro", "/data:/data:ro"],
+        environment={"EPOCHS": "3"},
+        ports=["8888:8888"],
+        shm_bytes=1 << 31,
+        ulimits={"stack": 5},
+    )
+    extra = again(run, config).asked.extra
+    assert extra
+    assert [str(mount) for mount in extra.mounts] == ["/data:/data:ro"]
+    assert extra.environment == (("EPOCHS", "3"),)
+    assert ([str(port) for port in extra.ports], extra.shm_bytes, extra.ulimits) == (
+        ["8888:8888"], 1 << 31, (("stack", 5),),
+    )  # fmt: skip
+
+
+def test_a_command_of_ones_own_keeps_its_words_and_its_folder(config: settings.Settings) -> None:
+    run = with_spec(SYNTHETIC.run("x"), workload=None, command=["ls", "-l"], mounts=["/home/me:/work"], workdir="/work")
+    asked = again(run, config).asked
+    assert asked.own
+    assert asked.own.command == ("ls", "-l")
+    assert ([str(mount) for mount in asked.own.mounts], asked.own.workdir) == (["/home/me:/work"], "/work")
+    assert asked.workload is None
+
+
+def test_a_value_that_was_redacted_is_the_caller_s_own_or_a_refusal(
+    config: settings.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_spec(SYNTHETIC.run("x"), environment={"API_KEY": "***", "EPOCHS": "3"})
+    monkeypatch.delenv("API_KEY", raising=False)
+    with pytest.raises(NotRepeatable, match="the value of API_KEY looked like a secret") as caught:
+        again(run, config)
+    assert "API_KEY=... ngcdl runs replay x" in caught.value.hint
+    monkeypatch.setenv("API_KEY", "mine")
+    given = again(run, config)
+    assert given.asked.extra
+    assert dict(given.asked.extra.environment) == {"API_KEY": "mine", "EPOCHS": "3"}
+    assert any("API_KEY was not recorded" in remark for remark in given.remarks)
+    assert "mine" not in repr(given.remarks)
+
+
+def test_a_word_that_was_redacted_is_a_refusal(config: settings.Settings) -> None:
+    run = with_spec(SYNTHETIC.run("x"), workload=None, command=["serve", "--token", "***"])
+    with pytest.raises(NotRepeatable, match="a word of its command"):
+        again(run, config)
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (replace(SYNTHETIC.run("x"), spec=None, engine="compose"), "compose started it"),
+        (replace(SYNTHETIC, digest=None).run("x"), "digest of its image was not recorded"),
+        (with_spec(SYNTHETIC.run("x"), ports=["no"]), "does not say what was asked"),
+        (with_spec(SYNTHETIC.run("x"), mounts=7), "does not say what was asked"),
+        (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "later": 5}), "does not know its later"),
+        (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "resume": "gone"}), "went on from gone"),
+    ],
+)
+def test_what_can_t_be_the_same_is_a_refusal(config: settings.Settings, run: Run, why: str) -> None:
+    with pytest.raises(NotRepeatable, match=why):
+        again(run, config)
+
+
+def test_another_data_set_than_it_had_is_a_refusal(config: settings.Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = replace(SYNTHETIC, dataset="cifar10")
+    shelf = Store(config.runs)
+    folder = made.keep(shelf, "x")
+    run = with_spec(made.run("x"), workload={**made.run("x").spec["workload"], "data": "synthetic"})  # type: ignore[index]
+    with pytest.raises(NotRepeatable, match="it trained on cifar10, which can't be had now"):
+        again(run, config)
+    assert again(run, config, dry=True).asked.workload
+    assert json.loads((folder / "events.jsonl").read_text().splitlines()[0])["dataset"] == "cifar10"
