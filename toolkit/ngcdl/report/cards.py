@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,21 +13,22 @@ from ngcdl.report.lines import Line, known, mean, most, number, numbers, text, t
 IDLE = "gpu_idle"  # holds clocks down because there is nothing to do, which is no throttling
 MOST = 1e12  # s since the epoch, W, J: what lies above is none, and its products would be infinite
 
+Reasons = frozenset[str]
 Card = list[tuple[Line, Line]]  # each sample, with what it says of this card: {} where it says nothing
 
 
 def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool) -> Summary:
     """Give `so_far` with what `samples` say of the cards; `computes`: the training was on them, as far as is known."""
     cards = _cards(samples)
-    energies = [_energy(card) for card in cards]
-    gpus = tuple(_summary(card, used) for card, used in zip(cards, energies, strict=True))
+    energies, reasons = [_energy(card) for card in cards], [_reasons(card) for card in cards]
+    gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
     summed = replace(
         so_far,
         gpus=gpus,
         gpu_percent_mean=mean(known(gpu.gpu_percent_mean for gpu in gpus)),
         gpu_memory_bytes_max=most(known(gpu.memory_bytes_max for gpu in gpus)),
         sm_mhz_mean=mean(known(gpu.sm_mhz_mean for gpu in gpus)),
-        throttled_share=_throttled_share(cards),
+        throttled_share=_throttled_share(reasons),
         shared_gpu=_is_shared(cards),
     )
     return _with_energy(summed, energies, computes)
@@ -43,7 +45,7 @@ def _cards(samples: Iterable[Line]) -> list[Card]:
     return [[(sample, card.get(place, {})) for place, sample in enumerate(samples)] for card in found.values()]
 
 
-def _summary(card: Card, used: energy.Energy | None) -> GpuSummary:
+def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None]) -> GpuSummary:
     readings = [reading for _, reading in card if reading]
     return GpuSummary(
         index=most(numbers(readings[:1], "index")),
@@ -55,7 +57,7 @@ def _summary(card: Card, used: energy.Energy | None) -> GpuSummary:
         joules=used.joules if used else None,
         energy_from=used.source if used else None,
         sm_mhz_mean=mean(numbers(readings, "sm_mhz")),
-        throttled_share=_throttled_share([card]),
+        throttled_share=_throttled_share([reasons]),
     )
 
 
@@ -89,17 +91,26 @@ def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], comp
     )
 
 
-def _throttled_share(cards: Sequence[Card]) -> dict[str, float] | None:
-    """Give for each reason the share of the samples in which it held the clocks of any of `cards` down."""
-    told: list[set[str]] = []
-    for readings in zip(*cards, strict=True):
-        named = [texts_in(reading.get("throttle_reasons")) for _, reading in readings]
-        if any(one is not None for one in named):
-            told.append({reason for one in named for reason in one or () if reason != IDLE})
-    if not told:
-        return None
-    reasons = sorted({reason for one in told for reason in one})
-    return {reason: sum(reason in one for one in told) / len(told) for reason in reasons}
+def _reasons(card: Card) -> list[Reasons | None]:
+    """Say for each sample what held its clocks down; None where that is unknown."""
+    made: dict[tuple[str, ...], Reasons] = {}  # there are few different ones, in very many samples
+    found: list[Reasons | None] = []
+    for _, reading in card:
+        named = texts_in(reading.get("throttle_reasons"))
+        key = None if named is None else tuple(named)
+        found.append(None if key is None else made.setdefault(key, frozenset(key) - {IDLE}))
+    return found
+
+
+def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, float] | None:
+    """Give for each reason the share of the samples in which it held the clocks of any card down."""
+    samples = Counter(zip(*reasons, strict=True))
+    told = {each: count for each, count in samples.items() if any(one is not None for one in each)}
+    counts: Counter[str] = Counter()
+    for each, count in told.items():
+        for reason in Reasons().union(*(one for one in each if one)):
+            counts[reason] += count
+    return {reason: counts[reason] / sum(told.values()) for reason in sorted(counts)} if told else None
 
 
 def _is_shared(cards: Sequence[Card]) -> bool | None:
