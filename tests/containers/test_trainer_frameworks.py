@@ -123,3 +123,29 @@ def literally(x, weights):
             near = sum(squares[..., k : k + x.shape[-1]] for k in range(9))
             x = x / (word["bias"] + word["alpha"] * near) ** word["beta"]
     return x
+
+
+def test_an_epoch_of_cifar10_keras_is_told_as_keras_tells_it_and_tested(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--log-frequency", 5
+    code, out, err = trainer("cifar10-keras", "--out", tmp_path, "--steps", 20, "--batch", 1000, *common)
+    assert code == 0, err
+    (begun,) = events(tmp_path, "start")
+    assert (begun["workload"], begun["parameters"], begun["dropout"]) == ("cifar10-keras", 1667594, True)
+    assert "Filling queue" not in out
+    (epoch,) = events(tmp_path, "epoch")
+    assert (epoch["step"], epoch["epoch"], epoch["examples"]) == (20, 1, 20000)
+    assert 0.2 < epoch["accuracy"] < 1
+    assert f": epoch 1, loss = {epoch['loss']:.4f}, accuracy = {epoch['accuracy']:.4f} (" in out
+    (tested,) = events(tmp_path, "eval")
+    assert (tested["examples"], tested["step"]) == (10000, 20)
+    assert tested["precision_at_1"] > 0.8
+
+
+def test_what_trains_on_noise_is_not_tested(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--steps", 2, "--batch", 4
+    code, out, err = trainer("lstm", "--out", tmp_path, *common)
+    assert code == 0, err
+    assert "Training on 29049 SYNTHETIC sequences, not on the Penn Treebank: " in out
+    assert [event["event"] for event in events(tmp_path)] == ["start", "step", "checkpoint", "finish"]
+    _, values = checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))
+    assert values["lstm1/cell"].shape == (4, 256)
