@@ -1,7 +1,8 @@
 """Behaves to the outside like `python -m trainer` (containers/trainer/events.py), and trains nothing.
 
 STAND_IN says what it does: finish (default), fail, nan, wait (until a signal: 143 with the event "interrupted"),
-deaf (until killed), go (until the file STAND_IN_GO is there, then finish). STAND_IN_DEVICE: cpu (default) or gpu.
+deaf (until killed), go (until the file STAND_IN_GO is there, then finish). STAND_IN_DEVICE: cpu (default), gpu,
+or asked: what --device says, on the GPU eight times as fast.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 folder = Path(sys.argv[sys.argv.index("--out") + 1])
 does = os.environ.get("STAND_IN", "finish")
 stop = threading.Event()
+rate = 512.0
 signal.alarm(200)  # a test that failed leaves nothing behind for ever
 
 
@@ -27,7 +29,7 @@ def event(name: str, **fields: Any) -> None:
 
 
 def finish() -> None:
-    event("step", step=1, loss=4.0, examples_per_second=512.0, seconds_per_batch=0.25, learning_rate=0.1)
+    event("step", step=1, loss=4.0, examples_per_second=rate, seconds_per_batch=128 / rate, learning_rate=0.1)
     event("finish", step=2, seconds=1.0)
 
 
@@ -35,6 +37,9 @@ if "STAND_IN_SAYS" in os.environ:  # what it was given, for a test to see
     Path(os.environ["STAND_IN_SAYS"]).write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
 signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else lambda *_: stop.set())
 device = os.environ.get("STAND_IN_DEVICE", "cpu")
+if device == "asked":
+    device = sys.argv[sys.argv.index("--device") + 1]
+    rate = 4096.0 if device == "gpu" else rate
 event("start", format=1, workload="cifar10", device=device, dataset="synthetic", dataset_note=None, pid=os.getpid())
 event("step", step=0, loss=4.68, examples_per_second=None, seconds_per_batch=None, learning_rate=0.1)
 print("2018-02-16 03:25:08.344427: step 0, loss = 4.68 (595.8 examples/sec; 0.215 sec/batch)", flush=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from house import House, until
+from telemetry.stand_in import SOURCE, write_state
 
 from ngcdl import plan
 from ngcdl.cli.compare import _steps, arms
@@ -69,6 +73,42 @@ def test_without_a_gpu_the_cpu_alone_is_measured_and_it_is_said(trained: House) 
     assert "the GPU can't be measured here" in done.stdout
     assert done.stdout.splitlines()[-1] == "Only the CPU was measured: 512.0 examples/s."
     assert len(trained.shelf.ids()) == 2
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> dict[str, str]:
+    """The environment of a host with the two stand-in cards; the smaller one is free."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (gcc or cc) to build the stand-in NVML library with")
+    library = tmp_path / "nvml"
+    library.mkdir()
+    words = [compiler, "-shared", "-fPIC", "-o", str(library / "libnvidia-ml.so.1"), str(SOURCE)]
+    subprocess.run(words, check=True)
+    write_state(library / "state", {})
+    return {"LD_LIBRARY_PATH": str(library), "NGCDL_NVML_STATE": str(library / "state"), "STAND_IN_DEVICE": "asked"}
+
+
+def test_cpu_against_gpu_is_one_command_and_the_verdict_has_the_spread(trained: House, cards: dict[str, str]) -> None:
+    done = trained.run(*COMPARE[:-2], "--repeat", "2", env=cards)
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()
+    assert [row.split()[:3] for row in rows[1:3]] == [["cpu", "2", "512.0"], ["gpu", "2", "4,096.0"]]
+    assert "gpu / cpu: 8.00 times (8.00..8.00), 2 rounds" in rows
+    assert rows[-1].startswith("The GPU is used")
+    assert rows[-1].endswith("and does 8.00 times (8.00..8.00) the CPU's work.")
+    assert any(row.startswith("published: 599.9 examples/s on Intel Xeon E5-2658") for row in rows)
+    specs = [trained.shelf.load(run_id).spec or {} for run_id in trained.shelf.ids()]
+    assert [spec["workload"]["device"] for spec in specs] == ["cpu", "gpu", "gpu", "cpu"]
+    alike = [{**spec, "workload": {**spec["workload"], "device": ""}, "command": None} for spec in specs]
+    assert alike == [alike[0]] * 4, "only the device differs"
+
+
+def test_a_framework_that_falls_back_to_the_cpu_is_refused_as_the_device(trained: House, cards: dict[str, str]) -> None:
+    done = trained.run(*COMPARE[:-2], "--repeat", "2", env={**cards, "STAND_IN_DEVICE": "cpu"})
+    assert done.returncode == 1
+    assert "refused, device: it was to compute on the GPU, and its framework saw none" in done.stdout
+    assert done.stdout.splitlines()[-1] == "No ratio is given (refused: device): cpu 512.0 examples/s."
 
 
 def test_a_training_that_fails_is_refused_and_ends_it(trained: House) -> None:

@@ -173,7 +173,7 @@ def test_a_run_that_had_a_card_and_was_free_to_use_it_must_have_used_it() -> Non
 
 @pytest.mark.parametrize(("field", "summary"), [
     ("shared_gpu", Summary(examples_per_second=4000.0, shared_gpu=True)),
-    ("throttled_share", Summary(examples_per_second=4000.0, throttled_share={"hw_thermal_slowdown": 0.06})),
+    ("throttled_share", Summary(examples_per_second=4000.0, throttled_share={"hw_thermal_slowdown": 0.1})),
     ("examples_per_second", Summary(steps=1)),
 ])  # fmt: skip
 def test_a_shared_card_throttled_clocks_and_a_run_without_a_figure_are_refused(field: str, summary: Summary) -> None:
@@ -185,7 +185,7 @@ def test_a_shared_card_throttled_clocks_and_a_run_without_a_figure_are_refused(f
 
 @pytest.mark.parametrize("summary", [
     Summary(examples_per_second=4000.0, shared_gpu=False),
-    Summary(examples_per_second=4000.0, throttled_share={"hw_thermal_slowdown": 0.05}),
+    Summary(examples_per_second=4000.0, throttled_share={"hw_thermal_slowdown": 0.09}),
     Summary(examples_per_second=4000.0, throttled_share={"sw_power_cap": 1.0, "gpu_idle": 0.5}),
 ])  # fmt: skip
 def test_a_card_of_one_s_own_at_its_power_cap_is_compared(summary: Summary) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report import figures
+from ngcdl.report import lines, throttling
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
@@ -31,12 +31,9 @@ _DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data"})
 _NAMES = {"name": "workload"}
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
-# More than this share of the samples with clocks held down, and the speed is that of a hot card, not of the card.
-THROTTLED_SHARE = 0.05
-# NVML's reasons that a card slows down for, which come and go with its temperature and supply. Its power cap is not one
-# of them: a card under load lives at it, in every round.
-# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
-_SLOWDOWNS = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+# Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them: a card
+# under load lives at it, in every round.
+_SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_damage)
 
 
 @dataclass(frozen=True)
@@ -49,14 +46,14 @@ class Measured:
     error: str | None = None
 
     @classmethod
-    def of(cls, run: Run, events: Iterable[figures.Line]) -> Measured:
+    def of(cls, run: Run, events: Iterable[lines.Line]) -> Measured:
         start: Mapping[str, Any] = {}
         error = None
         for event in events:
             if event.get("event") == "start":
                 start = event
             elif event.get("event") == "error":
-                error = figures.text(event.get("kind"))
+                error = lines.text(event.get("kind"))
         return cls(run, start, error)
 
 
@@ -118,7 +115,7 @@ def _happened(entry: Entry) -> list[Refusal]:
         if run.summary.shared_gpu:
             refuse("shared_gpu", True, "others computed on its card at the same time")
         for reason, share in throttled(run).items():
-            if share > THROTTLED_SHARE:
+            if share >= throttling.SHARE:
                 refuse("throttled_share", {reason: share}, f"the clocks were held down ({reason})")
     return found
 
@@ -133,7 +130,7 @@ def _fell_back(entry: Entry) -> bool:
 def throttled(run: Run) -> Mapping[str, float]:
     """Give the share (0..1) of each reason for which the run's cards slowed down; {} where none is known."""
     shares = run.summary.throttled_share or {}
-    return {name: share for name in _SLOWDOWNS if (share := figures.number(shares.get(name)))}
+    return {name: share for name in _SLOWDOWNS if (share := lines.number(shares.get(name)))}
 
 
 def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
