@@ -86,13 +86,18 @@ def test_every_picture_has_a_name_and_a_description_in_words() -> None:
 
 
 def test_what_is_unknown_is_n_a_and_never_0() -> None:
-    document = page([told(EMPTY, [], [])])
+    document = page([told(replace(EMPTY, spec={"workload": {"name": "mine"}}), [], [])])
     rows = cells(document)
     for name in ("computed on", "hardware", "data", "steps", "examples/s (median)", "s/batch (median)", "GPU use"):
         assert rows[name] == ["n/a"], name
     assert "failed with exit code 7" in Parsed(document).text
     assert "nan" not in Parsed(document).text.lower().replace("nanosecond", "")
     assert "None" not in Parsed(document).text
+
+
+def test_a_command_has_no_rows_that_only_a_training_can_have() -> None:
+    rows = cells(page([told(EMPTY, [], [])]))
+    assert set(rows) == {"outcome", "CPU use, all cores", "GPU use", "GPU memory at most"}
 
 
 def test_what_was_not_measured_is_named_and_not_drawn() -> None:

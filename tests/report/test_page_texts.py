@@ -50,7 +50,7 @@ def test_a_run_that_did_not_end_well_is_told_to_have_before_its_figures(more: di
 
 def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("nvcr.io/nvidia/cuda:12", DIGEST))
-    assert verdict([told(run, [], [])]) == "a command in cuda:12 on a device that was not recorded: 75 s."
+    assert verdict([told(run, [], [])]) == "a command in cuda:12: 75 s."
 
 
 def test_a_duration_is_told_in_the_unit_that_fits() -> None:

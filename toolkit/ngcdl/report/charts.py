@@ -80,9 +80,10 @@ def drawn(chart: Chart, name: str) -> Markup:
 def bars(title: str, values: Sequence[float | None], said: str, note: str, name: str) -> Markup:
     """Draw a bar for each of `values`, 0..100, beside each other and numbered from 0."""
     step = _WIDE / len(values)
+    width = min(step * 0.8, _WIDE / 10)
     rects = [
-        tag("rect", class_="bar", x=f"{at * step + step * 0.1:.1f}", y=f"{_HIGH - value * 10:.1f}",
-            width=f"{step * 0.8:.1f}", height=f"{value * 10:.1f}")
+        tag("rect", class_="bar", x=f"{(at + 0.5) * step - width / 2:.1f}", y=f"{_HIGH - value * 10:.1f}",
+            width=f"{width:.1f}", height=f"{value * 10:.1f}")
         for at, value in enumerate(values) if value is not None
     ]  # fmt: skip
     across, along = percent_axis(), _numbered(len(values))

@@ -101,6 +101,11 @@ class Story:
     measured: Measured
     letter: str = "A"
 
+    @property
+    def is_training(self) -> bool:
+        """Was it one of the bundled trainings, and not somebody's own command?"""
+        return bool(self.training.start) or bool((self.run.spec or {}).get("workload"))
+
 
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
     """Read a run's lines, each once."""

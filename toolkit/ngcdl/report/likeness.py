@@ -51,7 +51,9 @@ def differences(stories: Sequence[Story]) -> list[Difference]:
         values = tuple(None if (one := value(story)) is None else str(one) for story in stories)
         if len(set(values)) > 1:
             found.append(Difference(name, values))
-    return found
+    # One and the same image may be named by its tag and by its digest.
+    digests = {story.run.image.digest for story in stories}
+    return [one for one in found if one.name != "image" or len(digests) > 1 or None in digests]
 
 
 def refused(one: Story, other: Story) -> list[str]:

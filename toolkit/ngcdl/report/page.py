@@ -49,7 +49,7 @@ def _warning(stories: Sequence[Story]) -> Markup | None:
     if not named:
         return None
     who = "" if len(stories) == 1 else f"{', '.join(story.letter for story in named)}: "
-    note = named[0].run.dataset_note
+    note = (named[0].run.dataset_note or "").removeprefix("synthetic images, ")
     why = f" ({note})" if note else ""
     return tag("p", f"{who}SYNTHETIC images{why}: loss and accuracy say nothing about CIFAR-10.", class_="warning")
 

@@ -31,11 +31,11 @@ def pictures(stories: Sequence[Story]) -> Pictures:
 
 
 def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]]:
-    training = any(naming.workload(story.run) or story.training.start for story in stories)
+    training = any(story.is_training for story in stories)
     if training:
         yield "throughput", _throughput(stories)
     if len(stories) == 1:
-        yield "CPU and GPU use", _use(stories[0])
+        yield "CPU use", _use(stories[0])
         yield from _by_core(stories[0])
     else:
         lines = [Line(_label(story, stories), story.measured.host, _colour(story)) for story in stories]
@@ -127,7 +127,8 @@ def _use(story: Story) -> Chart | None:
         if measured.most.known
         else None
     )
-    return _chart("CPU and GPU use", _time([story]), lines, lambda _: percent_axis(), band=band)
+    title = "CPU and GPU use" if measured.cards else "CPU use"
+    return _chart(title, _time([story]), lines, lambda _: percent_axis(), band=band)
 
 
 def _card(card: CardCurves, many: bool) -> str:
@@ -140,7 +141,8 @@ def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
     if not known:
         return
     said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."
-    note = f"Mean while it trained: from {min(known):.0f} % to {max(known):.0f} %."
+    over = "while it trained" if story.is_training else "over the whole run"
+    note = f"Mean {over}: from {min(known):.0f} % to {max(known):.0f} %."
     yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
 
 

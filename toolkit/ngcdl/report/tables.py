@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, number, size
@@ -17,13 +18,14 @@ Row = tuple[str, tuple[str, ...]]
 
 def figures(stories: Sequence[Story]) -> list[Row]:
     """Give a row for each figure, a cell for each run. What no run has is left out, but for what everybody asks."""
-    rows = [(name, tuple(cell(story) for story in stories)) for name, cell, _ in _FIGURES]
-    kept = [
-        (name, cells)
-        for (name, cells), (_, _, always) in zip(rows, _FIGURES, strict=True)
-        if always or any(cell != NOT_AVAILABLE for cell in cells)
-    ]
-    if len(stories) > 1:
+    has_training = any(story.is_training for story in stories)
+    kept = []
+    for name, cell, asked in _FIGURES:
+        cells = tuple(cell(story) for story in stories)
+        wanted = asked == "always" or (asked == "of a training" and has_training)
+        if wanted or any(one != NOT_AVAILABLE for one in cells):
+            kept.append((name, cells))
+    if len(stories) > 1 and has_training:
         at = next(index for index, (name, _) in enumerate(kept) if name == SPEED) + 1
         kept.insert(at, (f"times as fast as {stories[0].letter}", tuple(_times(stories[0], one) for one in stories)))
     return kept
@@ -85,33 +87,34 @@ def _held(story: Story) -> str:
 
 SPEED = "examples/s (median)"
 # name, cell, and whether it is shown also where no run has it
-_FIGURES: tuple[tuple[str, Callable[[Story], str], bool], ...] = (
-    ("outcome", lambda it: outcome(it.run), True),
-    ("computed on", lambda it: naming.device(it.run), True),
-    ("hardware", lambda it: naming.hardware(it.run) or NOT_AVAILABLE, True),
-    ("data", lambda it: data(it.run), True),
-    ("steps", lambda it: number(it.run.summary.steps, 0), True),
-    (SPEED, lambda it: rate(it.run.summary.examples_per_second), True),
-    ("s/batch (median)", lambda it: number(it.run.summary.seconds_per_batch, 4), True),
-    ("loss, first → last", _losses, False),
-    ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), False),
-    ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), True),
-    ("CPU use of the run", _cores, False),
-    ("memory at most", lambda it: size(it.run.summary.memory_bytes_max), False),
-    ("GPU use", lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"), True),
-    ("GPU memory at most", lambda it: size(it.run.summary.gpu_memory_bytes_max), True),
-    ("GPU power (mean)", _watts, False),
-    ("GPU clock (mean)", lambda it: number(it.run.summary.sm_mhz_mean, 0, " MHz"), False),
-    ("clocks held down", _held, False),
-    ("GPU energy while it trained", _energy, False),
-    ("examples/J", lambda it: number(it.run.summary.examples_per_joule, 1), False),
+_FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a training", "where known"]], ...] = (
+    ("outcome", lambda it: outcome(it.run), "always"),
+    ("computed on", lambda it: naming.device(it.run), "of a training"),
+    ("hardware", lambda it: naming.hardware(it.run) or NOT_AVAILABLE, "of a training"),
+    ("data", lambda it: data(it.run), "of a training"),
+    ("steps", lambda it: number(it.run.summary.steps, 0), "of a training"),
+    (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
+    ("s/batch (median)", lambda it: number(it.run.summary.seconds_per_batch, 4), "of a training"),
+    ("loss, first → last", _losses, "where known"),
+    ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), "where known"),
+    ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), "always"),
+    ("CPU use of the run", _cores, "where known"),
+    ("memory at most", lambda it: size(it.run.summary.memory_bytes_max), "where known"),
+    ("GPU use", lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"), "always"),
+    ("GPU memory at most", lambda it: size(it.run.summary.gpu_memory_bytes_max), "always"),
+    ("GPU power (mean)", _watts, "where known"),
+    ("GPU clock (mean)", lambda it: number(it.run.summary.sm_mhz_mean, 0, " MHz"), "where known"),
+    ("clocks held down", _held, "where known"),
+    ("GPU energy while it trained", _energy, "where known"),
+    ("examples/J", lambda it: number(it.run.summary.examples_per_joule, 1), "where known"),
 )
 
 
 def _busy(story: Story) -> str:
     known = [value for value in story.measured.cores if value is not None]
     if known:
-        return f"{min(known):.0f} to {max(known):.0f} %"
+        ends = dict.fromkeys(f"{value:.0f}" for value in (min(known), max(known)))
+        return f"{' to '.join(ends)} %"
     mean = story.run.summary.cpu_percent_mean
     return NOT_AVAILABLE if mean is None else f"{mean:.0f} % (mean)"
 
@@ -133,6 +136,9 @@ COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "loss": _last_loss,
     "test accuracy": lambda it: number(it.run.summary.precision_at_1, 4),
 }
+
+
+_OF_A_TRAINING = ("framework", "data", "training images, sha256", "batch", "seed", "threads", "parameters")
 
 
 def conditions(story: Story) -> list[tuple[str, str]]:
@@ -168,7 +174,8 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("to repeat it", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
         ("as a command", naming.command(run)),
     ]
-    return [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
+    shown = [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
+    return [(name, value) for name, value in shown if story.is_training or name not in _OF_A_TRAINING]
 
 
 def _framework(story: Story) -> str | None:

@@ -12,11 +12,12 @@ from ngcdl.report.curves import Story
 
 def verdict(stories: Sequence[Story]) -> str:
     """Say it of one run, or of several against each other."""
-    return _of_one(stories[0].run) if len(stories) == 1 else _of_several(stories)
+    return _of_one(stories[0]) if len(stories) == 1 else _of_several(stories)
 
 
-def _of_one(run: Run) -> str:
-    head = f"{naming.what(run)} on {naming.on(run)}"
+def _of_one(story: Story) -> str:
+    run = story.run
+    head = f"{naming.what(run)} on {naming.on(run)}" if story.is_training or run.device else naming.what(run)
     if run.status == "running":
         return f"{head} still runs: {_reached(run)}."
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
@@ -63,7 +64,7 @@ def _of_several(stories: Sequence[Story]) -> str:
     left = [letter for letter, why in refusals.items() if why]
     text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
     synthetic = ", on SYNTHETIC images" if any(naming.is_synthetic(story.run) for story in (fastest, slowest)) else ""
-    return f"{text}{synthetic}."
+    return f"{text}{synthetic}. One run of each: how far such runs lie apart is not known."
 
 
 def rate(value: float | None) -> str:
