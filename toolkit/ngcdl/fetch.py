@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 _FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag, WrongPlatform)
 
 
-def look(ref: ImageRef) -> None:
-    """Ask the registry for a few KB about `ref`: raises now what a pull would end with after a long download."""
-    from ngcdl.registry import client, credentials
-
-    credential, trouble = credentials.find_or_none(ref.registry)
-    error = client.explain(ref, credential)
-    if isinstance(error, _FINAL):
-        raise trouble or error
-
-
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
     """Pull `ref` and give its digest. Raises RegistryError or EngineError; an old image of that name is never given."""
     from ngcdl.registry import credentials
