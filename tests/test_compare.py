@@ -166,6 +166,15 @@ def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(shelf: Store
     assert runs(shelf)[0].status in ("failed", "lost")
 
 
+def test_no_round_but_the_first_begins_when_the_time_is_up(shelf: Store) -> None:
+    it, fake, _ = going(shelf)
+    timed = Comparing(it.arms, it.kept, shelf, FakeShow(), until=1.0)
+    timed.go()
+    assert len(fake.orders) == 2
+    assert timed.kept.remarks == ("the time is up after 1 of 3 rounds",)
+    assert timed.kept.finished is not None
+
+
 def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf: Store) -> None:
     def interrupted(order: Order) -> FakeJob:
         _trained(order)

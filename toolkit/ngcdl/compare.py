@@ -126,10 +126,12 @@ def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store,
 class Comparing:
     """A comparison on its way. What it has so far is always in its file."""
 
-    def __init__(self, arms: Mapping[str, Settled], kept: Kept, shelf: Store, show: Show) -> None:
-        """`arms` are in their order, by name; all can begin at once."""
+    def __init__(
+        self, arms: Mapping[str, Settled], kept: Kept, shelf: Store, show: Show, until: float | None = None
+    ) -> None:
+        """`arms` are in their order, by name; all can begin at once. No round but the first begins after `until`."""
         self.arms, self._shelf, self._show = arms, shelf, show
-        self._left = list(arms)
+        self._left, self._until = list(arms), until
         self.kept = kept
 
     def go(self) -> None:
@@ -140,14 +142,21 @@ class Comparing:
         save(self.kept, self._shelf)
         enough = min(2, len(self.arms))
         for number in range(1, self.kept.repeat + 1):
+            if number > 1 and self._until is not None and time.time() > self._until:
+                self._end(f"the time is up after {number - 1} of {self.kept.repeat} rounds")
+                break
             for name in self._left[:: 1 if number % 2 else -1]:
                 if not self._run(name, number):
                     self._left.remove(name)
             if len(self._left) < enough or self._left[0] != next(iter(self.arms)):
-                self._show.say("nothing is left to compare with: no further rounds")
+                self._end("nothing is left to compare with: no further rounds")
                 break
         self.kept = replace(self.kept, finished=time.time())
         save(self.kept, self._shelf)
+
+    def _end(self, why: str) -> None:
+        self._show.say(why)
+        self.kept = replace(self.kept, remarks=(*self.kept.remarks, why))
 
     def _run(self, name: str, number: int) -> bool:
         """See one run through, and tell whether it ended well."""

@@ -274,6 +274,31 @@ def workloads(json: Json = False) -> None:
     workloads(json)
 
 
+@app.command(
+    epilog="Exit codes: as of compare; 1 where one of the comparisons was refused.\n\n"
+    "Examples:\n\n  ngcdl suite seeds tensorflow:18.01-py2\n\n  ngcdl suite table7 --budget 60"
+)
+def suite(
+    name: Annotated[str, typer.Argument(metavar="seeds|table7", help="Whose experiments.")],
+    image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As of run.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="No experiment and no round begins later.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="Rounds of each comparison.")] = 3,
+    steps: options.Steps = None,
+    data: options.Data = "auto",
+    gpus: options.Gpus = "auto",
+    engine: options.EngineName = "auto",
+    json: Json = False,
+) -> int:
+    """Run published experiments as comparisons on this machine, beside what was published of them."""
+    from ngcdl.cli.run import Typed
+    from ngcdl.cli.suite import suite
+
+    typed = Typed(image=image, steps=steps, data=data, evaluate=False, gpus=gpus, engine=engine, json=json)
+    return suite(name, typed, repeat, budget)
+
+
 @app.command()
 def gpu(
     json: Json = False,

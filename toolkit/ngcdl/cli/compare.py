@@ -48,12 +48,23 @@ def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) 
     """Run the comparison that was typed, print it and give the exit code. `others` are further images."""
     if not typed.train:
         raise BadOption("compare runs a bundled training: --train.", "    ngcdl compare --train cifar10")
+    kept, number = carried_out(typed, others, vary, repeat)
+    code = _print(kept, Store(settings.load().runs), typed.json)
+    return signal_exit_code(number) if number else code
+
+
+def carried_out(
+    typed: Typed, others: Sequence[str], vary: str | None, repeat: int, until: float | None = None
+) -> tuple[Kept, int | None]:
+    """Run a comparison and give what is kept of it, and the signal that ended it. Raises NgcdlError before its runs.
+
+    No round but the first begins after `until` (s since the epoch)."""
     if repeat < 1:
         raise BadOption("--repeat is a whole number from 1 on.")
     config = settings.load()
     shelf = Store(config.runs)
     if typed.steps is None:
-        typed = replace(typed, steps=_steps(plan.bundled(typed.train)))
+        typed = replace(typed, steps=_steps(plan.bundled(typed.train or "")))
     images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
     name, variants = arms(parsed(typed, config, shelf), vary, images, config.registry)
     for variant in variants:
@@ -64,7 +75,7 @@ def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) 
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
         kept = Kept(shelf.new_id("compare"), name, repeat, shown, time.time(), remarks=remarks)
-        going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen)
+        going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, until)
         rounds = f"{repeat} rounds" if repeat > 1 else "1 round"
         screen.say(f"{kept.id}: {rounds} of {', '.join(going.arms)}; watch one with: ngcdl logs -f last")
         try:
@@ -73,8 +84,7 @@ def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) 
         except (KeyboardInterrupt, Interrupted) as error:
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
             screen.say(f"stopped by {signal.Signals(number).name}; what is whole:")
-    code = _print(going.kept, shelf, typed.json)
-    return signal_exit_code(number) if number else code
+    return going.kept, number
 
 
 def _steps(known: plan.Bundled) -> int:
