@@ -13,7 +13,7 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import fetch, plan, prepare, settings
+from ngcdl import __version__, fetch, plan, prepare, settings
 from ngcdl.errors import (
     BadOption,
     DatasetWrong,
@@ -72,6 +72,7 @@ def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
     assert ready.order.target == IMAGE.pinned(DIGEST)
     assert run.owner is not None
     assert run.machine.cores
+    assert run.ngcdl == __version__
     assert not [path for path in daemon.asked if "/containers" in path]
 
 

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeShow
 from made_runs import DIGEST, UUID, Made
 
-from ngcdl import repeat, settings
+from ngcdl import __version__, repeat, settings
 from ngcdl.errors import NotRepeatable
 from ngcdl.record import Run
 from ngcdl.spec import GpuRequest
@@ -40,6 +40,12 @@ def test_a_training_is_asked_for_by_digest_with_its_cards_its_seed_and_its_data(
     assert asked.workload
     assert (asked.workload.steps, asked.workload.seed, asked.workload.data) == (10, 3, "synthetic")
     assert (asked.engine, asked.device) == ("docker", "gpu")
+
+
+def test_what_may_be_otherwise_this_time_is_said(config: settings.Settings) -> None:
+    assert again(replace(SYNTHETIC.run("x"), ngcdl=__version__), config).remarks == ()
+    (remark,) = again(replace(SYNTHETIC.run("x"), ngcdl="0.0.1"), config).remarks
+    assert remark == f"ngcdl 0.0.1 recorded it and this is {__version__}: the trainer may be another"
 
 
 def test_a_run_without_a_gpu_gets_none_whatever_is_there_today(config: settings.Settings) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ngcdl import choice, fetch, plan
+from ngcdl import __version__, choice, fetch, plan
 from ngcdl.engines.base import Engine, Order, PullEvent
 from ngcdl.errors import BadOption, ImageUnfit, MountMissing, NgcdlError
 from ngcdl.owner import this_process
@@ -222,6 +222,7 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         spec=spec.as_json(),
         owner=this_process(),
         notes=(*picked.loud, *notes),
+        ngcdl=__version__,
     )
     folder = shelf.create(run)
     return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run, picked.uuids)

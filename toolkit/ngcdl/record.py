@@ -7,10 +7,11 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
     owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {},
     diagnosis {name, text, cause, remedy, source, confidence} (a famous failure that was recognised in what it wrote),
-    findings [{rule, text, numbers, advice}] (what a training was held back by, report/bottleneck.py; null: not looked)
+    findings [{rule, text, numbers, advice}] (what a training was held back by, report/bottleneck.py; null: not looked),
+    ngcdl (the version of it that wrote the record)
 Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
 
-History of the format: 1 = ngcdl 0.1; diagnosis, findings, and in the summary what stands behind
+History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, and in the summary what stands behind
 `gaps` (of a card behind `index`) came later in it. The trainer writes the same file by itself where no
 ngcdl watches it (docker compose, Slurm): containers/trainer/events.py.
 """
@@ -176,6 +177,7 @@ class Run:
     summary: Summary = field(default_factory=Summary)
     diagnosis: Diagnosis | None = None
     findings: tuple[Finding, ...] | None = None
+    ngcdl: str | None = None
 
     @property
     def seconds(self) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ngcdl import plan
+from ngcdl import __version__, plan
 from ngcdl.errors import BadOption, BadReference, NotRepeatable
 from ngcdl.prepare import Asked, Show
 from ngcdl.record import Run
@@ -62,6 +62,8 @@ def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: boo
         root=before.engine == "docker" and recorded.get("user") is None,
         extra=extra,
     )
+    if before.ngcdl not in (None, __version__):
+        remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may be another")
     return Again(asked, (*remarks, *more))
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 # Neither XML nor HTML can hold these, and some of them would move a terminal that shows the file.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
-_VOID = frozenset({"br", "meta"})
+_VOID = frozenset({"meta"})
 _SHAPES = frozenset({"path", "rect"})  # of SVG, where an element without an end would hold all that follows
 
 

@@ -35,7 +35,8 @@ def _sections(stories: Sequence[Story], title: str) -> list[Markup | None]:
     missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
     return [
         tag("header", tag("h1", title), tag("p", verdict(stories), class_="verdict"), _warning(stories)),
-        *(part for story in stories for part in (_recognised(story), _findings(story, len(stories) > 1))),
+        *(_recognised(story) for story in stories),
+        _findings(stories),
         tag("section", tag("h2", "Figures"), _figures(stories), _differences(stories), _legend_of_runs(stories)),
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
             tag("p", missing, class_="note") if missing else None),
@@ -61,16 +62,15 @@ def _recognised(story: Story) -> Markup | None:
     return tag("section", tag("h2", f"Why {story.run.id} failed"), tag("pre", diagnosis.told(known)))
 
 
-def _findings(story: Story, is_one_of_several: bool) -> Markup | None:
-    """Show what held a training back, by the rules that were decided when it ended."""
-    found = story.run.findings
-    if not found:
-        return None
-    items = [
-        tag("li", one.text, tag("br"), tag("span", one.advice, class_="unit") if one.advice else None) for one in found
-    ]
-    who = f" {story.letter}" if is_one_of_several else " it"
-    return tag("section", tag("h2", f"What held{who} back"), tag("ul", *items, class_="notes"))
+def _findings(stories: Sequence[Story]) -> Markup | None:
+    """Show what set the pace, by the rules that were decided when each run ended."""
+    items = []
+    for story in stories:
+        for one in story.run.findings or ():
+            who = tag("strong", f"{story.letter} ") if len(stories) > 1 else None
+            advice = tag("div", one.advice, class_="advice") if one.advice else None
+            items.append(tag("li", who, one.text, advice))
+    return tag("section", tag("h2", "What set the pace"), tag("ul", *items, class_="notes")) if items else None
 
 
 def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str, kind: str = "figures") -> Markup:

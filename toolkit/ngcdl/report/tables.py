@@ -169,7 +169,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("threads", start.get("threads") or "all"),
         ("parameters", f"{value:,}" if isinstance(value := start.get("parameters"), int) else None),
         ("samples that lack a reading", _gaps(run)),
-        ("recorded by ngcdl", getattr(run, "ngcdl", None)),
+        ("recorded by ngcdl", run.ngcdl),
         ("this page made by ngcdl", __version__),
         ("to repeat it", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
         ("as a command", naming.command(run)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ngcdl.console import number
 from ngcdl.record import Run
@@ -51,8 +51,7 @@ def _of_several(stories: Sequence[Story]) -> str:
     refusals = {story.letter: likeness.refused(first, story) for story in stories[1:]}
     alike = [story for story in stories[1:] if not refusals[story.letter]]
     if not alike:
-        whys = "; ".join(f"{first.letter} and {letter}: {', '.join(why)}" for letter, why in refusals.items())
-        return f"These {len(stories)} runs can't be set against each other, so no ratio is given: {whys}."
+        return f"These {len(stories)} runs can't be set against each other, so no ratio is given: {_whys(refusals)}."
     fastest = max([first, *alike], key=lambda story: story.run.summary.examples_per_second or 0.0)
     slowest = min([first, *alike], key=lambda story: story.run.summary.examples_per_second or 0.0)
     times = likeness.ratio(fastest, slowest)
@@ -65,6 +64,17 @@ def _of_several(stories: Sequence[Story]) -> str:
     text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
     synthetic = ", on SYNTHETIC images" if any(naming.is_synthetic(story.run) for story in (fastest, slowest)) else ""
     return f"{text}{synthetic}. One run of each: how far such runs lie apart is not known."
+
+
+def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
+    """Say why, of more than one other run each reason once, with those that it keeps out."""
+    if len(refusals) == 1:
+        return ", ".join(next(iter(refusals.values())))
+    kept_out: dict[str, list[str]] = {}
+    for letter, reasons in refusals.items():
+        for reason in reasons:
+            kept_out.setdefault(reason.removeprefix(f"{letter}: ").partition(" (")[0], []).append(letter)
+    return "; ".join(f"{reason} ({', '.join(letters)})" for reason, letters in kept_out.items())
 
 
 def rate(value: float | None) -> str:
