@@ -21,7 +21,6 @@ OWNERS = {
     "docker": "engines/docker/",
     "pynvml": "telemetry/gpu.py",
     "typer": "cli/",
-    "matplotlib": "report/plots.py",
 }
 
 
@@ -58,7 +57,7 @@ def test_the_trainer_imports_nothing_of_ngcdl_and_nothing_of_it_is_imported() ->
 
 
 def test_no_module_imports_a_heavy_library_at_import_but_its_owner_s() -> None:
-    heavy = ("docker", "requests", "pynvml", "rich", "tensorflow", "torch", "numpy", "matplotlib")
+    heavy = ("docker", "requests", "pynvml", "rich", "tensorflow", "torch", "numpy")
     found = {
         (str(path.relative_to(PACKAGE)), name)
         for path in MODULES

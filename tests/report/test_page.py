@@ -112,7 +112,7 @@ def test_synthetic_images_are_told_at_the_verdict_the_table_and_the_charts() -> 
     assert verdict
     assert "SYNTHETIC" in verdict[1]
     assert cells(document)["data"] == ["SYNTHETIC"]
-    assert re.search(r'class="warning">SYNTHETIC images \(no network\)', document)
+    assert re.search(r'class="warning">SYNTHETIC data \(no network\)', document)
     figures = re.findall(r"<figure>.*?</figure>", document)
     labelled = [one for one in figures if "SYNTHETIC" in one]
     assert [re.search(r"<strong>(\w+)", one)[1] for one in labelled] == ["Throughput", "Loss"]  # type: ignore[index]

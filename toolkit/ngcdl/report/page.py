@@ -52,7 +52,7 @@ def _warning(stories: Sequence[Story]) -> Markup | None:
     who = "" if len(stories) == 1 else f"{', '.join(story.letter for story in named)}: "
     note = (named[0].run.dataset_note or "").removeprefix("synthetic images, ")
     why = f" ({note})" if note else ""
-    return tag("p", f"{who}SYNTHETIC images{why}: loss and accuracy say nothing about CIFAR-10.", class_="warning")
+    return tag("p", f"{who}SYNTHETIC data{why}: loss and accuracy say nothing about real data.", class_="warning")
 
 
 def _recognised(story: Story) -> Markup | None:
@@ -144,7 +144,7 @@ def _counterpart(figure: str, story: Story) -> str:
 
 
 def _here(story: Story, is_one_of_several: bool) -> str:
-    synthetic = ", SYNTHETIC images" if naming.is_synthetic(story.run) else ""
+    synthetic = ", SYNTHETIC data" if naming.is_synthetic(story.run) else ""
     who = f", {story.letter}" if is_one_of_several else ""
     return f"here{who}: {naming.hardware(story.run) or naming.device(story.run)}{synthetic}"
 

@@ -112,7 +112,7 @@ def _synthetic(stories: Sequence[Story]) -> str:
     if not named:
         return ""
     who = f" ({', '.join(named)})" if len(stories) > 1 else ""
-    return f"SYNTHETIC images{who}: the speed is real, what was learnt is not CIFAR-10."
+    return f"SYNTHETIC data{who}: the speed counts, what was learnt says nothing."
 
 
 def _use(story: Story) -> Chart | None:

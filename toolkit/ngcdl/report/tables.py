@@ -49,9 +49,9 @@ def outcome(run: Run) -> str:
 def data(run: Run) -> str:
     if not run.dataset:
         return NOT_AVAILABLE
-    return f"SYNTHETIC ({run.dataset})" if naming.is_synthetic(run) and run.dataset != "synthetic" else (
-        "SYNTHETIC" if naming.is_synthetic(run) else run.dataset
-    )  # fmt: skip
+    if not naming.is_synthetic(run):
+        return run.dataset
+    return "SYNTHETIC" if run.dataset == "synthetic" else f"SYNTHETIC ({run.dataset})"
 
 
 def _losses(story: Story) -> str:

@@ -42,7 +42,7 @@ def _reached(run: Run) -> str:
     if figures.precision_at_1 is not None:
         words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
     if naming.is_synthetic(run):
-        words.append("on SYNTHETIC images, not on real ones")
+        words.append("on SYNTHETIC data, not on real data")
     return ", ".join(words) or "nothing was measured"
 
 
@@ -62,7 +62,7 @@ def _of_several(stories: Sequence[Story]) -> str:
     )
     left = [letter for letter, why in refusals.items() if why]
     text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
-    synthetic = ", on SYNTHETIC images" if any(naming.is_synthetic(story.run) for story in (fastest, slowest)) else ""
+    synthetic = ", on SYNTHETIC data" if any(naming.is_synthetic(story.run) for story in (fastest, slowest)) else ""
     return f"{text}{synthetic}. One run of each: how far such runs lie apart is not known."
 
 
