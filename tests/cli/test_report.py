@@ -11,6 +11,9 @@ import pytest
 from house import House
 from made_runs import Made
 
+from ngcdl.errors import NoBrowser
+from ngcdl.report import browser
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = "run-format-1"
 
@@ -81,6 +84,16 @@ def test_a_picture_without_a_browser_says_what_to_install_and_that_the_page_need
     assert done.returncode == 125
     assert "apt-get install chromium" in done.stderr
     assert not (kept.home / "x.png").exists()
+
+
+def test_a_picture_is_drawn_by_the_browser_that_is_here(kept: House) -> None:
+    try:
+        program = browser.found()
+    except NoBrowser as error:
+        pytest.skip(f"{error.message} export NGCDL_BROWSER=$(scripts/lab browser)")
+    done = kept.run("report", RUN, "--png", "x.png", env={"NGCDL_BROWSER": program})
+    assert (done.returncode, done.stdout) == (0, f"{kept.home}/x.png\n"), done.stderr
+    assert (kept.home / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_whose_files_are_torn_or_missing_has_a_report_of_what_is_left(kept: House) -> None:

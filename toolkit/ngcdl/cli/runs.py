@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 
-from ngcdl import console, engines, settings
+from ngcdl import console, engines
+from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, number, size
 from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
@@ -22,18 +23,14 @@ STOP_SECONDS = 60  # a training saves a checkpoint first
 COMMAND_STOP_SECONDS = 10.0
 
 
-def _shelf() -> Store:
-    return Store(settings.load().runs)
-
-
 def runs(as_json: bool, everything: bool = False) -> None:
     """List the newest runs, or all. A record that can't be read is named on stderr and hides no other."""
-    shelf, found = _shelf(), []
+    shelf, found = kept.shelf(), []
     ids = shelf.ids()
     shown = ids if everything or as_json else ids[:NEWEST]
     for run_id in shown:
         try:
-            found.append(_filled(shelf, reconcile(shelf, shelf.load(run_id))))
+            found.append(kept.with_figures(shelf, reconcile(shelf, shelf.load(run_id))))
         except NgcdlError as error:
             console.show_error(error)
     if as_json:
@@ -69,27 +66,17 @@ def _row(run: Run) -> tuple[str, ...]:
 
 def show(name: str, as_json: bool) -> None:
     """Show one run. Raises NoSuchRun or RecordBroken."""
-    shelf = _shelf()
+    shelf = kept.shelf()
     run = reconcile(shelf, shelf.load(shelf.find(name)))
     if as_json:
-        console.result_json(_filled(shelf, run).as_json())
+        console.result_json(kept.with_figures(shelf, run).as_json())
     else:
         show_summary(shelf, run)
 
 
-def _filled(shelf: Store, run: Run) -> Run:
-    """A record that the trainer wrote by itself, and a run that still runs, have their figures in their files."""
-    if run.summary.steps is not None or run.summary.samples is not None:
-        return run
-    from ngcdl.report.filled import filled
-
-    folder = shelf.folder(run.id)
-    return filled(run, list(lines(folder / EVENTS)), lines(folder / SAMPLES))
-
-
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
-    run = _filled(shelf, run)
+    run = kept.with_figures(shelf, run)
     rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run), *_figures(run), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
@@ -207,7 +194,7 @@ def _why(run: Run) -> list[tuple[str, str]]:
 
 def logs(name: str, follow: bool) -> None:
     """Print log.txt as it was written; with `follow` until the run has ended."""
-    shelf = _shelf()
+    shelf = kept.shelf()
     run_id = shelf.find(name)
     path = shelf.folder(run_id) / LOG
     stream = console.result_stream()
@@ -240,7 +227,7 @@ def _stop_process(shelf: Store, run: Run) -> None:
 
 def stop(name: str) -> None:
     """Ask a run to stop: its watcher, or where that has gone its container."""
-    shelf = _shelf()
+    shelf = kept.shelf()
     run = reconcile(shelf, shelf.load(shelf.find(name)))
     if run.status != "running":
         console.say(f"{run.id} has ended already: {_how_it_ended(run)}")
