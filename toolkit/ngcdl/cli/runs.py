@@ -15,7 +15,7 @@ from ngcdl.errors import NgcdlError, NoSuchRun
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import STOPPED, reconcile, training
 from ngcdl.record import Run, Summary
-from ngcdl.store import EVENTS, LOG, SAMPLES, Store, lines
+from ngcdl.store import LOG, Store
 
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
