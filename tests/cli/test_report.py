@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from house import House
+from house import House, until
 from made_runs import Made
 
 from ngcdl.errors import NoBrowser
@@ -36,6 +36,29 @@ def test_without_more_the_page_is_written_into_the_run_s_folder_and_its_path_is_
     assert sorted(one.name for one in page.parent.iterdir()) == [
         "events.jsonl", "log.txt", "report.html", "run.json", "samples.jsonl",
     ]  # fmt: skip
+
+
+def test_a_link_that_the_run_left_in_its_folder_is_replaced_and_not_followed(kept: House) -> None:
+    mine = kept.home / "mine"
+    mine.write_text("mine")
+    page = kept.shelf.folder(RUN) / "report.html"
+    page.symlink_to(mine)
+    assert kept.run("report", RUN).returncode == 0
+    assert mine.read_text() == "mine"
+    assert not page.is_symlink()
+    assert kept.run("report", RUN, "--html", "mine").returncode == 0
+    assert mine.read_text().startswith("<!doctype html>")
+
+
+def test_the_page_is_opened_where_that_was_asked(kept: House) -> None:
+    program = kept.home / "browser"
+    program.write_text('#!/bin/sh\necho "$1" > opened\n')
+    program.chmod(0o755)
+    done = kept.run("report", RUN, "--open", env={"BROWSER": str(program)})
+    assert done.returncode == 0, done.stderr
+    page = kept.shelf.folder(RUN) / "report.html"
+    until((kept.home / "opened").exists, "the browser")
+    assert until((kept.home / "opened").read_text).strip() == page.as_uri()
 
 
 def test_the_last_run_is_meant_where_none_is_named(kept: House) -> None:

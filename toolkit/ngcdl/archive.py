@@ -14,7 +14,6 @@ import hashlib
 import io
 import os
 import re
-import shutil
 import stat
 import tarfile
 import tempfile
@@ -195,5 +194,5 @@ def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
         say(f"{folder.name} is here already, and is left as it is")
         return False
     (folder / "home").mkdir(mode=0o700)
-    shutil.move(folder, target)
+    folder.rename(target)
     return True

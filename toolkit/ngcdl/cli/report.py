@@ -66,7 +66,7 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool) ->
     if wants_page:
         name = "report.html" if len(runs) == 1 else f"report-of-{len(runs)}.html"
         target = asked.html or str(store.folder(runs[0].id) / name)
-        _write(target, [document])
+        _write(target, [document], is_typed=bool(asked.html))
         if asked.open:
             _open(target)
 
@@ -89,8 +89,11 @@ def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
         yield from sheet(run, lines(folder / EVENTS), lines(folder / SAMPLES), head=not number)
 
 
-def _write(target: str, parts: Iterable[str | bytes]) -> None:
-    """Write a file whole or not at all, for its owner alone, and tell its path. Raises NotWritten."""
+def _write(target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> None:
+    """Write a file whole or not at all, for its owner alone, and tell its path. Raises NotWritten.
+
+    What somebody typed may be a link or a pipe and is meant; in a run's folder the run may have left one.
+    """
     if target == _STDOUT:
         stream = console.result_stream()
         for part in parts:
@@ -98,11 +101,11 @@ def _write(target: str, parts: Iterable[str | bytes]) -> None:
         return
     path = Path(target)
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        if is_typed and path.exists() and not stat.S_ISREG(path.stat().st_mode):
             with path.open("wb") as file:  # a pipe, or /dev/stdout
                 file.writelines(_bytes(part) for part in parts)
         else:
-            _replace(path.resolve(), parts)
+            _replace(path.resolve() if is_typed else path, parts)
     except OSError as error:
         raise NotWritten(target, error.strerror or str(error)) from error
     console.result(str(path.absolute()))
