@@ -115,5 +115,5 @@ def test_without_dropout_the_network_is_the_same_but_for_that():
 def test_a_framework_without_a_layer_for_a_word_is_refused_by_the_word():
     model = entry.modelled(asked(workload="lstm"), lstm)
     maker = argparse.Namespace(LAYERS={"dense": None, "embedding": None})
-    with pytest.raises(Stop, match="tf1 has no layer for lstm; this trains with pytorch, tf2"):
+    with pytest.raises(Stop, match="tf1 has no layer for lstm; this trains with pytorch, tf1, tf2"):
         entry.check_words(model, maker, "tf1", lstm)

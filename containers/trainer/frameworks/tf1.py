@@ -41,8 +41,8 @@ class Network(object):
 
     def build(self):
         model = self.model
-        self.examples = tf.placeholder(tf.float32, (None,) + model.shape)
-        self.labels = tf.placeholder(tf.int32, [None])
+        self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
+        self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
         self.rate, self.keep = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
         with tf.device("/cpu:0"):
             self.kept = collections.OrderedDict(
@@ -52,22 +52,29 @@ class Network(object):
             learning = Pass(self.kept, True)
             logits = self.forward(self.examples, learning)
             self.guess = self.forward(self.examples, Pass(self.kept, False))
-            self.loss = LOSSES[model.loss](logits, self.labels)
+            labels = tf.reshape(self.labels, [-1])
+            self.loss = LOSSES[model.loss](logits, labels)
+            if model.labels:
+                self.loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
             for name, factor in model.decays:
                 self.loss += factor * tf.nn.l2_loss(self.kept[name])
             self.right = tf.constant(0)
             if model.counted:
                 guesses = tf.argmax(logits, 1) if model.loss == "softmax" else logits[:, 0] > 0
-                self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), self.labels), tf.int32))
+                self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
         self.step = self.descend(learning.moved)
 
-    def descend(self, moved):
-        """Give the operation that moves the weights, and then the averages; moved: what moves beside them."""
+    def descend(self, running):
+        """Give the operation that moves the weights, and then the averages; running: what moves beside the weights."""
         model = self.model
         variables = [self.kept[name] for name in model.weights]
         gradients = tf.gradients(self.loss, variables)
+        if model.clip:
+            gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's are rows with numbers
         with tf.device("/cpu:0"):
             with tf.control_dependencies(gradients + [self.loss, self.right]):  # of the weights before they move
+                moved = [tf.assign(variable, value) for variable, value in running]
                 for name, gradient in zip(model.weights, gradients):
                     slots = [self.kept[slot + "/" + name] for slot in model.slots]
                     moved += OPTIMISERS[model.optimiser["op"]](
@@ -114,8 +121,8 @@ def named(gpus):
 
 
 class Pass(object):
-    """One pass forward: one that learns and fills `moved`, what must run beside the weights' moving; or a test, which
-    takes the moving averages of the weights where there are."""
+    """One pass forward: one that learns and fills `moved`, [(variable, its next value)] beside the weights; or a test,
+    which takes the moving averages of the weights where there are."""
 
     def __init__(self, kept, is_training):
         self.kept, self.is_training, self.moved = kept, is_training, []
@@ -198,9 +205,8 @@ def batch_norm(word, x, at):
         return tf.nn.batch_normalization(x, mean, variance, offset, scale, word["epsilon"])
     flat = tf.reshape(x, [-1, 1, 1, word["channels"]]) if x.shape.ndims == 2 else x
     y, batch_mean, batch_variance = tf.nn.fused_batch_norm(flat, scale, offset, epsilon=word["epsilon"])
-    with tf.device("/cpu:0"):
-        at.moved += [tf.assign_sub(running, (1 - word["momentum"]) * (running - batch))
-                     for running, batch in ((mean, batch_mean), (variance, batch_variance))]
+    at.moved += [(running, running - (1 - word["momentum"]) * (running - batch))
+                 for running, batch in ((mean, batch_mean), (variance, batch_variance))]
     return tf.reshape(y, tf.shape(x))
 
 
@@ -220,6 +226,26 @@ def residual(word, x, at):
     return through(word["body"]) + through(word["shortcut"])
 
 
+def embedding(word, x, at):
+    with tf.device("/cpu:0"):  # where its weights are: what goes to the GPU are the rows alone
+        return tf.gather(at.get(word, "weights"), x)
+
+
+def lstm(word, x, at):
+    size, outputs, steps = word["inputs"], word["outputs"], int(x.shape[1])
+    weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
+    hidden, cell = states if at.is_training else [tf.zeros([tf.shape(x)[0], outputs])] * 2
+    known = tf.matmul(tf.reshape(x, [-1, size]), weights[:size]) + at.get(word, "biases")
+    known, found = tf.reshape(known, [-1, steps, 4 * outputs]), []
+    for step in range(steps):
+        take, forget, new, give = tf.split(known[:, step] + tf.matmul(hidden, weights[size:]), 4, axis=1)
+        cell = tf.sigmoid(forget) * cell + tf.sigmoid(take) * tf.tanh(new)
+        hidden = tf.sigmoid(give) * tf.tanh(cell)
+        found.append(hidden)
+    at.moved += zip(states, (hidden, cell)) if at.is_training else []
+    return tf.stack(found, axis=1)
+
+
 def pad_channels(word, x, at):
     return tf.pad(x, [[0, 0], [0, 0], [0, 0], [word["before"], word["after"]]])
 
@@ -237,4 +263,6 @@ LAYERS = {
     "batch_norm": batch_norm,
     "dropout": dropout,
     "residual": residual,
+    "embedding": embedding,
+    "lstm": lstm,
 }

@@ -19,7 +19,7 @@ INPUT = (32,)
 PARAMETERS = 6180624
 MACS = 115474432
 FLOPS = 692846592
-FRAMEWORKS = ("pytorch", "tf2")
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
 
 WORDS = 10000
 TENTH = uniform(0.1)
