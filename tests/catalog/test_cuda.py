@@ -131,6 +131,23 @@ def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: st
     assert found.recalled
 
 
+@pytest.mark.parametrize(
+    ("release", "toolkit", "likely"),
+    [
+        ("25.01", None, (535,)),  # 24.12 and 25.04 both have it
+        ("26.07", "13.3.1", (535, 550, 570, 575, 580, 590)),  # as 26.02, the last list there is
+        (None, "13.5.0", (535, 550, 570, 575, 580, 590)),  # newer than the table
+        ("24.05", None, ()),
+    ],
+)
+def test_where_no_list_is_known_those_around_it_say_what_is_likely(
+    release: str | None, toolkit: str | None, likely: tuple[int, ...]
+) -> None:
+    found = cuda.compat(release, toolkit)
+    assert found is not None
+    assert found.likely == likely
+
+
 def test_an_image_with_another_cuda_than_its_release_is_looked_up_by_its_cuda() -> None:
     assert cuda.compat("24.05", "13.0.2") == cuda.compat(cuda="13.0")
 

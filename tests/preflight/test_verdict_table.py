@@ -101,6 +101,19 @@ RTX 3090     | 8.6  | geforce   | 535.104.05 | amd64 | pytorch:25.12-py3        
 RTX 3090     | 8.6  | geforce   | 455.23     | amd64 | pytorch:20.06-py3             | runs    | native  | native
 RTX 3090     | 8.6  | geforce   | 455.23     | amd64 | tensorflow:19.10-py3          | no      | -       | cuda10
 
+# of images from 26.03 on no list is known: what the list before and the list after allow is neither yes nor no
+A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.05-py3             | caution | -       | unknown
+A100         | 8.0  | nvidia    | 565.57     | amd64 | pytorch:26.05-py3             | no      | -       | driver
+A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.05-py3             | runs    | minor   | minor
+RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.05-py3             | no      | -       | driver
+A100         | 8.0  | nvidia    | 470.57.02  | amd64 | pytorch:25.02-py3             | no      | -       | driver
+
+# a branch by its number alone, as --host takes it
+RTX 4090     | 8.9  | geforce   | 525        | amd64 | tensorflow:24.05-tf2-py3      | caution | -       | unknown
+RTX 4090     | 8.9  | geforce   | 535        | amd64 | tensorflow:24.05-tf2-py3      | runs    | minor   | minor
+T4           | 7.5  | tesla     | 470        | amd64 | tensorflow:24.05-tf2-py3      | caution | -       | unknown
+RTX 4090     | 8.9  | geforce   | 520        | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
+
 # Ada
 L4           | 8.9  | nvidia    | 525.85.12  | amd64 | tensorflow:23.01-tf2-py3      | runs    | native  | native
 L40S         | 8.9  | nvidia    | 545.23.08  | amd64 | pytorch:24.10-py3             | runs    | minor   | minor
@@ -164,7 +177,9 @@ T4           | 7.5  | tesla     | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3 
 T4           | 7.5  | tesla     | 525.85.12  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
 T4           | 7.5  | tesla     | 470.42.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
 T4           | 7.5  | tesla     | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
-T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.07-py3             | no      | -       | driver
+T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.07-py3             | caution | -       | unknown
+RTX 2060     | 7.5  | geforce   | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
+RTX 2060     | 7.5  | geforce   | 580.65.05  | amd64 | pytorch:26.07-py3             | no      | -       | driver
 T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:25.08-py3             | runs    | native  | native
 
 # what is unknown is neither yes nor no

@@ -5,7 +5,7 @@ https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ and https://docs.nvidia
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ngcdl.catalog.rows import address, comparable, is_recalled, minor, rows
@@ -44,6 +44,7 @@ class Capabilities:
 class Compat:
     """The driver branches over which an image's cuda-compat package may stand; None where no list is known.
 
+    `likely` are then those that both the list before and the list after have, or that before if it is the last one.
     `brands` in the spelling of preflight.facts.BRANDS. `recalled` is of the branches, `brands_recalled` of the brands.
     """
 
@@ -52,6 +53,7 @@ class Compat:
     source: str
     recalled: bool
     brands_recalled: bool
+    likely: tuple[int, ...] = ()
 
 
 def driver_for(cuda: str) -> Toolkit | None:
@@ -111,7 +113,8 @@ def capabilities(cuda: str) -> Capabilities | None:
 def compat(release: str | None = None, cuda: str | None = None) -> Compat | None:
     """Find what the compat package of a container release, or of a CUDA version, may stand over.
 
-    With both, the row is the release's if its CUDA is this one, else the CUDA's. None where no row is.
+    With both, the row is the release's if its CUDA is this one, else the CUDA's. Of a CUDA that is newer than the table
+    no list is known. None where no row is.
     """
     try:
         month = comparable(release) if release else None
@@ -122,8 +125,24 @@ def compat(release: str | None = None, cuda: str | None = None) -> Compat | None
     own = [row for row in table if month and comparable(row["first"]) <= month <= comparable(row["last"])]
     if own and (asked is None or _has(own[0], asked)):
         return _compat(own[0])
+    if asked and asked > comparable(table[-1]["cuda_last"]):
+        return replace(_compat(table[-1]), branches=None, likely=_likely(len(table)))
     # the first of several rows has the fewest branches: those that every release of that CUDA allows
     return next((_compat(row) for row in table if asked and _has(row, asked)), None)
+
+
+def _likely(place: int) -> tuple[int, ...]:
+    """Give the branches that the nearest lists before and after a place in the table agree on."""
+    lists = [(at, _branches(row)) for at, row in enumerate(rows("forward_compat")) if row["branches"]]
+    before = [branches for at, branches in lists if at < place][-1:]
+    after = [branches for at, branches in lists if at > place][:1]
+    agreed = set.intersection(*(set(one) for one in before + after)) if before else set()
+    return tuple(sorted(agreed))
+
+
+def _branches(row: dict[str, str]) -> tuple[int, ...]:
+    excluded = row["excluded"].split()  # one page both allows and excludes 545: then it is not allowed
+    return tuple(int(branch) for branch in row["branches"].split() if branch not in excluded)
 
 
 def _has(row: dict[str, str], cuda: tuple[int, ...]) -> bool:
@@ -131,10 +150,10 @@ def _has(row: dict[str, str], cuda: tuple[int, ...]) -> bool:
 
 
 def _compat(row: dict[str, str]) -> Compat:
-    excluded = row["excluded"].split()  # one page both allows and excludes 545: then it is not allowed
-    branches = tuple(int(branch) for branch in row["branches"].split() if branch not in excluded)
+    branches = _branches(row)
     return Compat(
         branches=branches or None,
+        likely=() if branches else _likely(rows("forward_compat").index(row)),
         brands=tuple(row["brands"].split()),
         source=address(row["source"]),
         recalled=is_recalled(row),

@@ -50,6 +50,7 @@ class ImageFacts:
     min_capability: str | None = None  # documented
     compat_branches: tuple[int, ...] | None = None
     compat_brands: tuple[str, ...] = ()
+    compat_likely: tuple[int, ...] = ()  # where no list is known: the branches that the releases around it allow
     compat_minimums: Mapping[int, str] = field(default_factory=dict)
     require: tuple[str, ...] = ()  # the texts of NVIDIA_REQUIRE_*, asserted by the legacy hook only
     digest: str | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from ngcdl.errors import BadOption
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
@@ -46,10 +45,6 @@ def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
     if host.driver and not cards:
         cards = [Gpu(None)]
     return replace(host, gpus=tuple(replace(card, index=place) for place, card in enumerate(cards)))
-
-
-def as_json(host: HostFacts) -> dict[str, Any]:
-    return asdict(host)
 
 
 def _pairs(option: str, text: str, keys: Sequence[str]) -> list[tuple[str, str]]:

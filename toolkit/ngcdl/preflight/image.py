@@ -150,6 +150,7 @@ class _Known:
         elif row is not None:
             self.put("compat_branches", row.branches, row.source, row.recalled)
             self.put("compat_brands", row.brands, row.source, row.brands_recalled)
+            self.put("compat_likely", row.likely or None, row.source, recalled=True)
 
     def facts(self, reference: str) -> ImageFacts:
         return ImageFacts(reference, **self.values, sources=self.sources, recalled=frozenset(self.recalled))

@@ -21,7 +21,7 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
         _native(image, driver, host)
         or _forward(image, gpu, driver, host)
         or _minor(image, driver, host, needs_ptx=needs_ptx)
-        or _undecided(image, gpu, driver, host)
+        or _undecided(image, gpu, driver, host, needs_ptx=needs_ptx)
         or _refused(image, gpu, driver, host, needs_ptx=needs_ptx)
     )
 
@@ -68,8 +68,12 @@ def _minor(image: ImageFacts, driver: str, host: tuple[int, ...], *, needs_ptx: 
     return Reason("minor", "runs", text, driver, image.minor_floor, source, recalled)
 
 
-def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
+def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
     """What can't be told without a fact that is missing is neither a yes nor a no."""
+    least = _least(image, gpu, host, needs_ptx=needs_ptx)
+    if len(host) == 1 and (known(least) or ())[:1] == host:
+        text = f"driver {driver} names a whole branch, of which {least} and newer would do"
+        return Reason("unknown", "caution", text, driver, least)
     if known(image.driver) is None:
         text = f"which driver the image was built for is unknown, so driver {driver} is not judged"
         return Reason("unknown", "caution", text, driver, image.minor_floor)
@@ -77,6 +81,12 @@ def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) 
         text = (
             f"driver {driver} is older than the image's own {image.driver}: data-centre cards run it by the image's "
             f"cuda-compat package, GeForce cards don't, and the brand of {gpu.title} is unknown"
+        )
+        return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
+    if image.compat_branches is None and gpu.brand in image.compat_brands and host[0] in image.compat_likely:
+        text = (
+            f"driver {driver} is older than the image's own {image.driver}: other releases run on branch {host[0]} by "
+            "their cuda-compat package, and whether this one does is not known"
         )
         return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
     return None

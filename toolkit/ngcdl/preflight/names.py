@@ -9,8 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Words that say nothing of the chip: maker, form factor, memory, and GeForce, which the catalogue leaves out at times.
-_NOISE = re.compile(r"nvidia|tesla|geforce|generation|laptop|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|super|max|q")
+# Words that say nothing of the capability: maker, form factor, memory, edition, Ti and Super, and GeForce, which the
+# catalogue leaves out at times.
+_NOISE = re.compile(
+    r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|ti|d|super|max|q|sff|"
+    r"edition|server|workstation"
+)
 _MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor")
 _RANGE = re.compile(r"([a-z]?)(\d+)\.\.[a-z]?(\d+)")
 _DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}s?|t4")
