@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason, Verdict
-from ngcdl.preflight.verdict import headline, judge
+from ngcdl.preflight.verdict import judge
 
 # pytorch:23.10-py3 as its row has it
 IMAGE = ImageFacts(
@@ -327,23 +327,3 @@ def test_cdi_asks_for_no_requirement() -> None:
 def test_of_a_card_and_a_driver_that_are_both_too_old_the_card_is_told_first() -> None:
     verdict = judge(IMAGE, replace(HOST, driver="390.12", gpus=(GTX_980,)))
     assert rules(verdict) == ["capability", "driver"]
-
-
-@pytest.mark.parametrize(
-    ("host", "line"),
-    [
-        (HOST, "runs: native (driver 535.104.05, image's own 535.104.05)"),
-        (ON_470, "runs: by forward compatibility (driver 470.57.02, image's own 535.104.05)"),
-        (
-            HostFacts(driver="530.30.02", gpus=(RTX_2080,)),
-            "runs: by minor-version compatibility (driver 530.30.02, image's own 535.104.05)",
-        ),
-        (
-            replace(HOST, gpus=(GTX_980,)),
-            "no: the image is documented for compute capability 6.0 (Pascal) and newer, and GTX 980 has 5.2",
-        ),
-        (HostFacts(), "caution: no GPU is found on this host: it would run on the CPU only"),
-    ],
-)
-def test_the_headline_is_one_line_for_people(host: HostFacts, line: str) -> None:
-    assert headline(judge(IMAGE, host), IMAGE) == line

@@ -13,7 +13,7 @@ from ngcdl.catalog import releases
 from ngcdl.preflight.facts import BRANDS, CardVerdict, Gpu, HostFacts, ImageFacts, Verdict, version
 from ngcdl.preflight.image import from_catalog
 from ngcdl.preflight.newest import newest
-from ngcdl.preflight.verdict import headline, judge
+from ngcdl.preflight.verdict import judge
 from ngcdl.spec import GpuRequest, ImageRef
 
 IMAGES = tuple(
@@ -72,7 +72,7 @@ def test_a_newer_driver_is_worse_only_where_its_branch_is_off_the_compat_list(
 ) -> None:
     older, newer = sorted((one, other), key=version)
     before, after = on(image, capability, brand, older), on(image, capability, brand, newer)
-    listed = image.compat_branches or ()
+    listed = image.compat_branches or image.compat_likely
     leaves_the_list = version(older)[0] in listed and version(newer)[0] not in listed
     assert leaves_the_list or not is_worse(after, before)
 
@@ -183,9 +183,7 @@ def check(verdict: Verdict) -> None:
 def test_whatever_the_facts_are_there_is_a_verdict_with_its_decisive_reason_first(
     image: ImageFacts, host: HostFacts
 ) -> None:
-    verdict = judge(image, host)
-    check(verdict)
-    assert headline(verdict, image).startswith(f"{verdict.verdict}: ")
+    check(judge(image, host))
 
 
 @given(any_image, any_host)

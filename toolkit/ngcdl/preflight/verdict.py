@@ -17,12 +17,6 @@ SCHEMA_1 = "https://docs.docker.com/engine/deprecated/#pushing-and-pulling-with-
 AVX = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 _MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)
-_WORDS: dict[Mode, str] = {
-    "native": "native",
-    "forward": "by forward compatibility",
-    "minor": "by minor-version compatibility",
-    "ptx": "by PTX compiled at the first start",
-}
 
 
 def judge(image: ImageFacts, host: HostFacts) -> Verdict:
@@ -35,15 +29,6 @@ def judge(image: ImageFacts, host: HostFacts) -> Verdict:
     reasons += _host_rules(image, host)
     level = worst(reasons)
     return Verdict(level, None if level == "no" else mode, decisive_first(reasons), cards)
-
-
-def headline(verdict: Verdict, image: ImageFacts) -> str:
-    """Say it in one line for people."""
-    decisive = verdict.reasons[0]
-    if verdict.verdict != "runs" or verdict.mode is None:
-        return f"{verdict.verdict}: {decisive.text}"
-    own = f", image's own {image.driver}" if image.driver else ""
-    return f"runs: {_WORDS[verdict.mode]} (driver {decisive.found}{own})"
 
 
 # -- the GPUs ---------------------------------------------------------------------------------------------------------
@@ -68,16 +53,25 @@ def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
     if image.has_cuda is False:
         return Reason("no-cuda", "runs", "the image has no CUDA inside, so no GPU and no driver is needed")
     if host.elsewhere:
-        text = f"the engine is another machine's, whose GPUs and driver are not judged from here: {host.elsewhere}"
-        return Reason("elsewhere", "caution", text)
+        return Reason("elsewhere", "caution", f"{host.elsewhere}; ngcdl check --host judges one by what you type")
     if not host.gpus:
-        why = f" ({host.gpu_trouble})" if host.gpu_trouble else ""
+        why = f" ({_inside(host.gpu_trouble)})" if host.gpu_trouble else ""
         return Reason("no-gpu", "caution", f"no GPU is found on this host{why}: it would run on the CPU only")
     return None
 
 
-def _rank(card: CardVerdict) -> tuple[int, int]:
-    return ("runs", "caution", "no").index(card.verdict), _MODES.index(card.mode)
+def _rank(card: CardVerdict) -> tuple[int, int, bool]:
+    """The best one is the least. Of two that can't run it, that one is better which a newer driver mends."""
+    return (
+        ("runs", "caution", "no").index(card.verdict),
+        _MODES.index(card.mode),
+        card.verdict == "no" and card.reasons[0].rule != "driver",
+    )
+
+
+def _inside(sentence: str) -> str:
+    """Make a sentence fit for brackets; one that begins with a name such as NVML keeps its capital."""
+    return (sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence).rstrip(".")
 
 
 def _mixed(cards: tuple[CardVerdict, ...], best: CardVerdict) -> Reason:
