@@ -118,6 +118,30 @@ def test_an_engine_that_does_not_answer_is_asked_once_and_leaves_its_fields_unkn
     assert (len(host.gpus), host.avx, client.asked) == (4, True, 1)
 
 
+def test_an_engine_of_another_machine_that_does_not_answer_leaves_its_gpus_unjudged(cpuinfo: Path) -> None:
+    error = EngineHangs("http://gpu-box:2375", 60)
+    host = hostfacts.gather(DockerEngine(Client({"error": error}, "http://gpu-box:2375")), PROBE, cpuinfo)
+    assert (host.driver, host.gpus) == (None, ())
+    assert "gave no answer" in (host.elsewhere or "")
+    assert "another machine's" in (host.elsewhere or "")
+
+
+@pytest.mark.parametrize("address", ["tcp://gpu-box:2375", "ssh://me@gpu-box"])
+def test_an_address_of_another_machine_is_never_judged_by_this_one(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    host = hostfacts.without_engine(EngineAbsent(address, "the connection was refused"))
+    assert (host.driver, host.gpus, host.gpu_trouble) == (None, (), None)
+    assert address in (host.elsewhere or "")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    assert hostfacts.without_engine(EngineAbsent("unix:///nowhere.sock", "there is no socket")).elsewhere is None
+
+
+def test_an_engine_by_ssh_is_another_machine_even_of_the_same_name(cpuinfo: Path) -> None:
+    assert not engine(base_url="http+docker://ssh").is_here
+
+
 def test_an_engine_of_another_kind_tells_what_every_engine_does(cpuinfo: Path) -> None:
     host = hostfacts.gather(FakeEngine(FakeJob()), PROBE, cpuinfo)
     assert (host.engine_version, host.gpu_way, host.free_bytes) == ("29.1.0", "runtime", None)

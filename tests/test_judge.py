@@ -31,6 +31,15 @@ TORCH = {
     },
 }  # fmt: skip
 
+ARM = {"architecture": "arm64", "config": {"Env": []}}
+# newer than any table, and made for one card
+CUDA_14 = {
+    "architecture": "amd64",
+    "config": {
+        "Env": ["CUDA_VERSION=14.0.0", "CUDA_DRIVER_VERSION=700.10", "TORCH_CUDA_ARCH_LIST=8.0"],
+    },
+}
+
 
 @dataclass
 class Engine(FakeEngine):
@@ -78,6 +87,31 @@ def test_the_seed_s_card_runs_the_seed_s_image_and_today_s_is_refused_with_the_n
     with pytest.raises(ImageUnfit) as caught:
         judge.before(ref("tensorflow:25.02-tf2-py3"), SEED, config, None)
     assert caught.value.newest == f"{NOWHERE}/nvidia/tensorflow:18.08-py3"
+
+
+def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
+    def hint(image: str, host: HostFacts, on_cpu: bool | None = None) -> str:
+        with pytest.raises(ImageUnfit) as caught:
+            judge.before(ref(image), host, config, Engine(configs={str(ref("busybox:1")): ARM}), on_cpu=on_cpu)
+        return caught.value.hint
+
+    pulled, run = hint("pytorch:26.07-py3", SEED), hint("pytorch:26.07-py3", SEED, on_cpu=False)
+    assert "ngcdl pull ... --force" in pulled
+    assert "ngcdl run ... --force" in run
+    assert "--gpus none" in run
+    foreign = hint("busybox:1", SEED, on_cpu=False)
+    assert "--gpus none" not in foreign, "another processor's image runs on no CPU of this host"
+    assert f"ngcdl images {NOWHERE}/nvidia/busybox --all" in foreign, "nobody looked for another tag"
+    there = HostFacts(architecture="arm64", elsewhere="another machine's")
+    assert "No tag of it is known" in hint("tensorflow:18.01-py2", there), "its cards are not known"
+
+
+def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_the_reason(
+    config: settings.Settings,
+) -> None:
+    host = HostFacts(driver="545.23.08", gpus=(GTX_1050_TI, A100))
+    with pytest.raises(ImageUnfit, match=r"driver 545\.23\.08 is too old"):
+        judge.before(ref("pytorch:my-own"), host, config, Engine(configs={str(ref("pytorch:my-own")): CUDA_14}))
 
 
 def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:

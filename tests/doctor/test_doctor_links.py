@@ -267,6 +267,7 @@ def test_an_address_that_docker_host_names_is_not_mended_by_a_start() -> None:
     error = EngineAbsent("tcp://10.0.0.1:2375", "the connection was refused", is_default=False)
     finding = found(replace(HEALTHY, engine=Trouble("", error)))["engine"]
     assert [step.command for step in finding.remedy if step.command.startswith("unset")] == ["unset DOCKER_HOST"]
+    assert "leave it out. Without Docker" in (finding.cause or ""), "the commands stand apart"
     assert all(step.by_hand for step in finding.remedy)
 
 

@@ -105,6 +105,28 @@ def test_resolve_says_where_nothing_runs(asker: User) -> None:
     assert "No tag of" in done.err
 
 
+def test_where_no_tag_is_a_month_s_resolve_says_so_and_claims_nothing(asker: User) -> None:
+    done = asker.run("resolve", "busybox")
+    assert (done.code, done.out) == (125, "")
+    assert "nothing says which one is the newest" in done.err
+    assert f"ngcdl images {asker.environment['NGCDL_REGISTRY']}/nvidia/busybox --all" in done.err
+
+
+def test_an_engine_elsewhere_that_does_not_answer_is_not_judged_by_the_cards_of_this_host(asker: User) -> None:
+    asker.has_gpus()
+    shown = told(asker.run("check", "pytorch:25.03-py3", "--json", DOCKER_HOST="tcp://127.0.0.1:1"), 1)
+    assert [reason["rule"] for reason in shown["reasons"]] == ["elsewhere"]
+    assert (shown["gpus"], shown["newest"], shown["host"]["driver"]) == ([], None, None)
+
+
+def test_the_table_marks_what_nobody_has_read(asker: User) -> None:
+    done = asker.run("images", "tensorflow", "--host", "driver=470.57.02,gpu=T4")
+    row = next(line for line in done.out.splitlines() if "22.12-tf2-py3" in line)
+    assert " 3.8* " in row
+    assert "11.8.0.065*" not in row, "the registry told it"
+    assert "* from memory" in done.err
+
+
 def test_an_image_that_can_t_run_here_is_refused_before_the_pull_with_the_one_to_take(
     seed_host: User, front: Front
 ) -> None:

@@ -42,6 +42,7 @@ NgcdlError (125)
 │   └── GpuNotInside          it runs, but sees no GPU
 ├── ImageUnfit                the image can't run on this host; said before the pull
 ├── NoneRuns                  no tag of a repository does
+├── NoReleases                nothing tells which of its tags is the newest
 ├── StartError
 │   ├── MountMissing          a -v source that is not there
 │   ├── CannotInvoke (126)
@@ -230,11 +231,13 @@ class LoginNeeded(RegistryError):
 
 class UnknownTag(RegistryError):
     def __init__(self, reference: str, nearest: Sequence[str]) -> None:
+        name = reference.partition("@")[0]
+        name = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
         if nearest:
-            name = reference.rsplit(":", 1)[0]
             hint = "The nearest ones:\n" + "\n".join(f"    {name}:{tag}" for tag in nearest)
         else:
-            hint = "The registry lists no tag like it."
+            which = "no image of that digest" if "@" in reference else "no tag like it"
+            hint = f"The registry lists {which}. What it has:\n    ngcdl images {name}"
         super().__init__(f"{reference} does not exist.", hint)
         self.nearest = tuple(nearest)
 
@@ -278,9 +281,11 @@ class EngineError(NgcdlError):
 
 
 class EngineAbsent(EngineError):
-    def __init__(self, address: str, why: str, *, is_default: bool = True) -> None:
+    def __init__(self, address: str, why: str, *, is_default: bool = True, is_context: bool = False) -> None:
+        """`is_context`: one of the docker command's contexts names the address, and no variable does."""
         start = "Start it, or install it:\n    sudo systemctl start docker\n    sudo apt-get install docker.io\n"
-        named = "DOCKER_HOST or the docker context names that address: mend it, or\n    unset DOCKER_HOST\n"
+        who, leave = ("Docker's context", "docker context use default") if is_context else ("DOCKER_HOST", None)
+        named = f"{who} names that address. Mend it, or leave it out:\n    {leave or 'unset DOCKER_HOST'}\n"
         super().__init__(
             f"No Docker engine answers at {address}: {why}.",
             (start if is_default else named)
@@ -380,14 +385,27 @@ class GpuNotInside(GpuError):
 class ImageUnfit(NgcdlError):
     """Judged before the pull: nothing was fetched."""
 
-    def __init__(self, reference: str, why: str, newest: str | None, *, has_gpus: bool = True) -> None:
-        """`newest` is the newest tag of the same repository that runs on this host."""
+    def __init__(
+        self,
+        reference: str,
+        why: str,
+        newest: str | None,
+        *,
+        others: str | None = None,
+        command: str = "run",
+        cpu_would_do: bool = False,
+    ) -> None:
+        """`newest` is the newest tag of the same repository that runs here; `others` names a repository in which
+        nobody looked for one. `command` was refused. `cpu_would_do`: nothing but the cards is in the way.
+        """
         take = f"The newest one that does:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
-        on_cpu = "\nOn the CPU:\n    ngcdl run ... --gpus none" if has_gpus else ""
+        if others:
+            take = f"Its other tags, with a verdict on each:\n    ngcdl images {others} --all\n"
+        on_cpu = "\nOn the CPU:\n    ngcdl run ... --gpus none" if cpu_would_do else ""
         super().__init__(
             f"{reference} can't run here: {why}",
-            f"{take}The whole verdict, and to run it all the same:\n    ngcdl check {reference}\n"
-            f"    ngcdl run ... --force{on_cpu}",
+            f"{take}The whole verdict, and to {command} it all the same:\n    ngcdl check {reference}\n"
+            f"    ngcdl {command} ... --force{on_cpu}",
         )
         self.newest = newest
 
@@ -396,8 +414,16 @@ class NoneRuns(NgcdlError):
     def __init__(self, repository: str) -> None:
         super().__init__(
             f"No tag of {repository} is known to run on this host.",
-            "What each of them wants:\n    ngcdl images --all\nOn the CPU of this host:\n"
+            f"What each of them wants:\n    ngcdl images {repository} --all\nOn the CPU of this host:\n"
             "    ngcdl run --train cifar10 --engine local",
+        )
+
+
+class NoReleases(NgcdlError):
+    def __init__(self, repository: str) -> None:
+        super().__init__(
+            f"{repository} has no tags by month (24.05-py3), so nothing says which one is the newest.",
+            f"Choose among its tags, each with a verdict:\n    ngcdl images {repository} --all",
         )
 
 

@@ -22,15 +22,27 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
     """Give the facts of the machine that runs what `engine` starts; of this one without an engine.
 
     `probe` is what the driver said, if it was asked already. An engine that does not answer leaves its fields unknown;
-    one on another machine leaves that one's GPUs unknown. Raises BadOption for a NGCDL_GPU_WAY that can't be meant.
+    one on another machine, whether it answers or not, leaves that one's GPUs unknown. Raises BadOption for a
+    NGCDL_GPU_WAY that can't be meant.
     """
     try:
         of_engine = _of_engine(engine) if engine else HostFacts(_architecture())
-    except EngineError:
-        of_engine = HostFacts(_architecture())
+    except EngineError as error:
+        of_engine = HostFacts(_architecture(), elsewhere=_silent(error) if engine and not engine.shares_files else None)
     if of_engine.elsewhere:
         return of_engine
     return _with_cards(replace(of_engine, avx=_has_avx(cpuinfo)), probe or _probe())
+
+
+def without_engine(error: EngineError) -> HostFacts:
+    """Give the facts of this machine, whose engine said `error`; none, where the engine is another machine's."""
+    from ngcdl.engines.docker.engine import address, is_socket
+
+    return gather(None) if is_socket(address()) else HostFacts(_architecture(), elsewhere=_silent(error))
+
+
+def _silent(error: EngineError) -> str:
+    return f"{error.message.rstrip('.')}, and it is another machine's, so its GPUs are not judged"
 
 
 def _of_engine(engine: Engine) -> HostFacts:

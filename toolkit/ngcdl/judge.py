@@ -15,6 +15,7 @@ from ngcdl.errors import (
     KeyWithoutRights,
     LoginNeeded,
     NgcdlError,
+    NoReleases,
     UnknownRepository,
     UnknownTag,
 )
@@ -69,12 +70,15 @@ def of(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool = Fa
 def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | None:
     """Give the newest tag of a repository that runs on `host`, by the registry's own facts; None where none does.
 
-    Raises RegistryError where the registry can't be asked: a reference by digest is its word alone.
+    Raises RegistryError where the registry can't be asked: a reference by digest is its word alone. NoReleases: it has
+    no tags by month.
     """
     with Session(Keys()) as session:
         tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, session=session)
         if tags.trouble:
             raise tags.trouble
+        if not any(releases.order(tag) for tag in tags.names):
+            raise NoReleases(ref.name)
         left = list(tags.names)
         facts_of = _FactsOfTags(ref, host.architecture, settings, session)
         while best := newest(ref.framework, ref.tag, left, facts_of, host):
@@ -90,8 +94,11 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | No
 
 
 def _newest(ref: ImageRef, host: HostFacts, settings: Settings, session: Session, *, offline: bool) -> ImageRef | None:
-    """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each."""
-    if not _is_framework(ref):
+    """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each.
+
+    None on another machine, too: its cards are not known, so of no tag can be told that it runs there.
+    """
+    if not _is_framework(ref) or host.elsewhere:
         return None
     try:
         tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, offline=offline, session=session)
@@ -156,7 +163,14 @@ def before(
     if refusals:
         with Session(Keys()) as session:
             take = _newest(ref, host, settings, session, offline=found.trouble is not None)
-        raise ImageUnfit(str(ref), refusals[0].text, str(take) if take else None, has_gpus=bool(host.gpus))
+        raise ImageUnfit(
+            str(ref),
+            refusals[0].text,
+            str(take) if take else None,
+            others=None if _is_framework(ref) else ref.name,
+            command="pull" if on_cpu is None else "run",
+            cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in refusals),
+        )
     if isinstance(found.trouble, _FINAL):  # told last: nobody signs in for an image that can't run here
         raise found.trouble
     return tuple(_line(reason) for reason in reasons if reason.level == "caution")[:1]

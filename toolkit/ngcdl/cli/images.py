@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, size
-from ngcdl.errors import BadOption, ImageUnfit, NgcdlError, NoneRuns
+from ngcdl.errors import BadOption, EngineError, ImageUnfit, NgcdlError, NoneRuns
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
 NEWEST = 10
+_RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
 _WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run here"}
 FRAMEWORKS = ("tensorflow", "pytorch")
@@ -85,7 +85,10 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
     if as_json:
         console.result_json(rows)
         return
-    console.result(_table(rows))
+    table = _table(rows)
+    console.result(table)
+    if _RECALLED in table:
+        console.say(f"{_RECALLED} from memory: not read anywhere")
 
 
 # -- what is asked --------------------------------------------------------------------------------------------------
@@ -99,10 +102,10 @@ def _host(typed: str | None, cards: Sequence[str]) -> HostFacts:
         return host.typed(typed or "", cards)
     from ngcdl import hostfacts
 
-    engine = None
-    with suppress(NgcdlError):  # an image can be judged without an engine; what is wrong with it is doctor's to tell
-        engine = engines.connect("docker")
-    return hostfacts.gather(engine)
+    try:
+        return hostfacts.gather(engines.connect("docker"))
+    except EngineError as error:  # an image can be judged without one; what is wrong with it is doctor's to tell
+        return hostfacts.without_engine(error)
 
 
 def _repository(name: str, registry: str) -> ImageRef:
@@ -134,7 +137,8 @@ def _tags(ref: ImageRef, host: HostFacts, config: settings.Settings, everything:
             continue
         rows.append(_row(one, answer, verdict.judge(answer.facts, host), judge.facts_as_json(answer.facts)))
     if len(names) > len(shown):
-        console.say(f"{len(names) - len(shown)} older ones:  ngcdl images {ref.framework} --all")
+        name = ref.framework if ref.name == f"{config.registry}/nvidia/{ref.framework}" else ref.name
+        console.say(f"{len(names) - len(shown)} older ones:  ngcdl images {name} --all")
     return rows
 
 
@@ -149,6 +153,7 @@ def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]
         "rule": decisive.rule if decisive else None,
         "found": decisive.found if decisive else None,
         "needed": decisive.needed if decisive else None,
+        "recalled": decisive.recalled if decisive else False,
         "compressed_bytes": found.facts.compressed_bytes,
         "facts": facts,
         "known_from": found.origin,
@@ -168,9 +173,10 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     facts = row.get("facts") or {}
+    recalled = facts.get("recalled", ())
     return (
-        row["image"].partition("/")[2],
-        *(_or_none(facts.get(name)) for name in ("framework_version", "python", "cuda")),
+        row["image"].partition("/")[2] + (_RECALLED if "reference" in recalled else ""),
+        *(_told(facts.get(name), name in recalled) for name in ("framework_version", "python", "cuda")),
         size(row.get("compressed_bytes")),
         _here(row),
     )
@@ -181,19 +187,19 @@ def _here(row: Mapping[str, Any]) -> str:
     if row["verdict"] is None:
         return f"{NOT_AVAILABLE}: {row['trouble']}"
     if row["verdict"] == "runs":
-        return f"runs{_mode(row['mode'])}"
+        return f"runs{_mode(row['mode'])}{_RECALLED if row['recalled'] else ''}"
     numbers = f" {row['found']}, wants {row['needed']}" if row["found"] and row["needed"] else ""
-    return f"{row['verdict']}{_mode(row['mode'])}: {row['rule']}{numbers}"
+    return f"{row['verdict']}{_mode(row['mode'])}: {row['rule']}{numbers}{_RECALLED if row['recalled'] else ''}"
 
 
-def _or_none(value: object) -> str:
-    return NOT_AVAILABLE if value is None else str(value)
+def _told(value: object, recalled: bool) -> str:
+    return NOT_AVAILABLE if value is None else f"{value}{_RECALLED if recalled else ''}"
 
 
 def _judged(judged: Judged) -> str:
     facts, verdict = judged.facts, judged.verdict
     lines = [("image", str(judged.image)), ("verdict", f"{_WORDS[verdict.verdict]}{_mode(verdict.mode)}")]
-    lines += [("", f"{reason.text}{_marks(reason)}") for reason in verdict.reasons]
+    lines += [("reason", f"{reason.text}{_marks(reason)}") for reason in verdict.reasons]
     if len(verdict.cards) > 1:
         lines += [(f"GPU {place}", _card(card)) for place, card in enumerate(verdict.cards)]
     lines += [("inside", _inside(facts)), ("size", _size(facts))]

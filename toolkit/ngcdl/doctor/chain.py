@@ -121,4 +121,6 @@ def from_error(name: str, state: State, error: NgcdlError, cause: str | None = N
             steps.append(Step(text, by_hand=bool(_BY_HAND.search(text))))
         elif text:
             prose.append(text)
-    return Finding(name, state, error.message, cause or " ".join(prose).rstrip(":") or None, tuple(steps), source)
+    # the commands, which the colons led to, stand apart
+    told = " ".join([re.sub(":$", ".", line) for line in prose[:-1]] + prose[-1:]).rstrip(":")
+    return Finding(name, state, error.message, cause or told or None, tuple(steps), source)

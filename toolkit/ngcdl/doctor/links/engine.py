@@ -31,7 +31,7 @@ def judge(sight: Sight) -> Finding:
         steps = (Step("sudo snap remove docker"), *install(sight.programs, "docker.io", dnf="docker"))
         return warning(NAME, f"{found}, from snap", cause, *steps, source=_SNAP)
     if not engine.is_here:
-        hint = "What follows about cards, memory and limits is of this machine; the engine's own has to be asked there"
+        hint = "What is said of cards, memory and limits is of this machine; the engine's own has to be asked there"
         return ok(NAME, f"{found}, on another machine ({engine.name or 'without a name'})", hint)
     return ok(NAME, f"{found}, rootless" if engine.facts.is_rootless else found)
 
@@ -50,11 +50,11 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
             "the next login on. Rootless Docker needs none of it"
         )
         return broken(NAME, error.message, cause, Step("sudo usermod -aG docker $USER"), source=_GROUP)
-    if not isinstance(error, EngineAbsent) or "unset DOCKER_HOST" in error.hint:
-        return from_error(NAME, "broken", error)
-    if sight.context is not None:
+    if isinstance(error, EngineAbsent) and sight.context is not None:
         cause = f"Docker's context {sight.context} leads there"
         return broken(NAME, error.message, cause, Step("docker context use default"), source=_CONTEXTS)
+    if not isinstance(error, EngineAbsent) or "unset DOCKER_HOST" in error.hint:
+        return from_error(NAME, "broken", error)
     if "dockerd" in sight.programs.names:
         return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))
     steps = install(sight.programs, "docker.io", dnf="docker", pacman="docker")

@@ -17,6 +17,7 @@ from ngcdl.errors import BadOption, EngineRefused, NgcdlError
 from ngcdl.spec import ImageRef
 
 _PING_SECONDS = 10
+_DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 # Looks at a run that goes on: the engine has nothing to do for them, and a person may be waiting for the end.
 _LOOK_SECONDS = 8
 WAYS = {
@@ -26,12 +27,30 @@ WAYS = {
 }
 
 
+def address() -> str:
+    """Name the engine's address as the docker command finds it: DOCKER_HOST, the context's, the default socket."""
+    if named := os.environ.get("DOCKER_HOST"):
+        return named
+    import docker.errors
+    from docker.context import ContextAPI
+
+    with contextlib.suppress(docker.errors.DockerException, OSError, ValueError):
+        found = ContextAPI.kwargs_from_context().get("base_url")
+        if isinstance(found, str) and found != _DEFAULT_SOCKET:
+            return found
+    return messages.DEFAULT_ADDRESS
+
+
+def is_socket(address: str) -> bool:
+    """Is it a socket of this machine? What listens there may be a virtual machine's all the same."""
+    return address == messages.DEFAULT_ADDRESS or address.startswith(("unix://", "http+unix://", "/"))
+
+
 def connect() -> DockerEngine:
     """Connect as the docker command would (DOCKER_HOST, context, default socket). Raises EngineError."""
     import docker
 
-    address = os.environ.get("DOCKER_HOST") or messages.DEFAULT_ADDRESS
-    with messages.docker_errors(address, "the first call"):
+    with messages.docker_errors(address(), "the first call"):
         client = docker.from_env(version="auto", timeout=_PING_SECONDS, use_ssh_client=True).api
         client.timeout = 60
 
@@ -48,9 +67,7 @@ class DockerEngine:
         """`look` makes a client that waits less long for an answer; without it `client` does all."""
         self._client = client
         self._look = look
-        self.address = str(client.base_url).replace(
-            "http+docker://localhost", os.environ.get("DOCKER_HOST", "unix socket")
-        )
+        self.address = address() if self.shares_files else str(client.base_url)
         self._info: dict[str, Any] | None = None
 
     @property
@@ -71,7 +88,7 @@ class DockerEngine:
     @property
     def is_here(self) -> bool:
         """A socket of this host whose daemon has this host's name. Desktop's virtual machine has another one."""
-        return str(self._client.base_url).startswith("http+docker://") and self.info.get("Name") == os.uname().nodename
+        return self.shares_files and self.info.get("Name") == os.uname().nodename
 
     @property
     def shares_files(self) -> bool:

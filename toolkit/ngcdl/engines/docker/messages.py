@@ -6,6 +6,7 @@ read, and kept in the message. What famous ones mean, and what helps, stands in 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -140,4 +141,5 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         reason = "there is no socket"
     elif "refused" in text:
         reason = "the connection was refused"
-    return EngineAbsent(address, reason, is_default=address == DEFAULT_ADDRESS)
+    is_default = address == DEFAULT_ADDRESS
+    return EngineAbsent(address, reason, is_default=is_default, is_context=not os.environ.get("DOCKER_HOST"))
