@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ngcdl_child import Done, User, without_driver
+from ngcdl_child import Done, User, until, without_driver
 
 pytestmark = pytest.mark.lab
 
@@ -76,6 +77,22 @@ def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_fie
     assert asked[0] == asked[1], "only the device differs"
     assert "A GPU was asked for, but the run sees none" in done.err
     assert "No ratio is given (refused: device)" in user.run("compare", "--show", "last").out
+
+
+def test_ctrl_c_stops_the_run_under_way_and_what_is_whole_is_reported(user: User) -> None:
+    words = ("--train", "cifar10", "--data", "synthetic", "--steps", "31", "--gpus", "none")
+    child = user.start("compare", "pytorch:26.07-py3", *words, "--vary", "batch=8,1024", "--repeat", "2")
+    until(lambda: len(user.ids()) == 2, "the second run", 120)
+    user.running()
+    child.signal(signal.SIGINT)
+    done = child.done()
+    assert done.code == 130, done
+    assert [record["status"] for record in _records(user)] == ["finished", "interrupted"]
+    assert "stopped by SIGINT; what is whole:" in done.err
+    assert "it did not reach its end: 2 of 4 runs were begun" in done.out
+    assert "refused, status: stopped by SIGINT (batch=1024, round 1: interrupted)" in done.out
+    assert re.search(r"(?m)^batch=8 +1 +[\d,.]+ ", done.out), done
+    assert user.run("compare", "--show", "last").out == done.out
 
 
 @without_driver

@@ -239,6 +239,15 @@ def test_rounds_far_apart_and_cards_that_do_nothing_are_told() -> None:
     assert "33 % apart" in it.diagnosis[0]
 
 
+def test_energy_is_in_the_table_where_a_card_told_it() -> None:
+    summary = Summary(examples_per_second=4000.0, examples_per_joule=64.0)
+    it = comparison(arms([600.0], [0.0], (1, measured("g1", 4000.0, "gpu", summary=summary))), "device")
+    head, cpu, gpu, *_ = text(it).splitlines()
+    assert "EXAMPLES/J" in head
+    assert (head.index("EXAMPLES/J"), cpu[head.index("EXAMPLES/J") :][:3]) == (gpu.index("64.00"), "n/a")
+    assert "EXAMPLES/J" not in text(comparison(arms([600.0], [4680.0]), "device"))
+
+
 def test_synthetic_data_is_said_wherever_figures_stand() -> None:
     made = [Arm("cpu", tuple(measured(f"c{n}", 9.0, dataset="synthetic", dataset_note="no network") for n in (1, 2)))]
     it = comparison(made, "device")

@@ -217,7 +217,7 @@ def compare(
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
     show: Annotated[str | None, typer.Option(metavar="ID|last", help="Print one from its records again.")] = None,
-    steps: options.Steps = None,
+    steps: options.Fewer = None,
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
@@ -285,7 +285,7 @@ def suite(
         float | None, typer.Option(metavar="MINUTES", help="No experiment and no round begins later.")
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds of each comparison.")] = 3,
-    steps: options.Steps = None,
+    steps: options.Fewer = None,
     data: options.Data = "auto",
     gpus: options.Gpus = "auto",
     engine: options.EngineName = "auto",

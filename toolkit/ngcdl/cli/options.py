@@ -9,8 +9,11 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 # -- a training -----------------------------------------------------------------------------------------------------
-Train = Annotated[str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10.")]
+Train = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A bundled training: cifar10, or another of ngcdl workloads.")
+]
 Steps = Annotated[int | None, typer.Option(help="Train up to this step; the workload's own number.")]
+Fewer = Annotated[int | None, typer.Option(help="Train up to this step; 200, fewer of a big network.")]
 Batch = Annotated[int | None, typer.Option(help="Examples a step; the workload's own number.")]
 Seed = Annotated[int, typer.Option(help="Of weights, order and distortions.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads that compute; as many as there are.")]

@@ -9,7 +9,7 @@ from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached, Spread
 from ngcdl.report.pairs import Published
 from ngcdl.report.unlike import Refusal
 
-_HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "ON")
+_HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "EXAMPLES/J", "ON")
 
 
 def lines(it: Comparison) -> Iterator[str]:
@@ -53,7 +53,9 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         return f"The GPU is used{busy} and does {times(ratio)} the CPU's work{slower}."
     subject = _phrase(it, ratio.arm)
     do = "do" if subject.endswith(("threads", "GPUs")) else "does"
-    return f"{subject[0].upper()}{subject[1:]} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
+    if it.vary not in ("image", "framework"):  # a name keeps its letters
+        subject = subject[0].upper() + subject[1:]
+    return f"{subject} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
 
 
 def _phrase(it: Comparison, arm: str) -> str:
@@ -84,7 +86,9 @@ def spread(value: Spread | None, digits: int = 1) -> str:
 
 def _table(arms: Sequence[Reached]) -> Iterator[str]:
     rows = [_HEAD, *(_row(arm) for arm in arms)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
+    if not any(arm.examples_per_joule for arm in arms):
+        rows = [(*row[:-2], row[-1]) for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
@@ -97,6 +101,7 @@ def _row(arm: Reached) -> tuple[str, ...]:
         spread(arm.seconds_per_batch, 4),
         number(arm.cpu_percent, 0, "%"),
         number(arm.gpu_percent, 0, "%"),
+        number(arm.examples_per_joule, 2),
         f"{(arm.device or NOT_AVAILABLE).upper() if arm.device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}",
     )
 

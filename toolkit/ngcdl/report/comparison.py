@@ -245,7 +245,7 @@ def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
         speed = arm.examples_per_second
         if speed and speed.min and speed.max / speed.min > UNSTEADY:
             percent = 100 * (speed.max / speed.min - 1)
-            yield f"{arm.name}: its rounds lie {percent:.0f} % apart: something else worked on this machine meanwhile"
+            yield f"{arm.name}: its rounds lie {percent:.0f} % apart, as if something else had worked on this machine"
     yield from dict.fromkeys(text for run in runs for text in (_too_many_threads(run), _idle_cards(run)) if text)
 
 
