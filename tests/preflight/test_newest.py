@@ -120,3 +120,10 @@ def test_tags_are_listed_newest_first_and_what_is_no_release_last() -> None:
     assert ordered(["latest", "18.01-py2", "24.05-tf2-py3", "18.01-py3", "abc", "19.11-tf1-py3", "19.11-tf2-py3"]) == [
         "24.05-tf2-py3", "19.11-tf2-py3", "19.11-tf1-py3", "18.01-py3", "18.01-py2", "abc", "latest",
     ]  # fmt: skip
+
+
+def test_of_tags_that_are_no_month_s_the_higher_version_goes_first() -> None:
+    cuda = ["8.0-devel", "13.0.2-base-ubuntu24.04", "latest", "9.2-runtime", "12.8.1-base-ubuntu22.04", "11.0-base"]
+    assert ordered(cuda) == [
+        "13.0.2-base-ubuntu24.04", "12.8.1-base-ubuntu22.04", "11.0-base", "9.2-runtime", "8.0-devel", "latest",
+    ]  # fmt: skip

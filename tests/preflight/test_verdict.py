@@ -82,6 +82,15 @@ def test_a_kernel_for_a_newer_card_of_the_same_major_version_does_not_run() -> N
     assert judge(image, replace(HOST, gpus=(Gpu("8.0"),))).verdict == "no"
 
 
+def test_a_kernel_for_a_jetson_runs_on_no_other_card() -> None:
+    def decide(*sass: str) -> Reason:
+        image = replace(IMAGE, sass=sass, ptx=None, min_capability=None)
+        return reason(judge(image, replace(HOST, gpus=(Gpu("8.9", "L4"),))), "capability")
+
+    assert (decide("8.6", "8.7").level, decide("8.6", "8.7").needed) == ("runs", "8.6")
+    assert decide("7.5", "8.7").level == "no"
+
+
 def test_ptx_newer_than_the_card_is_of_no_use_to_it() -> None:
     image = replace(IMAGE, sass=("8.0", "12.0"), ptx="12.0", min_capability=None)
     verdict = judge(image, replace(HOST, gpus=(Gpu("11.0"),)))

@@ -138,7 +138,7 @@ def _tags(ref: ImageRef, host: HostFacts, config: settings.Settings, everything:
         rows.append(_row(one, answer, verdict.judge(answer.facts, host), judge.facts_as_json(answer.facts)))
     if len(names) > len(shown):
         name = ref.framework if ref.name == f"{config.registry}/nvidia/{ref.framework}" else ref.name
-        console.say(f"{len(names) - len(shown)} older ones:  ngcdl images {name} --all")
+        console.say(f"{len(names) - len(shown)} more:  ngcdl images {name} --all")
     return rows
 
 

@@ -123,7 +123,10 @@ def _as_documented(image: ImageFacts, gpu: Gpu) -> Reason:
 
 
 def _sass(image: ImageFacts) -> list[tuple[tuple[int, ...], str]]:
-    return sorted((parts, one) for one in image.sass or () if (parts := known(one)) is not None)
+    """Give its kernels, without those for a Jetson: "the binary compatibility between desktop and Tegra is not
+    supported", as BINARIES has it."""
+    every = [one for one in image.sass or () if one not in _JETSONS]
+    return sorted((parts, one) for one in every if (parts := known(one)) is not None)
 
 
 def _ptx_text(gpu: Gpu, capability: str) -> str:

@@ -43,12 +43,21 @@ def newest(
 
 
 def ordered(tags: Iterable[str]) -> list[str]:
-    """Sort tags, the newest release first; within one Python 3 and TensorFlow 2 first; what is no release, last."""
+    """Sort tags, the newest release first; within one Python 3 and TensorFlow 2 first; what is no release, last.
+
+    Among those the higher version goes first (nvidia/cuda has 13.0.2-base-ubuntu24.04), and a word last.
+    """
     from ngcdl.catalog.releases import order
 
     keyed = [(order(tag), tag) for tag in tags]
     releases = sorted(((key, tag) for key, tag in keyed if key is not None), reverse=True)
-    return [tag for _, tag in releases] + sorted(tag for key, tag in keyed if key is None)
+    others = sorted(tag for key, tag in keyed if key is None)
+    return [tag for _, tag in releases] + sorted(others, key=_leading_version, reverse=True)
+
+
+def _leading_version(tag: str) -> tuple[int, ...]:
+    found = re.match(r"v?([0-9]{1,6}(?:\.[0-9]{1,6}){0,3})(?![0-9A-Za-z])", tag, re.ASCII)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def _is_doubtful(verdict: Verdict) -> bool:
