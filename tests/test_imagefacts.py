@@ -311,7 +311,8 @@ def test_a_broken_file_is_as_none_and_is_written_anew(ngc: NgcServer, cache: Pat
 
 
 @pytest.mark.parametrize(
-    "change", [{"digest": 7}, {"config": []}, {"architectures": "amd64"}, {"compressed_bytes": "x"}]
+    "change",
+    [{"digest": 7}, {"config": []}, {"architectures": "amd64"}, {"compressed_bytes": "x"}, {"compressed_bytes": []}],
 )
 def test_a_kept_image_of_another_shape_is_as_none(ngc: NgcServer, cache: Path, change: dict[str, object]) -> None:
     imagefacts.of(ref(ngc), cache)

@@ -131,6 +131,11 @@ INFO = {
 }  # fmt: skip
 
 
+def test_a_proxy_that_is_no_address_is_a_secret_as_a_whole(tmp_path: Path) -> None:
+    hands = Hands(root=tmp_path, environ={"HOME": str(tmp_path), "HTTPS_PROXY": "http://me:pa[ss@proxy"})
+    assert "http://me:pa[ss@proxy" in list(bundle.secrets(hands))
+
+
 @pytest.fixture
 def members(tmp_path: Path) -> dict[str, bytes]:
     """Every member of an archive that was made on such a host, by name."""

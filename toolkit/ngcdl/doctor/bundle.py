@@ -188,8 +188,11 @@ def secrets(hands: Hands) -> Iterator[str]:
     key, _ = Once(hands, settings.load(hands.environ).registry.partition("/")[0])()
     values += [key.secret.reveal()] if key else []
     for name, value in hands.environ.items():
-        if name.lower().endswith("_proxy") and (password := urlsplit(value).password):
-            values.append(password)
+        if name.lower().endswith("_proxy"):
+            try:
+                values += [password] if (password := urlsplit(value).password) else []
+            except ValueError:  # no address, so where a password would stand is not known
+                values.append(value)
     for value in values:
         yield value
         yield quote(value, safe="")

@@ -65,7 +65,7 @@ class Kept:
         """Give what was said of a digest to one who asked for `architecture`."""
         try:
             said = _said(self._read(_name_of(digest, architecture)))
-        except (KeyError, ValueError):
+        except (KeyError, TypeError, ValueError):
             return None
         return said if said.digest == digest else None
 
@@ -129,7 +129,7 @@ def _name_of(digest: str, architecture: str) -> str:
 
 
 def _said(tree: Mapping[str, Any]) -> Said:
-    """Raises KeyError or ValueError."""
+    """Raises KeyError, TypeError or ValueError."""
     said = Said(
         digest=str(tree["digest"]),
         architecture=str(tree["architecture"]),

@@ -213,7 +213,10 @@ def _runc(info: Mapping[str, Any]) -> str | None:
 def _without_password(proxy: str | None) -> str | None:
     if proxy is None or "@" not in proxy:
         return proxy
-    parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+    try:
+        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+    except ValueError:  # no address: what stands before the last @ may be one
+        return proxy.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).removeprefix("//")
 
 
