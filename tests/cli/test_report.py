@@ -70,7 +70,7 @@ def test_each_file_that_is_asked_for_is_written_and_no_other(kept: House) -> Non
     done = kept.run("report", RUN, "gpu001", "--html", "x.html", "--markdown", "x.md", "--csv", "x.csv")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(kept.home / name) for name in ("x.csv", "x.md", "x.html")]
-    assert "so no ratio is given" in (kept.home / "x.html").read_text()
+    assert "These 2 runs can&#x27;t be set against each other" in (kept.home / "x.html").read_text()
     rows = list(csv.DictReader((kept.home / "x.csv").read_text().splitlines()))
     assert {row["run"] for row in rows} == {RUN, "20231114-221320-cifar10-gpu001"}
     assert not (kept.shelf.folder(RUN) / "report.html").exists()

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
+from ngcdl.report.comparison import Arm, comparison
 from ngcdl.report.curves import Story, told
 from ngcdl.report.page import POLICY, page
+from ngcdl.report.unlike import Measured
 
 GPU = Made(steps=300)
 CPU = Made("cpu", steps=100, rate=594.0)
@@ -119,12 +121,33 @@ def test_synthetic_images_are_told_at_the_verdict_the_table_and_the_charts() -> 
     assert "SYNTHETIC" not in page([CPU.story()])
 
 
-def test_two_runs_that_differ_in_the_device_alone_get_a_ratio() -> None:
+def test_two_runs_side_by_side_have_no_spread_and_so_no_ratio() -> None:
     document = page([GPU.story(), CPU.story("other", "B")])
-    assert "A on the GPU (NVIDIA GeForce GTX 1050 Ti) is 7." in document
-    assert cells(document)["times as fast as A"][0] == "1"
-    assert re.fullmatch(r"0\.12\d", cells(document)["times as fast as A"][1])
+    text = Parsed(document).text
+    assert re.search(r"A: 4,\d+ examples/s on the GPU \(NVIDIA GeForce GTX 1050 Ti\); B: 59\d\.\d examples/s on", text)
+    assert "One run of each has no spread, so no ratio is given; ngcdl compare measures one." in text
+    assert " times " not in text.partition("What others measured")[0]
     assert cells(document)["computed on"] == ["gpu", "cpu"]  # the table of what differs is the later one
+
+
+def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> None:
+    on_both = [(replace(CPU, steps=300, rate=rate), replace(GPU, rate=7.8 * rate)) for rate in (590.0, 600.0, 610.0)]
+    shown = {"gpus": ("GPU-0",), "gpu_way": "runtime"}  # the card is there in both arms; the device is told apart
+    arms = [
+        Arm(
+            name,
+            tuple(Measured.of(pair[at].story(f"{name}{n}", **shown).run, ()) for n, pair in enumerate(on_both)),
+            name,
+        )
+        for at, name in enumerate(("cpu", "gpu"))
+    ]
+    text = Parsed(page([CPU.story(), GPU.story("other", "B")], comparison(arms, "device"))).text
+    assert re.search(
+        r"The GPU is used \(\d+ % busy\) and does 7\.\d\d times \(7\.\d\d\.\.7\.\d\d\) the CPU's work", text
+    )
+    assert "gpu / cpu: 7." in text
+    assert "no ratio" not in text
+    assert "can't be compared" not in text
 
 
 @pytest.mark.parametrize(
@@ -143,9 +166,8 @@ def test_runs_that_are_not_comparable_get_no_ratio_and_the_reason(other: Made, w
     document = page([GPU.story(), other.story("other", "B")])
     text = Parsed(document).text
     assert f"A and B can't be compared: {why}" in text
-    assert cells(document)["times as fast as A"] == ["1", "not comparable"]
-    assert "times as fast as B" not in text
-    assert "so no ratio is given" in text
+    assert "can't be set against each other" in text
+    assert " times " not in text.partition("What others measured")[0]
 
 
 def test_of_three_runs_the_one_that_can_t_be_compared_is_left_out_of_the_verdict_and_named() -> None:

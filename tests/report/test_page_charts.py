@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
@@ -110,6 +110,8 @@ def test_clocks_that_are_held_down_are_stretches_with_their_reasons_and_idle_is_
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+@example(0.0, 5e-324)
+@example(-1e-13, 1e-13)
 def test_an_axis_holds_its_range_with_round_ticks_that_can_be_told_apart(one: float, other: float) -> None:
     low, high = sorted((one, other))
     made = axis(low, high, "W")

@@ -17,6 +17,7 @@ from ngcdl.record import Run
 from ngcdl.store import EVENTS, SAMPLES, Store, lines
 
 if TYPE_CHECKING:
+    from ngcdl.report.comparison import Comparison
     from ngcdl.report.curves import Story
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -36,9 +37,12 @@ class Asked:
 
 def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and the path of each file to stdout. Raises NoSuchRun, NotWritten and NoBrowser."""
+    store = kept.shelf()
+    comparison = _comparison(names, store)
+    if comparison:
+        names = [run for arm in comparison.arms for run in arm.runs]
     if len(names) > len(_LETTERS):
         raise BadOption(f"{len(names)} runs: a report has at most {len(_LETTERS)}.")
-    store = kept.shelf()
     runs = [kept.loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
@@ -47,18 +51,27 @@ def report(names: Sequence[str], asked: Asked) -> None:
         _write(asked.csv, _sheets(store, runs))
     wants_page = asked.html or asked.open or not (asked.png or asked.markdown or asked.csv)
     if wants_page or asked.png or asked.markdown:
-        _pages(store, runs, asked, bool(wants_page))
+        _pages(store, runs, asked, bool(wants_page), comparison)
 
 
-def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool) -> None:
+def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
+    """Give the comparison that the one name means, None where it means a run."""
+    if len(names) != 1 or "compare" not in names[0]:
+        return None
+    from ngcdl import compare
+
+    return compare.compared(compare.load(names[0], store), store)
+
+
+def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, comparison: Comparison | None) -> None:
     from ngcdl.report.page import page
 
     stories = _stories(store, runs)
-    document = page(stories) if wants_page or asked.png else ""
+    document = page(stories, comparison) if wants_page or asked.png else ""
     if asked.markdown:
         from ngcdl.report.markdown import markdown
 
-        _write(asked.markdown, [markdown(stories)])
+        _write(asked.markdown, [markdown(stories, comparison)])
     if asked.png:
         from ngcdl.report.browser import picture
 

@@ -18,14 +18,25 @@ def lines(it: Comparison) -> Iterator[str]:
     yield ""
     if it.synthetic:
         yield f"SYNTHETIC data, nothing real: {it.synthetic}"
-    for ratio in it.ratios:
-        yield f"{ratio.arm} / {ratio.against}: {times(ratio)}, {ratio.pairs} rounds"
-    for refusal in it.refused:
-        yield _refused(refusal)
+    yield from ratios(it)
     yield from it.diagnosis
     if it.published:
         yield from _theirs(it.published)
     yield verdict(it)
+
+
+def ratios(it: Comparison) -> Iterator[str]:
+    """Give each ratio with its spread, and what was refused one."""
+    for ratio in it.ratios:
+        yield f"{ratio.arm} / {ratio.against}: {times(ratio)}, {ratio.pairs} rounds"
+    for refusal in it.refused:
+        yield _refused(refusal)
+
+
+def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
+    """Give the head, and a row with its name for each arm."""
+    head, *rows = _rows(it.arms)
+    return head, [(row[0], row[1:]) for row in rows]
 
 
 def verdict(it: Comparison) -> str:
@@ -84,10 +95,15 @@ def spread(value: Spread | None, digits: int = 1) -> str:
     return middle if value.min == value.max else f"{middle} ({number(value.min, digits)}..{number(value.max, digits)})"
 
 
-def _table(arms: Sequence[Reached]) -> Iterator[str]:
+def _rows(arms: Sequence[Reached]) -> list[tuple[str, ...]]:
     rows = [_HEAD, *(_row(arm) for arm in arms)]
     if not any(arm.examples_per_joule for arm in arms):
         rows = [(*row[:-2], row[-1]) for row in rows]
+    return rows
+
+
+def _table(arms: Sequence[Reached]) -> Iterator[str]:
+    rows = _rows(arms)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

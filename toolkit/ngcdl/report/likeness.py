@@ -1,4 +1,4 @@
-"""May the speeds of two runs set side by side be divided? And what differs between them, whether they may or not."""
+"""What keeps two runs that are set side by side from being compared, and what differs between them."""
 
 from __future__ import annotations
 
@@ -68,9 +68,3 @@ def _said(refusal: Refusal) -> str:
         return f"{next(iter(refusal.values)).partition(',')[0]}: {refusal.why}"
     shown = " / ".join("n/a" if value is None else str(value) for value in refusal.values.values())
     return f"another {name} ({shown})" if len(shown) < 60 else f"another {name}"
-
-
-def ratio(one: Story, other: Story) -> float | None:
-    """Give how many times as fast `one` is as `other`; None where they can't be compared."""
-    fast, slow = one.run.summary.examples_per_second, other.run.summary.examples_per_second
-    return fast / slow if fast and slow and not refused(one, other) else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ngcdl.report import likeness, tables
+from ngcdl.report import compared, likeness, tables
+from ngcdl.report.comparison import Comparison
 from ngcdl.report.curves import Story
 from ngcdl.report.verdict import verdict
 
@@ -14,9 +15,13 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<>|~!&$]|[@#](?=\w)")
 _BLANK = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 
 
-def markdown(stories: Sequence[Story]) -> str:
+def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
     head = [story.run.id if len(stories) == 1 else f"{story.letter}: {story.run.id}" for story in stories]
-    parts = [f"**{plain(verdict(stories))}**", _table(["", *head], tables.figures(stories))]
+    parts = [f"**{plain(verdict(stories, comparison))}**"]
+    if comparison:
+        parts.append(_table(*compared.table(comparison)))
+        parts += [plain(line) for line in compared.ratios(comparison)]
+    parts.append(_table(["", *head], tables.figures(stories)))
     found = likeness.differences(stories)
     if found:
         rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]

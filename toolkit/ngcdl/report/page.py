@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ngcdl.report import diagnosis, likeness, naming, tables, theirs
+from ngcdl.report import compared, diagnosis, likeness, naming, tables, theirs
+from ngcdl.report.comparison import Comparison
 from ngcdl.report.curves import Story
 from ngcdl.report.markup import Markup, joined, tag
 from ngcdl.report.pictures import pictures
@@ -14,8 +15,10 @@ from ngcdl.report.verdict import verdict
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def page(stories: Sequence[Story]) -> str:
-    """Give the whole document. Every text of a record is escaped: it may come from a container."""
+def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
+    """Give the whole document, of `comparison` where the stories are its runs.
+
+    Every text of a record is escaped: it may come from a container."""
     title = f"{naming.what(stories[0].run)} · {len(stories)} runs" if len(stories) > 1 else naming.what(stories[0].run)
     head = tag(
         "head",
@@ -26,18 +29,20 @@ def page(stories: Sequence[Story]) -> str:
         tag("title", f"{title} · ngcdl"),
         tag("style", Markup(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))),
     )
-    body = tag("body", tag("main", *_sections(stories, title)))
+    body = tag("body", tag("main", *_sections(stories, title, comparison)))
     return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
 
 
-def _sections(stories: Sequence[Story], title: str) -> list[Markup | None]:
+def _sections(stories: Sequence[Story], title: str, comparison: Comparison | None) -> list[Markup | None]:
     drawn = pictures(stories)
     missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
     return [
-        tag("header", tag("h1", title), tag("p", verdict(stories), class_="verdict"), _warning(stories)),
+        tag("header", tag("h1", title), tag("p", verdict(stories, comparison), class_="verdict"), _warning(stories)),
+        _compared(comparison),
         *(_recognised(story) for story in stories),
         _findings(stories),
-        tag("section", tag("h2", "Figures"), _figures(stories), _differences(stories), _legend_of_runs(stories)),
+        tag("section", tag("h2", "Figures"), _figures(stories),
+            _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories)),
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
             tag("p", missing, class_="note") if missing else None),
         _theirs(stories),
@@ -93,14 +98,31 @@ def _legend_of_runs(stories: Sequence[Story]) -> Markup | None:
     return tag("p", *(tag("span", tag("strong", story.letter), f" {story.run.id} ", class_="run") for story in stories))
 
 
-def _differences(stories: Sequence[Story]) -> Markup | None:
+def _compared(comparison: Comparison | None) -> Markup | None:
+    if comparison is None:
+        return None
+    head, rows = compared.table(comparison)
+    lines = [tag("li", line) for line in compared.ratios(comparison)]
+    table = _table([name.lower() for name in head[1:]], rows, "Medians of the rounds (least..most)")
+    return tag("section", tag("h2", "Compared"), table, tag("ul", *lines, class_="notes") if lines else None)
+
+
+def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | None:
     if len(stories) == 1:
         return None
-    refused = [
-        tag("p", f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}.", class_="warning")
-        for story in stories[1:]
-        if (reasons := likeness.refused(stories[0], story))
-    ]
+    refused = (
+        []
+        if is_compared
+        else [
+            tag(
+                "p",
+                f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}.",
+                class_="warning",
+            )
+            for story in stories[1:]
+            if (reasons := likeness.refused(stories[0], story))
+        ]
+    )
     found = likeness.differences(stories)
     rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
     table = _table([story.letter for story in stories], rows, "What differs") if rows else None

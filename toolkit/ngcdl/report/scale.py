@@ -31,8 +31,8 @@ class Axis:
 
 def axis(low: float, high: float, unit: str, *, divisor: float = 1.0, steps: int = 4, tight: bool = False) -> Axis:
     """Divide low..high into about `steps` round parts; `tight` keeps the ends where they are, as for time."""
-    if not high > low:
-        high = low + (abs(low) * 0.1 or divisor)
+    if not high - low > 1e-9 * max(abs(low), abs(high), 1e-3 * divisor):  # one value, but for rounding
+        high = max(high, low + (abs(low) * 0.1 or divisor))
     gap = _round((high - low) / divisor / steps) * divisor
     first, last = math.floor(low / gap + 1e-9), math.ceil(high / gap - 1e-9)
     ticks = tuple(gap * number for number in range(first, last + 1))

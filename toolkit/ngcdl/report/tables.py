@@ -9,7 +9,7 @@ from typing import Literal
 from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, number, size
 from ngcdl.record import Run
-from ngcdl.report import likeness, naming
+from ngcdl.report import naming
 from ngcdl.report.curves import Story
 from ngcdl.report.verdict import duration, rate
 
@@ -25,17 +25,7 @@ def figures(stories: Sequence[Story]) -> list[Row]:
         wanted = asked == "always" or (asked == "of a training" and has_training)
         if wanted or any(one != NOT_AVAILABLE for one in cells):
             kept.append((name, cells))
-    if len(stories) > 1 and has_training:
-        at = next(index for index, (name, _) in enumerate(kept) if name == SPEED) + 1
-        kept.insert(at, (f"times as fast as {stories[0].letter}", tuple(_times(stories[0], one) for one in stories)))
     return kept
-
-
-def _times(first: Story, story: Story) -> str:
-    if story is first:
-        return "1"
-    times = likeness.ratio(story, first)
-    return "not comparable" if times is None else number(times, 2 if times >= 1 else 3)
 
 
 def outcome(run: Run) -> str:

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from ngcdl.console import number
 from ngcdl.record import Run
-from ngcdl.report import likeness, naming
+from ngcdl.report import compared, likeness, naming
+from ngcdl.report.comparison import Comparison
 from ngcdl.report.curves import Story
 
 
-def verdict(stories: Sequence[Story]) -> str:
-    """Say it of one run, or of several against each other."""
+def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
+    """Say it of one run, of several side by side, or of a comparison, which alone has a ratio: it has rounds."""
+    if comparison:
+        synthetic = ", on SYNTHETIC data, nothing real" if comparison.synthetic else ""
+        return f"{compared.verdict(comparison).rstrip('.')}{synthetic}."
     return _of_one(stories[0]) if len(stories) == 1 else _of_several(stories)
 
 
@@ -51,19 +55,16 @@ def _of_several(stories: Sequence[Story]) -> str:
     refusals = {story.letter: likeness.refused(first, story) for story in stories[1:]}
     alike = [story for story in stories[1:] if not refusals[story.letter]]
     if not alike:
-        return f"These {len(stories)} runs can't be set against each other, so no ratio is given: {_whys(refusals)}."
-    fastest = max([first, *alike], key=lambda story: story.run.summary.examples_per_second or 0.0)
-    slowest = min([first, *alike], key=lambda story: story.run.summary.examples_per_second or 0.0)
-    times = likeness.ratio(fastest, slowest)
-    figures = [rate(one.run.summary.examples_per_second) for one in (fastest, slowest)]
-    text = (
-        f"{fastest.letter} on {naming.on(fastest.run)} is {number(times, 2 if (times or 0) < 10 else 1)} times as fast"
-        f" as {slowest.letter} on {naming.on(slowest.run)}: {figures[0]} against {figures[1]} examples/s"
-    )
+        return f"These {len(stories)} runs can't be set against each other: {_whys(refusals)}."
+    figures = [
+        f"{story.letter}: {rate(story.run.summary.examples_per_second)} examples/s on {naming.on(story.run)}"
+        for story in (first, *alike)
+    ]
     left = [letter for letter, why in refusals.items() if why]
+    text = "; ".join(figures)
     text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
-    synthetic = ", on SYNTHETIC data" if any(naming.is_synthetic(story.run) for story in (fastest, slowest)) else ""
-    return f"{text}{synthetic}. One run of each: how far such runs lie apart is not known."
+    synthetic = ", on SYNTHETIC data" if any(naming.is_synthetic(story.run) for story in (first, *alike)) else ""
+    return f"{text}{synthetic}. One run of each has no spread, so no ratio is given; ngcdl compare measures one."
 
 
 def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
