@@ -393,14 +393,14 @@ def runs_import(
 
 @app.command(epilog="Examples:\n\n  ngcdl report\n\n  ngcdl report last last-1 --html both.html --open")
 def report(
-    run: Annotated[list[str] | None, typer.Argument(metavar="RUN", help="last (the default), last-1, ids.")] = None,
+    run: Annotated[list[str] | None, typer.Argument(metavar="RUN", help="last (the default), ids, or a comparison's.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Verdict and table; - is stdout.")] = None,
     csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Make a page of one run, or of several against each other: verdict, figures, charts, conditions."""
+    """Make a page of one run, of several side by side, or of a comparison: verdict, figures, charts, conditions."""
     from ngcdl.cli.report import Asked, report
 
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))

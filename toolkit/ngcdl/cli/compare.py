@@ -111,7 +111,7 @@ def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
         return exit_code(found)
     for line in compared.lines(found):
         console.result(console.plain(line))
-    console.say(f"once more: ngcdl compare --show {kept.id}")
+    console.say(f"once more: ngcdl compare --show {kept.id}; as a page: ngcdl report {kept.id}")
     return exit_code(found)
 
 
