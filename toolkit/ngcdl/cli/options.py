@@ -34,3 +34,16 @@ Limits = Annotated[
 AsRoot = Annotated[bool, typer.Option("--root", help="Run as the image's own user, mostly root.")]
 Pull = Annotated[str, typer.Option("--pull", metavar="missing|always", help="When to pull.")]
 Force = Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")]
+
+# -- what is named --------------------------------------------------------------------------------------------------
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
+ImageName = Annotated[str, typer.Argument(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/pytorch:...")]
+
+# -- another machine than this one ----------------------------------------------------------------------------------
+HostTyped = Annotated[
+    str | None,
+    typer.Option("--host", metavar="FACTS", help="Another machine: driver=535.104.05,cc=7.5,brand=tesla,arch=amd64."),
+]
+CardTyped = Annotated[
+    list[str] | None, typer.Option("--gpu", metavar="FACTS", help="One of its cards: cc=8.0,brand=tesla. Repeatable.")
+]

@@ -1,0 +1,28 @@
+"""Signing in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ngcdl.cli.app.root import app
+
+
+@app.command()
+def login(
+    password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
+    registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="Another host than nvcr.io.")] = None,
+) -> None:
+    """Sign in to nvcr.io with an NGC API key."""
+    from ngcdl.cli.login import login
+
+    login(registry, password_stdin)
+
+
+@app.command()
+def logout(registry: Annotated[str | None, typer.Argument(metavar="REGISTRY")] = None) -> None:
+    """Forget the key."""
+    from ngcdl.cli.login import logout
+
+    logout(registry)

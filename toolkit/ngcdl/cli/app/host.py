@@ -1,0 +1,38 @@
+"""This host: its GPUs, and the whole chain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ngcdl.cli.app.root import app
+from ngcdl.cli.options import Json
+
+
+@app.command()
+def gpu(
+    json: Json = False,
+    watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Read again and again.")] = None,
+) -> None:
+    """Show what the NVIDIA driver says of each GPU."""
+    from ngcdl.cli.gpu import gpu
+
+    gpu(json, watch)
+
+
+@app.command(
+    epilog="Exit codes: 0 all links are ok or only warned of, 1 one is broken.\n\n"
+    "Examples:\n\n  ngcdl doctor\n\n  ngcdl doctor --bundle report.tar.gz"
+)
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Offer each remedy, and run it after a yes.")] = False,
+    json: Json = False,
+    bundle: Annotated[
+        str | None, typer.Option("--bundle", metavar="FILE", help="Also write a redacted .tar.gz for a bug report.")
+    ] = None,
+) -> int:
+    """Look at the chain from driver to data set; say what to type."""
+    from ngcdl.cli.doctor import doctor
+
+    return doctor(fix, json, bundle)

@@ -1,0 +1,62 @@
+"""Images: judged, listed, fetched."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ngcdl.cli.app.root import app
+from ngcdl.cli.options import CardTyped, HostTyped, ImageName, Json
+
+
+@app.command()
+def pull(
+    image: ImageName,
+    force: Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")] = False,
+) -> None:
+    """Fetch an image; after a cut or a kill it goes on where it was."""
+    from ngcdl.cli.images import pull
+
+    pull(image, force)
+
+
+@app.command(
+    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known of it.\n\n"
+    "Examples:\n\n  ngcdl check pytorch:25.03-py3\n\n"
+    "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4"
+)
+def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
+    """Can an image run here? Why, and the newest tag that does."""
+    from ngcdl.cli.images import check
+
+    return check(image, host, tuple(gpu or ()), json)
+
+
+@app.command(epilog="Examples:\n\n  ngcdl images\n\n  ngcdl images pytorch --all")
+def images(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; both frameworks.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Not only the newest ten.")] = False,
+    host: HostTyped = None,
+    gpu: CardTyped = None,
+    json: Json = False,
+) -> None:
+    """List a registry's tags: what is inside, and what runs here."""
+    from ngcdl.cli.images import images
+
+    images(name, everything, host, tuple(gpu or ()), json)
+
+
+@app.command(epilog="Example:\n\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
+def resolve(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag to take the kind of.")],
+    host: HostTyped = None,
+    gpu: CardTyped = None,
+    json: Json = False,
+) -> None:
+    """Print the newest reference that runs here, by digest."""
+    from ngcdl.cli.images import resolve
+
+    resolve(name, host, tuple(gpu or ()), json)

@@ -1,0 +1,116 @@
+"""Runs that were, and those that go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ngcdl.cli.app.root import app
+from ngcdl.cli.options import Json, RunName
+
+past = typer.Typer(
+    invoke_without_command=True, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+)
+app.add_typer(past, name="runs")
+
+
+@past.callback()
+def runs(
+    context: typer.Context,
+    json: Json = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Not only the newest 20.")] = False,
+) -> None:
+    """List the runs; or diff, replay, export and import them."""
+    if context.invoked_subcommand is None:
+        from ngcdl.cli.runs import runs
+
+        runs(json, everything)
+
+
+@past.command("diff")
+def runs_diff(
+    one: Annotated[str, typer.Argument(metavar="A", help="A run, as RUN elsewhere.")],
+    other: Annotated[str, typer.Argument(metavar="B")],
+    json: Json = False,
+) -> None:
+    """Show what differs between two runs: what was asked, what they ran on, and what they reached."""
+    from ngcdl.cli.past import diff
+
+    diff(one, other, json)
+
+
+@past.command("replay")
+def runs_replay(
+    run: RunName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the request; start nothing.")] = False,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
+    json: Json = False,
+) -> int:
+    """Run the same once more: same image by digest, same command, same seed and data."""
+    from ngcdl.cli.past import replay
+
+    return replay(run, dry_run, detach, json)
+
+
+@past.command("export", epilog="Example:\n\n  ngcdl runs export last last-1 both.tar")
+def runs_export(
+    words: Annotated[list[str], typer.Argument(metavar="RUN... FILE.tar")],
+) -> None:
+    """Write runs with their records, samples, logs and checkpoints into one file, with checksums."""
+    from ngcdl.cli.past import export
+
+    export(tuple(words))
+
+
+@past.command("import")
+def runs_import(
+    file: Annotated[str, typer.Argument(metavar="FILE.tar", help="What `ngcdl runs export` wrote.")],
+) -> None:
+    """Take in runs from another machine, checked file by file."""
+    from ngcdl.cli.past import take_in
+
+    take_in(file)
+
+
+@app.command(epilog="Examples:\n\n  ngcdl report\n\n  ngcdl report last last-1 --html both.html --open")
+def report(
+    run: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN", help="last (the default), ids, or a comparison's.")
+    ] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
+    png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
+    markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Verdict and table; - is stdout.")] = None,
+    csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample.")] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+) -> None:
+    """Make a page of a run, of several, or of a comparison."""
+    from ngcdl.cli.report import Asked, report
+
+    report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
+
+
+@app.command()
+def show(run: RunName = "last", json: Json = False) -> None:
+    """Show one run's record."""
+    from ngcdl.cli.runs import show
+
+    show(run, json)
+
+
+@app.command()
+def logs(
+    run: RunName = "last", follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while it runs.")] = False
+) -> None:
+    """Print what a run wrote."""
+    from ngcdl.cli.runs import logs
+
+    logs(run, follow)
+
+
+@app.command()
+def stop(run: RunName) -> None:
+    """Stop a run: it saves a checkpoint, and its record is closed."""
+    from ngcdl.cli.runs import stop
+
+    stop(run)

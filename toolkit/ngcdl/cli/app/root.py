@@ -1,0 +1,33 @@
+"""The application itself; each file beside this one declares some of its commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="ngcdl",
+    help="NVIDIA's training containers in one line: sign in, pull, launch, train, measure, record.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich would double the time of --help
+    pretty_exceptions_enable=False,  # tracebacks of typer show locals, and locals can hold keys
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as docker run; 2 usage.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ngcdl import __version__
+
+        typer.echo(f"ngcdl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...

@@ -1,0 +1,191 @@
+"""Runs that are to be: one, several against each other, and what there is to train."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ngcdl.cli import options
+from ngcdl.cli.app.root import app
+from ngcdl.cli.options import Json
+
+
+@app.command(
+    epilog="Examples:\n\n  ngcdl run --train cifar10\n\n  ngcdl run tensorflow:18.01-py2\n\n"
+    "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n\n"
+    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3"
+)
+def run(
+    context: typer.Context,
+    image: Annotated[
+        str | None, typer.Argument(metavar="IMAGE", help="What to run; the command for it after --.")
+    ] = None,
+    stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
+    train: options.Train = None,
+    steps: options.Steps = None,
+    batch: options.Batch = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    data: options.Data = "auto",
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.")] = None,
+    no_eval: Annotated[bool, typer.Option("--no-eval", help="Don't test the trained network.")] = False,
+    gpus: options.Gpus = "auto",
+    device: options.Device = None,
+    engine: options.EngineName = "auto",
+    volume: options.Volumes = None,
+    env: options.Variables = None,
+    publish: Annotated[
+        list[str] | None, typer.Option("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port.")
+    ] = None,
+    shm_size: options.ShmSize = "1g",
+    ulimit: options.Limits = None,
+    workdir: Annotated[str | None, typer.Option("-w", "--workdir", metavar="DIR", help="In the container.")] = None,
+    interactive: Annotated[
+        bool, typer.Option("-i", "--interactive", help="Pass stdin on, also when it is no terminal.")
+    ] = False,
+    tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
+    rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
+    root: options.AsRoot = False,
+    pull: options.Pull = "missing",
+    force: options.Force = False,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the request and the equal docker command; start nothing.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Run a training, a command or a shell, measured and recorded."""
+    del tty, rm  # typed out of habit: a terminal is taken where there is one, and no container is left behind
+    from ngcdl.cli import run as it
+
+    typed = it.Typed(
+        image=image,
+        stray=tuple(stray or ()),
+        command=context.obj or (),
+        train=train,
+        steps=steps,
+        batch=batch,
+        seed=seed,
+        threads=threads,
+        data=data,
+        resume=resume,
+        evaluate=not no_eval,
+        gpus=gpus,
+        device=device,
+        engine=engine,
+        volumes=tuple(volume or ()),
+        environment=tuple(env or ()),
+        ports=tuple(publish or ()),
+        shm_size=shm_size,
+        ulimits=tuple(ulimit or ()),
+        workdir=workdir,
+        interactive=interactive,
+        root=root,
+        pull=pull,
+        force=force,
+        detach=detach,
+        dry_run=dry_run,
+        json=json,
+    )
+    return it.run(typed)
+
+
+@app.command(
+    epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
+    "Examples:\n\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n\n"
+    "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n\n"
+    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10"
+)
+def compare(
+    context: typer.Context,
+    image: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Several are compared.")] = None,
+    train: options.Train = None,
+    vary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=A,B", help="batch, threads, seed, gpus, image or framework; without it CPU against GPU."
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
+    show: Annotated[str | None, typer.Option(metavar="ID|last", help="Print one from its records again.")] = None,
+    steps: options.Fewer = None,
+    batch: options.Batch = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    data: options.Data = "auto",
+    gpus: options.Gpus = "auto",
+    device: options.Device = None,
+    engine: options.EngineName = "auto",
+    volume: options.Volumes = None,
+    env: options.Variables = None,
+    shm_size: options.ShmSize = "1g",
+    ulimit: options.Limits = None,
+    root: options.AsRoot = False,
+    pull: options.Pull = "missing",
+    force: options.Force = False,
+    json: Json = False,
+) -> int:
+    """Train in turn on the CPU and the GPU, or vary one thing."""
+    from ngcdl.cli import compare as it
+    from ngcdl.cli.run import Typed
+
+    if show:
+        return it.show(show, json)
+    images = tuple(image or ())
+    typed = Typed(
+        image=images[0] if images else None,
+        command=context.obj or (),
+        train=train,
+        steps=steps,
+        batch=batch,
+        seed=seed,
+        threads=threads,
+        data=data,
+        evaluate=False,  # what is compared is the speed of the training
+        gpus=gpus,
+        device=device,
+        engine=engine,
+        volumes=tuple(volume or ()),
+        environment=tuple(env or ()),
+        shm_size=shm_size,
+        ulimits=tuple(ulimit or ()),
+        root=root,
+        pull=pull,
+        force=force,
+        json=json,
+    )
+    return it.compare(typed, images[1:], vary, repeat)
+
+
+@app.command()
+def workloads(json: Json = False) -> None:
+    """List the bundled trainings, and what each of them costs."""
+    from ngcdl.cli.workloads import workloads
+
+    workloads(json)
+
+
+@app.command(
+    epilog="Exit codes: as of compare; 1 where one of the comparisons was refused.\n\n"
+    "Examples:\n\n  ngcdl suite seeds tensorflow:18.01-py2\n\n  ngcdl suite table7 --budget 60"
+)
+def suite(
+    name: Annotated[str, typer.Argument(metavar="seeds|table7", help="Whose experiments.")],
+    image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As of run.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="No experiment and no round begins later.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="Rounds of each comparison.")] = 3,
+    steps: options.Fewer = None,
+    data: options.Data = "auto",
+    gpus: options.Gpus = "auto",
+    engine: options.EngineName = "auto",
+    json: Json = False,
+) -> int:
+    """Run published experiments as comparisons on this machine."""
+    from ngcdl.cli.run import Typed
+    from ngcdl.cli.suite import suite
+
+    typed = Typed(image=image, steps=steps, data=data, evaluate=False, gpus=gpus, engine=engine, json=json)
+    return suite(name, typed, repeat, budget)
