@@ -351,6 +351,12 @@ def test_a_registry_that_no_proxy_names_needs_none(proxies: dict[str, str], stat
     assert found(replace(HEALTHY, proxies=proxies))["proxy"].state == state
 
 
+def test_a_proxy_that_is_no_address_is_told_without_its_password() -> None:
+    finding = found(replace(HEALTHY, proxies={"https_proxy": "http://me:secret@[proxy"}))["proxy"]
+    assert "[proxy" in (finding.cause or "")
+    assert "secret" not in str(finding)
+
+
 def test_a_proxys_password_is_not_shown() -> None:
     finding = found(SICK["proxy here"])["proxy"]
     assert "http://proxy:3128" in (finding.cause or "")

@@ -32,8 +32,11 @@ def judge(sight: Sight) -> Finding:
 
 
 def shown(address: str) -> str:
-    """Give a proxy's address without its user and password."""
-    parts = urlsplit(address if "//" in address else f"//{address}")
+    """Give a proxy's address without its user and password; what is none, from its last @ on."""
+    try:
+        parts = urlsplit(address if "//" in address else f"//{address}")
+    except ValueError:
+        return address.rpartition("@")[2]
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}" if parts.scheme else host
 
