@@ -69,6 +69,11 @@ def test_cards_are_told_with_brand_and_memory_and_what_is_unknown_is_none(cpuinf
     assert (host.gpu_trouble, host.elsewhere) == (None, None)
 
 
+def test_a_brand_that_is_newer_than_the_table_is_told_by_the_card_s_name(cpuinfo: Path) -> None:
+    card = Card(0, "GPU-1", "NVIDIA GeForce RTX 4090", "8.9", brand=99)
+    assert hostfacts.gather(None, Probe((card,)), cpuinfo).gpus[0].brand == "geforce"
+
+
 def test_without_an_engine_the_rest_is_known(cpuinfo: Path) -> None:
     host = hostfacts.gather(None, NO_DRIVER, cpuinfo)
     assert (host.engine_version, host.gpu_way, host.free_bytes) == (None, None, None)

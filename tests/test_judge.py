@@ -141,3 +141,5 @@ def test_the_whole_verdict_as_json_says_what_it_rests_on(config: settings.Settin
     assert "can't be reached" in told["trouble"]
     assert {"rule", "found", "needed", "source"} <= set(told["reasons"][0])
     assert "sass" in told["facts"]["recalled"]
+    by_rule = {reason["rule"]: reason for reason in told["reasons"]}
+    assert (by_rule["capability"]["recalled"], by_rule["capability"]["source"]) == (True, None)

@@ -189,6 +189,12 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     assert {other: links[other].found for other in changed} == dict.fromkeys(changed, f"needs {name}")
 
 
+def test_a_hole_of_authorization_plugins_is_none_where_there_is_no_such_plugin() -> None:
+    assert found(replace(HEALTHY, engine=engine(version="29.2.0", authorization_plugins=())))["docker"].state == "ok"
+    plugged = found(replace(HEALTHY, engine=engine(version="29.2.0", authorization_plugins=("opa",))))["docker"]
+    assert (plugged.state, "CVE-2026-34040" in (plugged.cause or "")) == ("warning", True)
+
+
 def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> None:
     links = found(replace(HEALTHY, context="rootless"))
     assert (links["engine"].state, "by Docker's context rootless" in links["engine"].found) == ("ok", True)

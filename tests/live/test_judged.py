@@ -127,6 +127,12 @@ def test_the_table_marks_what_nobody_has_read(asker: User) -> None:
     assert "* from memory" in done.err
 
 
+def test_resolve_gives_no_reference_for_an_engine_that_it_can_t_judge(asker: User) -> None:
+    done = asker.run("resolve", "pytorch", DOCKER_HOST="tcp://127.0.0.1:1")
+    assert (done.code, done.out) == (125, ""), done
+    assert "ngcdl resolve pytorch --host driver=" in done.err
+
+
 def test_an_image_that_can_t_run_here_is_refused_before_the_pull_with_the_one_to_take(
     seed_host: User, front: Front
 ) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.image import from_catalog
 from ngcdl.preflight.verdict import judge
+from ngcdl.spec import ImageRef
 
 # pytorch:23.10-py3 as its row has it
 IMAGE = ImageFacts(
@@ -336,3 +338,13 @@ def test_cdi_asks_for_no_requirement() -> None:
 def test_of_a_card_and_a_driver_that_are_both_too_old_the_card_is_told_first() -> None:
     verdict = judge(IMAGE, replace(HOST, driver="390.12", gpus=(GTX_980,)))
     assert rules(verdict) == ["capability", "driver"]
+
+
+def test_minor_version_compatibility_names_the_trap_of_a_compat_package_that_is_not_for_this_card() -> None:
+    """The toolkit's hook goes by the driver's branch, and a GeForce card refuses what it puts first."""
+    image = from_catalog(ImageRef.parse("tensorflow:24.05-tf2-py3"))
+    assert image is not None
+    trap = judge(image, HostFacts(driver="535.104.05", gpus=(RTX_2080,)))
+    assert (trap.mode, "error 804" in trap.reasons[0].text) == ("minor", True)
+    free = judge(image, HostFacts(driver="530.41.03", gpus=(RTX_2080,)))
+    assert (free.mode, "error 804" in free.reasons[0].text) == ("minor", False)

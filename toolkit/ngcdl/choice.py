@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
-from ngcdl.errors import BadOption, EngineError, EngineRefused, GpuError, NoGpu
+from ngcdl.errors import BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
 from ngcdl.spec import GpuRequest, ImageRef
 from ngcdl.telemetry import gpu as nvml
 
@@ -130,7 +130,7 @@ def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: st
     """A daemon on another machine: this host's NVML says nothing about it, so the look inside decides."""
     way = engine.gpu_way()
     if not engine.shares_files:
-        raise EngineRefused("its containers can't see this machine's folders.", "    unset DOCKER_HOST DOCKER_CONTEXT")
+        raise EngineElsewhere("its containers can't see this machine's folders.")
     if way.name == "none":
         if gpus.demanded:
             raise NoGpu(str(gpus), f"the engine is another machine's, and {way.why}")

@@ -32,6 +32,7 @@ NgcdlError (125)
 │   ├── EngineHangs
 │   ├── EngineTooOld
 │   ├── EngineLost            it died while it was needed
+│   ├── EngineElsewhere       it is another machine's, and that does not do here
 │   ├── EngineRefused         it answered no; its own words are kept
 │   └── DiskFull
 ├── GpuError
@@ -326,6 +327,11 @@ class EngineLost(EngineError):
             + ("\n    ngcdl run ... --resume last" if is_training else ""),
         )
         self.doing = doing
+
+
+class EngineElsewhere(EngineError):
+    def __init__(self, why: str, hint: str = "    unset DOCKER_HOST DOCKER_CONTEXT") -> None:
+        super().__init__(f"The Docker engine is another machine's: {why}", hint)
 
 
 class EngineRefused(EngineError):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ngcdl.registry.key import Credential
 
 # What no pull can mend. Anything else, such as a registry that only the engine reaches, is left to the pull.
-_FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag, WrongPlatform)
+FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag, WrongPlatform)
 
 
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
@@ -44,7 +44,7 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
             digest = _by_engine(engine, ref, credential, show, say)
             feed.tidy()
             return digest
-    except _FINAL as error:
+    except FINAL as error:
         if trouble:
             raise trouble from error
         raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ngcdl.errors import EngineError
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
+from ngcdl.preflight.names import brand_of
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
@@ -86,11 +87,17 @@ def _with_cards(host: HostFacts, probe: Probe) -> HostFacts:
     )
 
 
+def _brand(card: Card) -> str | None:
+    """Say it in NVML's words; by the card's name where its number is newer than the table."""
+    known = BRANDS.get(card.brand) if card.brand is not None else None
+    return known or (brand_of(card.name) if card.name else None)
+
+
 def _gpu(card: Card) -> Gpu:
     return Gpu(
         capability=card.compute_capability,
         name=card.name,
-        brand=BRANDS.get(card.brand) if card.brand is not None else None,
+        brand=_brand(card),
         index=card.index,
         uuid=card.uuid,
         memory_bytes=card.memory_total_bytes,

@@ -11,14 +11,10 @@ from ngcdl import imagefacts
 from ngcdl.catalog import releases
 from ngcdl.errors import (
     ImageUnfit,
-    KeyRejected,
-    KeyWithoutRights,
-    LoginNeeded,
     NgcdlError,
     NoReleases,
-    UnknownRepository,
-    UnknownTag,
 )
+from ngcdl.fetch import FINAL
 from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
@@ -37,8 +33,6 @@ log = logging.getLogger(__name__)
 _OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
 # So many tags that no table knows are looked at in the registry for the newest one that runs.
 _UNKNOWN_TAGS = 3
-# What no pull can mend. Anything else, such as a registry that only the engine reaches, is left to the pull.
-_FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag)
 
 
 @dataclass(frozen=True)
@@ -153,7 +147,7 @@ def before(
     """
     try:
         found = _found(ref, host, settings, engine)
-    except _FINAL:
+    except FINAL:
         raise
     except NgcdlError as error:
         return (f"whether {ref} can run here is not known: {error.message}",)
@@ -171,7 +165,7 @@ def before(
             command="pull" if on_cpu is None else "run",
             cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in refusals),
         )
-    if isinstance(found.trouble, _FINAL):  # told last: nobody signs in for an image that can't run here
+    if isinstance(found.trouble, FINAL):  # told last: nobody signs in for an image that can't run here
         raise found.trouble
     return tuple(_line(reason) for reason in reasons if reason.level == "caution")[:1]
 
@@ -242,4 +236,5 @@ def facts_as_json(facts: ImageFacts) -> dict[str, Any]:
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
-    return [dict(vars(reason)) for reason in reasons]
+    # The row that a number from memory stands in has a source, which does not hold that number.
+    return [vars(reason) | ({"source": None} if reason.recalled else {}) for reason in reasons]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, size
-from ngcdl.errors import BadOption, EngineError, ImageUnfit, NgcdlError, NoneRuns
+from ngcdl.errors import BadOption, EngineElsewhere, EngineError, ImageUnfit, NgcdlError, NoneRuns
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NEWEST = 10
 _RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
+_TELL = "Say what that machine is:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
 _WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run here"}
 FRAMEWORKS = ("tensorflow", "pytorch")
 
@@ -67,6 +68,8 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
     if judged is None:
         raise NoneRuns(typed.name)
     for reason in judged.verdict.reasons:
+        if reason.rule == "elsewhere":  # a reference is used unseen, so none is given unjudged
+            raise EngineElsewhere("what runs there can't be told from here.", _TELL.format(name=typed.framework))
         if reason.level == "caution":
             console.say(reason.text)
     assert judged.facts.digest is not None  # the registry's own answer has one

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+import pwd
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -76,6 +78,9 @@ def known_names(environ: Mapping[str, str]) -> dict[str, str]:
     home = environ.get("HOME") or ""
     if len(home) > 1:
         names[home] = "~"
+    with contextlib.suppress(KeyError):  # of the user, where HOME names another folder
+        own = pwd.getpwuid(os.getuid()).pw_dir
+        names |= {own: "~"} if len(own) > 1 else {}
     names[os.uname().nodename] = "HOST"
     for user in {environ.get("USER"), environ.get("LOGNAME"), _login()}:
         if user and user != "root":

@@ -20,7 +20,7 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
     return (
         _native(image, driver, host)
         or _forward(image, gpu, driver, host)
-        or _minor(image, driver, host, needs_ptx=needs_ptx)
+        or _minor(image, gpu, driver, host, needs_ptx=needs_ptx)
         or _undecided(image, gpu, driver, host, needs_ptx=needs_ptx)
         or _refused(image, gpu, driver, host, needs_ptx=needs_ptx)
     )
@@ -56,7 +56,7 @@ def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) ->
     return Reason("forward", "runs", text, driver, _from(image, host[0]), source, recalled)
 
 
-def _minor(image: ImageFacts, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
+def _minor(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
     floor = known(image.minor_floor)
     if floor is None or host < floor or needs_ptx:
         return None
@@ -64,6 +64,13 @@ def _minor(image: ImageFacts, driver: str, host: tuple[int, ...], *, needs_ptx: 
         f"driver {driver} runs CUDA {image.cuda or 'of this major version'} by minor-version compatibility "
         f"(from {image.minor_floor} on): what needs a newer driver fails, and so does PTX of the newer toolkit"
     )
+    if host[0] in (image.compat_branches or ()) and gpu.brand not in (*image.compat_brands, None, "unknown"):
+        # The toolkit's hook looks at the branch, not at the card:
+        # https://github.com/NVIDIA/nvidia-container-toolkit/tree/main/cmd/nvidia-cdi-hook/cudacompat
+        text += (
+            "; should it end with error 804, the toolkit has put the image's cuda-compat package first, which is for "
+            "data-centre cards"
+        )
     source, recalled = image.sources.get("minor_floor", MINOR), "minor_floor" in image.recalled
     return Reason("minor", "runs", text, driver, image.minor_floor, source, recalled)
 

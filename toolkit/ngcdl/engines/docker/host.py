@@ -68,6 +68,7 @@ class EngineFacts:
     cgroup_version: str | None = None
     live_restore: bool | None = None
     security_options: tuple[str, ...] = ()
+    authorization_plugins: tuple[str, ...] | None = None
     http_proxy: str | None = None  # without a password
     https_proxy: str | None = None
     runc_version: str | None = None
@@ -106,6 +107,7 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
         cgroup_driver=_text(info, "CgroupDriver"),
         cgroup_version=_text(info, "CgroupVersion"),
         live_restore=value if isinstance(value := info.get("LiveRestoreEnabled"), bool) else None,
+        authorization_plugins=_authorization_plugins(info),
         security_options=options,
         http_proxy=_without_password(_text(info, "HttpProxy")),
         https_proxy=_without_password(_text(info, "HttpsProxy")),
@@ -233,3 +235,11 @@ def _list(folder: str) -> list[str] | None:
         return sorted(str(path) for path in Path(folder).iterdir())
     except OSError:
         return None
+
+
+def _authorization_plugins(info: Mapping[str, Any]) -> tuple[str, ...] | None:
+    plugins = info.get("Plugins")
+    if not isinstance(plugins, Mapping):
+        return None
+    named = plugins.get("Authorization")
+    return tuple(str(one) for one in named) if isinstance(named, list) else ()
