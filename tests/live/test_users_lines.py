@@ -44,7 +44,7 @@ def _check_training(user: User, done: Any, image: str, digest: str) -> None:
     assert machine["memory_bytes"] > 0
     assert machine["driver"] is None
     assert user.run("logs", "last").out == user.log()
-    assert "SYNTHETIC images, not CIFAR-10" in done.out
+    assert "SYNTHETIC, nothing real" in done.out
     assert str(user.runs / user.ids()[-1]) in done.out
 
 

@@ -121,7 +121,7 @@ def _what(run: Run) -> list[tuple[str, str]]:
         rows.append(("computed on", run.device.upper()))
     if run.dataset:
         synthetic = run.dataset != "cifar10"
-        kind = "SYNTHETIC images, not CIFAR-10" if synthetic else "CIFAR-10"
+        kind = "SYNTHETIC, nothing real" if synthetic else "CIFAR-10"
         rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))
     return rows
 
