@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.record import Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
+from ngcdl.record import Finding, Gpu, Image, Machine, Run, Summary
 from ngcdl.report import compared
 from ngcdl.report.comparison import ONE_PAIR, Arm, Comparison, comparison
 from ngcdl.report.pairs import published
@@ -231,12 +231,36 @@ def test_what_the_runs_were_held_back_by_is_the_arm_s_and_stands_once_with_its_a
     )
 
 
-def test_rounds_far_apart_and_cards_that_do_nothing_are_told() -> None:
-    idle = (GpuSummary(gpu_percent_mean=88.0, index=0), GpuSummary(gpu_percent_mean=1.0, index=1))
-    summary = Summary(examples_per_second=4000.0, gpus=idle)
-    it = comparison(arms([600.0, 800.0], [0.0, 4000.0], (1, measured("g1", 4000.0, "gpu", summary=summary))), "device")
-    assert [said.partition(":")[0] for said in it.diagnosis] == ["cpu", "1 of 2 cards did nothing"]
-    assert "33 % apart" in it.diagnosis[0]
+def test_rounds_far_apart_are_told() -> None:
+    it = comparison(arms([600.0, 800.0], [4000.0, 4000.0]), "device")
+    (said,) = it.diagnosis
+    assert said.startswith("cpu: its rounds lie 33 % apart")
+
+
+def test_too_many_threads_are_told_once_also_where_a_run_was_too_short_for_findings() -> None:
+    found = (Finding("oversubscribed", "32 threads compute on 16 cores.", {}),)
+    for findings, said in (((), "32 threads on 16 processors"), (found, "threads=32: 32 threads compute on 16 cores.")):
+        made = [
+            Arm(f"threads={n}", (measured(f"{n}", 9.0, workload={"threads": n}, findings=findings if n > 16 else ()),))
+            for n in (1, 32)
+        ]
+        (told,) = comparison(made, "threads").diagnosis
+        assert told.startswith(said)
+
+
+def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
+    made = [
+        Arm(f"threads={n}", tuple(
+            measured(f"{n}-{i}", 100.0 * n, workload={"threads": n}, status="failed" if n == 4 else "finished")
+            for i in (1, 2)
+        ))
+        for n in (1, 2, 4)
+    ]  # fmt: skip
+    it = comparison(made, "threads")
+    assert it.ratio is None
+    assert compared.verdict(it) == (
+        "2 threads do 2.00 times (2.00..2.00) the work of 1 thread. Of 4 threads no ratio is given (refused: status)."
+    )
 
 
 def test_energy_is_in_the_table_where_a_card_told_it() -> None:

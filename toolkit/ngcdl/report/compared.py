@@ -41,8 +41,8 @@ def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, .
 
 def verdict(it: Comparison) -> str:
     """Say what came out, in one sentence."""
-    if it.ratio:
-        return " ".join(_sentence(it, ratio) for ratio in it.ratios)
+    if it.ratios:
+        return " ".join([*(_sentence(it, ratio) for ratio in it.ratios), *_without(it)])
     known = [f"{arm.name} {spread(arm.examples_per_second)} examples/s" for arm in it.arms if arm.examples_per_second]
     figures = ", ".join(known) or "nothing was measured"
     if len(it.arms) == 1:
@@ -50,6 +50,14 @@ def verdict(it: Comparison) -> str:
     why = it.why_no_ratio() or "no round is whole"
     why = f"{ONE_PAIR}: --repeat 2 and more give one" if why == ONE_PAIR else why
     return f"No ratio is given ({why}): {figures}."
+
+
+def _without(it: Comparison) -> Iterator[str]:
+    """Say of each arm that has no ratio, while others have, why."""
+    given = {ratio.arm for ratio in it.ratios}
+    for arm in it.arms[1:]:
+        if arm.name not in given:
+            yield f"Of {_phrase(it, arm.name)} no ratio is given ({it.why_no_ratio(arm.name)})."
 
 
 def _sentence(it: Comparison, ratio: Ratio) -> str:

@@ -20,8 +20,6 @@ from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 ONE_PAIR = "one pair, no spread"
 # An arm whose own rounds lie further apart than this was disturbed: the rounds did the same work.
 UNSTEADY = 1.25
-# A card that is this little busy was handed to the run and not used.
-IDLE_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
@@ -128,14 +126,14 @@ class Comparison:
             "published": {**asdict(theirs), "ratio": round(theirs.ratio, 2)} if theirs else None,
         }
 
-    def why_no_ratio(self) -> str | None:
-        """Say why the last arm has none, where there are two arms at least."""
+    def why_no_ratio(self, arm: str | None = None) -> str | None:
+        """Say why `arm`, or else the last, has none, where there are two arms at least."""
         if len(self.arms) < 2:
             return None
-        last = [pair for pair in self.pairs if pair.arm == self.arms[-1].name]
-        if sum(1 for pair in last if pair.ratio is not None) == 1:
+        its_own = [pair for pair in self.pairs if pair.arm == (arm or self.arms[-1].name)]
+        if sum(1 for pair in its_own if pair.ratio is not None) == 1:
             return ONE_PAIR
-        fields = dict.fromkeys(name for pair in last for name in pair.refused)
+        fields = dict.fromkeys(name for pair in its_own for name in pair.refused)
         return f"refused: {', '.join(fields)}" if fields else "no round is whole"
 
 
@@ -246,7 +244,9 @@ def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
         if speed and speed.min and speed.max / speed.min > UNSTEADY:
             percent = 100 * (speed.max / speed.min - 1)
             yield f"{arm.name}: its rounds lie {percent:.0f} % apart, as if something else had worked on this machine"
-    yield from dict.fromkeys(text for run in runs for text in (_too_many_threads(run), _idle_cards(run)) if text)
+    told = {finding.rule for run in runs for finding in run.findings or ()}
+    if "oversubscribed" not in told:  # runs too short for samples have no findings, and this needs none
+        yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))
 
 
 def _too_many_threads(run: Run) -> str | None:
@@ -254,14 +254,6 @@ def _too_many_threads(run: Run) -> str | None:
     if not isinstance(threads, int) or not cores or threads <= cores:
         return None
     return f"{threads} threads on {cores} processors: more threads than there are processors mostly cost"
-
-
-def _idle_cards(run: Run) -> str | None:
-    busy = [gpu.gpu_percent_mean for gpu in run.summary.gpus]
-    idle = [percent for percent in busy if percent is not None and percent < IDLE_PERCENT]
-    if run.device != "gpu" or len(busy) < 2 or not idle:
-        return None
-    return f"{len(idle)} of {len(busy)} cards did nothing: this training computes on one"
 
 
 def _numbers(runs: Sequence[Run], name: str) -> list[float]:
