@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.record import Run
+from ngcdl.report import throttling
 from ngcdl.report.curves import COLUMNS, Curve, thinned, told
 from ngcdl.report.scale import axis, bytes_axis, seconds_axis
 
@@ -72,6 +73,25 @@ def test_a_training_that_went_on_from_a_checkpoint_tells_each_step_once() -> Non
     ]
     losses = told(RUN, events, []).training.losses
     assert list(zip(losses.xs, losses.ys, strict=True)) == [(0, 5), (10, 5), (20, 4), (30, 4), (40, 4)]
+
+
+def test_epochs_are_a_curve_of_their_own_and_those_that_are_told_again_count_once() -> None:
+    events: list[dict[str, Any]] = [{"event": "step", "t": STARTED + 1, "step": 90, "loss": 1.0}]
+    events += [{"event": "epoch", "step": n, "loss": 2.0, "accuracy": 0.4} for n in (100, 200)]
+    events += [{"event": "eval", "step": 200, "precision_at_1": 0.3}, {"event": "start", "resumed_from_step": 100}]
+    events += [{"event": "epoch", "step": 200, "loss": 1.5, "accuracy": 0.5}]
+    training = told(RUN, events, []).training
+    assert (list(training.losses.xs), list(training.losses.ys)) == ([90], [1.0])
+    assert (list(training.epoch_losses.xs), list(training.epoch_losses.ys)) == ([100, 200], [2.0, 1.5])
+    assert (list(training.training_accuracies.xs), list(training.training_accuracies.ys)) == ([100, 200], [0.4, 0.5])
+    assert list(training.accuracies.xs) == []
+
+
+@pytest.mark.parametrize("reason", [one.name for one in throttling.REASONS])
+def test_the_chart_marks_every_reason_that_the_findings_know(reason: str) -> None:
+    cards = [{"uuid": "GPU-1", "sm_mhz": 900, "throttle_reasons": [reason, "gpu_idle"]}]
+    (card,) = told(RUN, [], [{"t": STARTED + t, "gpus": cards} for t in range(3)]).measured.cards.values()
+    assert (card.throttled.reasons, card.throttled.spans) == ({reason}, [(0.0, 2.0)])
 
 
 def test_cores_are_summed_up_while_it_trained_only() -> None:

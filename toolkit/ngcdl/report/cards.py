@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ngcdl.record import GpuSummary, Summary
-from ngcdl.report import energy
+from ngcdl.report import energy, throttling
 from ngcdl.report.lines import Line, known, mean, most, number, numbers, text, texts_in
 
-IDLE = "gpu_idle"  # holds clocks down because there is nothing to do, which is no throttling
 MOST = 1e12  # s since the epoch, W, J: what lies above is none, and its products would be infinite
 
 Reasons = frozenset[str]
@@ -98,7 +97,7 @@ def _reasons(card: Card) -> list[Reasons | None]:
     for _, reading in card:
         named = texts_in(reading.get("throttle_reasons"))
         key = None if named is None else tuple(named)
-        found.append(None if key is None else made.setdefault(key, frozenset(key) - {IDLE}))
+        found.append(None if key is None else made.setdefault(key, frozenset(key) - {throttling.IDLE}))
     return found
 
 

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from ngcdl.record import Run
+from ngcdl.report import throttling
 from ngcdl.report.lines import Line, number, text
 
 NAN = math.nan
@@ -22,8 +23,6 @@ COLUMNS = 500  # of a chart: two of them lie on one pixel of a phone, and one on
 _PAUSE = 4.0
 # One sample a second is taken: what is told in two that follow each other went on between them.
 _SAMPLES_APART = 2.5
-# Low clocks that somebody set, or that nothing asked to be higher, hold nothing back (telemetry/card.py: REASONS).
-_HARMLESS = ("gpu_idle", "applications_clocks_setting", "sync_boost", "display_clock_setting")
 _CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
 
 Point = tuple[float, float]
@@ -57,6 +56,7 @@ class Training:
 
     rates: Curve = field(default_factory=Curve)
     losses: Curve = field(default_factory=Curve)  # over steps
+    epoch_losses: Curve = field(default_factory=Curve)  # over steps: means of whole epochs, while it learned
     accuracies: Curve = field(default_factory=Curve)  # over steps, 0..1, on images that it was not trained on
     training_accuracies: Curve = field(default_factory=Curve)
     start: Mapping[str, object] = field(default_factory=dict)
@@ -126,8 +126,6 @@ def _training(started: float, events: Iterable[Line]) -> Training:
                 rates.add(t - started, number(event.get("examples_per_second")))
             if step is not None:
                 losses.add(step, number(event.get("loss")))
-                if "accuracy" in event:
-                    it.training_accuracies.add(step, number(event["accuracy"]))
         else:
             _told_seldom(it, kind, event)
     if first is not None and last is not None and last > first:
@@ -141,12 +139,14 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
         it.start = event
         if (resumed := number(event.get("resumed_from_step"))) is not None:
             it.losses.cut_from(resumed)  # told again from there; the later telling counts
+            for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
+                after.cut_from(resumed + 1)  # these say how many steps are done
     elif kind == "error":
         it.error = text(event.get("kind"))
     elif kind == "eval" and step is not None:
-        it.accuracies.add(step, number(event.get("precision_at_1", event.get("accuracy"))))
+        it.accuracies.add(step, number(event.get("precision_at_1")))
     elif kind == "epoch" and step is not None:
-        it.losses.add(step, number(event.get("loss")))
+        it.epoch_losses.add(step, number(event.get("loss")))
         it.training_accuracies.add(step, number(event.get("accuracy")))
 
 
@@ -221,7 +221,7 @@ def _cards(cards: dict[str, CardCurves], x: float, readings: object) -> None:
 def _throttle(it: Throttled, x: float, reading: Line) -> None:
     value = reading.get("throttle_reasons")
     reasons = [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-    reasons = [one for one in reasons if one not in _HARMLESS]
+    reasons = [one for one in reasons if one != throttling.IDLE]
     if not reasons:
         return
     it.reasons.update(reasons)

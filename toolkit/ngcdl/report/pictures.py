@@ -183,7 +183,15 @@ def _steps(curves: Iterable[Curve]) -> Axis:
 
 
 def _loss(stories: Sequence[Story]) -> Chart | None:
-    lines = [Line(_label(story, stories), story.training.losses, _colour(story), breaks=False) for story in stories]
+    lines = []
+    for story in stories:
+        name, told = _label(story, stories), story.training
+        of_steps = name if name or not told.epoch_losses.known else "of a step"
+        of_epochs = f"{name}, mean of each epoch" if name else "mean of each epoch"
+        lines += [
+            Line(of_steps, told.losses, _colour(story), breaks=False),
+            Line(of_epochs, told.epoch_losses, _colour(story), dots=True, soft=True, breaks=False),
+        ]
     span = _range(line.curve for line in lines)
     low = 0.0 if span and 0 <= span[0] < span[1] * 0.6 else (span[0] if span else 0.0)
     x = _steps(line.curve for line in lines)

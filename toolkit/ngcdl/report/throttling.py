@@ -12,6 +12,7 @@ from dataclasses import dataclass
 # Of the samples while it trained. A card that is slowed down by half in a tenth of them loses one part in twenty; less
 # than that is within what two runs differ by.
 SHARE = 0.1
+IDLE = "gpu_idle"  # clocks are low because there is nothing to do, which is no throttling
 
 
 @dataclass(frozen=True)
