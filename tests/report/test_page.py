@@ -200,6 +200,20 @@ def test_what_was_recognised_and_what_held_it_back_are_told() -> None:
         assert part in text
 
 
+def test_a_run_that_ended_well_is_not_said_to_have_failed_for_what_was_recognised_in_it() -> None:
+    known = Diagnosis("x", "no SHMEM", "Shared memory is small.", "--shm-size 8g", "https://x", "seen")
+    for status, head in (("finished", "Recognised in"), ("failed", "failed")):
+        story = GPU.story(diagnosis=known, status=status)
+        text = Parsed(page([story])).text
+        assert (head in text, f"Why {story.run.id} failed" in text) == (True, status == "failed")
+
+
+def test_a_training_with_all_threads_differs_from_one_with_two_by_these_words() -> None:
+    spec = GPU.run("b").spec or {}
+    two = GPU.story("b", "B", spec={**spec, "workload": {**spec["workload"], "threads": 2}})
+    assert "another threads (all / 2)" in Parsed(page([GPU.story(), two])).text
+
+
 def test_a_gap_in_the_samples_is_a_gap_in_the_line() -> None:
     whole = page([replace(GPU, steps=2000).story()])
     figure = next(one for one in re.findall(r"<figure>.*?</figure>", whole) if "GPU power" in one)

@@ -143,7 +143,7 @@ def _memory_pressure(case: _Case) -> Iterator[Finding]:
         said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
     if said:
         text = "; ".join(said)
-        advice = "Give it more memory, or let it hold less: fewer workers, a smaller queue (--queue-fraction) or batch."
+        advice = "Give it more memory, or let it hold less: fewer workers, a smaller queue or batch."
         yield _finding(
             "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
             memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,

@@ -28,7 +28,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("batch", lambda it: it.training.start.get("batch", naming.workload(it.run).get("batch"))),
     ("seed", lambda it: it.training.start.get("seed", naming.workload(it.run).get("seed"))),
     ("steps asked for", lambda it: it.training.start.get("steps", naming.workload(it.run).get("steps"))),
-    ("threads", lambda it: it.training.start.get("threads")),
+    ("threads", lambda it: (it.training.start.get("threads") or "all") if it.is_training else None),
     ("resumed from step", lambda it: it.training.start.get("resumed_from_step")),
     ("computed on", lambda it: it.run.device),
     ("hardware", lambda it: naming.hardware(it.run)),

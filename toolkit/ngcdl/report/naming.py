@@ -111,11 +111,3 @@ def _option(name: str, value: Any) -> list[str]:
         return []
     word = _OWN_WORDS.get(name, f"--{name.replace('_', '-')}")
     return [word] if isinstance(value, bool) else [word, str(value)]
-
-
-def has_redacted(spec: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """Name the variables whose values were kept from the record, and say whether words of the command were."""
-    environment = spec.get("environment")
-    names = [name for name, value in environment.items() if value == REDACTED] if isinstance(environment, dict) else []
-    command = spec.get("command")
-    return names, any(REDACTED in str(word) for word in command) if isinstance(command, list) else False

@@ -64,7 +64,9 @@ def _recognised(story: Story) -> Markup | None:
     known = story.run.diagnosis
     if not known:
         return None
-    return tag("section", tag("h2", f"Why {story.run.id} failed"), tag("pre", diagnosis.told(known)))
+    # a run that ended well is told what it should know all the same
+    title = f"Recognised in {story.run.id}" if story.run.status == "finished" else f"Why {story.run.id} failed"
+    return tag("section", tag("h2", title), tag("pre", diagnosis.told(known)))
 
 
 def _findings(stories: Sequence[Story]) -> Markup | None:

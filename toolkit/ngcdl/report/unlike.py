@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report import lines, throttling
+from ngcdl.report import lines, naming, throttling
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
@@ -123,7 +123,7 @@ def _happened(entry: Entry) -> list[Refusal]:
 def _fell_back(entry: Entry) -> bool:
     """Did it have a card, and compute on the CPU, though it was not told to?"""
     run = entry.run
-    told = _workload(run).get("device")
+    told = naming.workload(run).get("device")
     return run.device == "cpu" and told != "cpu" and (entry.device == "gpu" or bool(run.gpus))
 
 
@@ -175,9 +175,11 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
 
 def _fields(measured: Measured) -> dict[str, Any]:
     run, spec, start = measured.run, measured.run.spec or {}, measured.start
+    asked = naming.workload(run)
     machine = run.machine
     return {
-        **{_NAMES.get(key, key): value for key, value in _workload(run).items() if key not in _DERIVED_OF_WORKLOAD},
+        **{_NAMES.get(key, key): value for key, value in asked.items() if key not in _DERIVED_OF_WORKLOAD},
+        **({"threads": asked.get("threads") or "all"} if asked else {}),  # none were asked for: as many as there are
         "dataset": run.dataset,
         "digest": run.image.digest,
         **{name: start.get(name) for name in _OF_START},
@@ -189,8 +191,3 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "machine": [machine.hostname, machine.cpu, machine.cores],
         "driver": machine.driver,
     }
-
-
-def _workload(run: Run) -> Mapping[str, Any]:
-    found = (run.spec or {}).get("workload")
-    return found if isinstance(found, Mapping) else {}
