@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import DIGEST, STARTED, UUID, Made
 
+from ngcdl import plan
 from ngcdl.record import Image, Run
-from ngcdl.report import naming, sheet, theirs
+from ngcdl.report import naming, pairs, sheet, theirs
 from ngcdl.report.curves import told
 from ngcdl.report.difference import difference
 from ngcdl.report.markdown import markdown, plain
@@ -137,6 +138,34 @@ def test_what_others_published_comes_with_its_source_and_its_hardware(name: str)
     assert len(table.source) > 20
     assert all(table.columns)
     assert all(len(row) == len(table.columns) for _, row in table.rows)
+
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"[0-9]+(?:\.[0-9]+)?", text.replace(",", ""))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-keras", "catdog"])
+def test_the_pair_of_a_workload_is_what_its_table_says(name: str) -> None:
+    pair, table = pairs.published(name), theirs.published(name)
+    assert pair is not None
+    assert table is not None
+    said = [float(one) for cell in dict(table.rows)["examples/s"] for one in _numbers(cell)]
+    for figure in (pair.cpu_examples_per_second, pair.gpu_examples_per_second):
+        assert any(figure == pytest.approx(one, rel=0.01) for one in said)
+
+
+@pytest.mark.parametrize("name", ["fcn-s", "alexnet-s", "resnet-50", "fcn-r", "alexnet-r", "lstm"])
+def test_the_pair_of_a_network_is_derived_from_its_row_in_table_7(name: str) -> None:
+    pair, table = pairs.published(name), theirs.table7(name)
+    assert pair is not None
+    assert table is not None
+    row = dict(zip(table.columns, dict(table.rows)["TensorFlow 1.0"], strict=True))
+    batch = plan.bundled(name).batch
+    assert pair.cpu_examples_per_second == pytest.approx(batch / float(row["desktop CPU, 8 threads"]), rel=0.003)
+    assert pair.gpu_examples_per_second == pytest.approx(batch / float(row["GTX 1080"]), rel=0.003)
+    assert float(row["desktop CPU, 8 threads"]) == min(
+        float(cell) for column, cell in row.items() if column.startswith("desktop CPU")
+    )
 
 
 def test_a_workload_that_nobody_published_has_no_table() -> None:
