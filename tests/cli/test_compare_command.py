@@ -53,10 +53,10 @@ def test_json_has_all_of_it_and_nothing_else_is_on_stdout(trained: House) -> Non
 
 
 def test_each_run_is_recorded_with_its_place_and_is_not_evaluated(trained: House) -> None:
-    found = read(trained, *THREADS, "--repeat", "1", "--steps", "5")
+    found = read(trained, *THREADS, "--repeat", "1", "--steps", "11")
     record = trained.record()
     assert record["notes"] == [f"compare {found['id']}: threads=2, round 1 of 1"]
-    assert (record["spec"]["workload"]["steps"], record["spec"]["workload"]["evaluate"]) == (5, False)
+    assert (record["spec"]["workload"]["steps"], record["spec"]["workload"]["evaluate"]) == (11, False)
     assert "--threads 2" in " ".join(record["spec"]["command"])
 
 
@@ -145,6 +145,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what is varied"),
     ((*COMPARE, "--vary", "device=cpu,tpu"), "device=cpu,gpu"),
     ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
+    ((*COMPARE, "--vary", "threads=1,2", "--steps", "10"), "give no figure to compare"),
     (COMPARE, "--gpus none leaves nothing"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
     ((*THREADS, "--", "ls"), "no command can stand after --"),

@@ -50,11 +50,20 @@ def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str
 
 
 def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -> None:
-    listed = experiments("table7", 6, has_gpu=True)
+    listed = experiments("table7", 6, None)
     assert len(listed) == 14
     assert {one.vary for one in listed} == {"threads=1,2,4", None}
     assert not [one.skip for one in listed if one.workload in plan.workloads() and one.skip]
-    bare = experiments("table7", 1, has_gpu=False)
+    bare = experiments("table7", 1, "this machine has no NVIDIA GPU")
     assert {one.skip for one in bare} == {"this machine has one processor", "this machine has no NVIDIA GPU"}
     with pytest.raises(BadOption, match="seeds and table7"):
-        experiments("mine", 1, has_gpu=False)
+        experiments("mine", 1, None)
+
+
+def test_what_wants_a_gpu_is_left_out_where_none_was_asked_for_and_the_rest_is_told(trained: House) -> None:
+    words = ("suite", "table7", "--engine", "local", "--repeat", "1", "--steps", "31", "--gpus", "none", "--json")
+    done = trained.run(*words)
+    assert done.returncode == 0, done.stderr
+    skipped = {one["experiment"]: one["skipped"] for one in json.loads(done.stdout) if one["vary"] is None}
+    assert len(skipped) == 7
+    assert set(skipped.values()) == {"no GPU was asked for"}

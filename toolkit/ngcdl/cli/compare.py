@@ -27,6 +27,8 @@ REFUSED = 1
 # What one run computes where no --steps were given: two minutes of a desktop's CPU at 250 GFLOP/s.
 RUN_FLOPS = 30e12
 STEPS_LEAST, STEPS_MOST = 31, 200
+# The trainer tells a figure every ten steps, and none of the first.
+STEPS_FEWEST = 11
 _NUMBERS: Mapping[str, Callable[[Workload, int], Workload]] = {
     "batch": lambda workload, number: replace(workload, batch=number),
     "threads": lambda workload, number: replace(workload, threads=number),
@@ -65,6 +67,8 @@ def carried_out(
     shelf = Store(config.runs)
     if typed.steps is None:
         typed = replace(typed, steps=_steps(plan.bundled(typed.train or "")))
+    elif typed.steps < STEPS_FEWEST:
+        raise BadOption(f"--steps {typed.steps}: less than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
     images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
     name, variants = arms(parsed(typed, config, shelf), vary, images, config.registry)
     for variant in variants:

@@ -55,8 +55,9 @@ class Outcome:
         return {**about, "verdict": self.verdict, "comparison": self.comparison}
 
 
-def experiments(name: str, processors: int, has_gpu: bool) -> list[Experiment]:
-    """List a suite for a machine: also what it can't have, with the reason. Raises BadOption."""
+def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experiment]:
+    """List a suite for a machine: also what it can't have, with the reason. `no_gpu` says why no GPU can be used, None
+    where one can. Raises BadOption."""
     if name not in SUITES:
         raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite seeds")
     known = plan.workloads()
@@ -65,7 +66,6 @@ def experiments(name: str, processors: int, has_gpu: bool) -> list[Experiment]:
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"
     one_core = "this machine has one processor" if len(threads) < 2 else None
-    no_gpu = None if has_gpu else "this machine has no NVIDIA GPU"
     found = [Experiment(one, sweep, one_core) for one in _TABLE7] + [Experiment(one, None, no_gpu) for one in _TABLE7]
     return [one if one.workload in known else replace(one, skip=_UNKNOWN) for one in found]
 
@@ -75,7 +75,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     if minutes is not None and not minutes > 0:
         raise BadOption("--budget is a number of minutes above 0.")
     until = None if minutes is None else time.time() + minutes * 60
-    listed = experiments(name, os.cpu_count() or 1, bool(nvml.probe().cards))
+    listed = experiments(name, os.cpu_count() or 1, _no_gpu(typed))
     outcomes, number = [], None
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
@@ -94,6 +94,12 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
         for line in _lines(outcomes):
             console.result(console.plain(line))
     return signal_exit_code(number) if number else int(any(outcome.refused for outcome in outcomes))
+
+
+def _no_gpu(typed: Typed) -> str | None:
+    if typed.gpus.strip() == "none":
+        return "no GPU was asked for"
+    return None if nvml.probe().cards else "this machine has no NVIDIA GPU"
 
 
 def _outcome(experiment: Experiment, typed: Typed, repeat: int, until: float | None) -> tuple[Outcome, int | None]:
