@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.record import Diagnosis, Finding, GpuSummary, Machine, Run, Summary
+from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Machine, Run, Summary
 from ngcdl.report import bottleneck, throttling
 from ngcdl.report.bottleneck import diagnose
 from ngcdl.report.filled import filled
@@ -229,6 +229,12 @@ def test_a_failure_that_was_recognised_in_the_log_counts() -> None:
 @pytest.mark.parametrize(("percent", "rule"), [(89.9, "balanced"), (90.0, "cpu-bound")])
 def test_a_run_on_the_cpu_that_fills_it_is_bound_by_it(percent: float, rule: str) -> None:
     assert rules(cpu(percent), CPU_RUN) == [rule]
+
+
+def test_a_gpu_is_advised_only_where_the_machine_has_one() -> None:
+    with_card = replace(CPU_RUN, machine=Machine(cores=8, gpus=(Gpu(0, "a card", "GPU-1"),)))
+    assert "ngcdl compare" in (only(cpu(95.0), with_card).advice or "")
+    assert only(cpu(95.0), CPU_RUN).advice is None
 
 
 def test_a_full_cpu_beside_a_gpu_is_not_what_such_a_run_is_bound_by() -> None:

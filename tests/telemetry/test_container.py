@@ -102,6 +102,9 @@ def test_a_container_of_version_2_is_measured(tmp_path: Path) -> None:
     (tmp_path / "memory.pressure").write_text("some avg10=2.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 ...\n")
     (tmp_path / "memory.events").write_text("max 4\noom 1\noom_kill 1\n")
     assert meter.read() == Usage(150.0, 3500, 4000, 2.5, 1)
+    clock.seconds += 1
+    (tmp_path / "cpu.stat").write_text("usage_usec 3000000\n")
+    assert meter.read().cpu_percent is None, "a counter that fell tells nothing, and not 0"
     for file in ("cpu.stat", "memory.current"):
         (tmp_path / file).unlink()
     assert meter.read() == Usage(None, None)

@@ -232,7 +232,7 @@ def _cpu_bound(case: _Case) -> Iterator[Finding]:
     percent, cores = case.summary.cpu_percent_mean, case.run.machine.cores
     if case.on_cpu and percent is not None and percent >= FULL_CPU_PERCENT and cores:
         text = f"All {cores} cores {percent:.0f} % busy: the CPU sets the pace."
-        advice = "A GPU would help:\n    ngcdl run ... --gpus 1"
+        advice = "Is the GPU faster?\n    ngcdl compare ..." if case.run.machine.gpus else None
         yield _finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores)
 
 

@@ -174,7 +174,7 @@ def _with_limits(cpu_percent: float | None, memory_bytes: int | None, limits: Li
 
 
 class _Rate:
-    """CPU seconds to percent of one core. A counter that fell (a child ended unseen) gives 0 for once."""
+    """CPU seconds to percent of one core; None for once where the counter fell: a child ended unseen."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -182,9 +182,9 @@ class _Rate:
 
     def percent(self, seconds: float | None) -> float | None:
         before, self._last = self._last, None if seconds is None else (self._now(), seconds)
-        if before is None or self._last is None or self._last[0] <= before[0]:
+        if before is None or self._last is None or self._last[0] <= before[0] or self._last[1] < before[1]:
             return None
-        return round(max(0.0, 100 * (self._last[1] - before[1]) / (self._last[0] - before[0])), 1)
+        return round(100 * (self._last[1] - before[1]) / (self._last[0] - before[0]), 1)
 
 
 def _folders(pid_or_cgroup: int | Path) -> dict[str, Path]:
