@@ -23,6 +23,7 @@ from ngcdl.report.difference import difference
 from ngcdl.report.markdown import markdown, plain
 from ngcdl.report.tables import conditions
 from ngcdl.report.verdict import duration, verdict
+from ngcdl.spec import ImageRef, Port, RunSpec
 from ngcdl.store import EVENTS, SAMPLES, Store, lines
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -78,6 +79,20 @@ def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_se
         f"ngcdl run nvcr.io/nvidia/pytorch@{DIGEST} --gpus none -v /data:/data:ro -e EPOCHS=3 -e API_KEY "
         "-- python 'a b.py'"
     )
+
+
+def test_the_command_has_what_was_typed_for_the_container_and_nothing_that_was_not() -> None:
+    typed = RunSpec(
+        ImageRef.parse("pytorch:24.05-py3"), ("nvidia-smi",), ports=(Port.parse("8888:8888"),), shm_bytes=8 << 30,
+        ulimits=(("memlock", -1), ("nofile", 4096)), workdir="/data", stdin=True, user=None,
+    )  # fmt: skip
+    run = Run("x", "finished", STARTED, image=Image("nvcr.io/nvidia/pytorch:24.05-py3", DIGEST), spec=typed.as_json())
+    assert (naming.command(run) or "").partition("@")[2].removeprefix(DIGEST) == (
+        " -p 8888:8888 --shm-size 8589934592 --ulimit stack=host --ulimit nofile=4096 -w /data -i --root -- nvidia-smi"
+    )
+    plain_spec = replace(typed, ports=(), shm_bytes=1 << 30, ulimits=RunSpec(None).ulimits, workdir="/work", user="1:1")
+    by_itself = replace(run, spec=replace(plain_spec, stdin=False).as_json())
+    assert (naming.command(by_itself) or "").endswith(f"@{DIGEST} -- nvidia-smi")
 
 
 def test_a_record_without_a_spec_has_no_command() -> None:

@@ -9,10 +9,12 @@ from dataclasses import fields
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.spec import REDACTED, Workload
+from ngcdl.spec import REDACTED, RunSpec, Workload
 
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
 _ALWAYS = ("name", "steps", "batch", "seed")  # said also where they are what they are by default
+_CONTAINER = RunSpec(None)  # what a container is given where nothing was typed
+_FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE and HERE)
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 _OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
 
@@ -82,8 +84,25 @@ def command(run: Run) -> str | None:
     for name, value in dict(spec.get("environment") or {}).items():
         if name not in _PLANNED:
             words += ["-e", name if value == REDACTED else f"{name}={value}"]
+    words += _container(spec) if run.engine != "local" else []
     words += ["--", *(str(word) for word in _list(spec, "command"))] if not asked and spec.get("command") else []
     return shlex.join(words)
+
+
+def _container(spec: Mapping[str, Any]) -> list[str]:
+    """Give the options of the container that are not what they are by themselves. What a record lacks is not said."""
+    words = [word for port in _list(spec, "ports") for word in ("-p", str(port))]
+    shm = spec.get("shm_bytes", _CONTAINER.shm_bytes)
+    words += ["--shm-size", str(shm)] if shm != _CONTAINER.shm_bytes else []
+    usual = dict(_CONTAINER.ulimits)
+    limits = dict(spec.get("ulimits", usual))
+    words += [word for name in usual.keys() - limits.keys() for word in ("--ulimit", f"{name}=host")]
+    words += [
+        word for name, limit in limits.items() if usual.get(name) != limit for word in ("--ulimit", f"{name}={limit}")
+    ]
+    words += ["-w", str(spec["workdir"])] if spec.get("workdir") not in _FOLDERS else []
+    words += ["-i"] if spec.get("stdin") and not spec.get("tty") else []
+    return words + (["--root"] if spec.get("user", "") is None else [])
 
 
 def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
