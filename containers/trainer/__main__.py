@@ -86,7 +86,7 @@ def run(asked, events, voice, signals):
         # a framework that sees a GPU takes memory on it even when told not to compute there
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if asked.threads:
-        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what numpy's and the frameworks' libraries go by
+        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what the frameworks' libraries go by
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
     workload = imported(asked.workload)
