@@ -12,7 +12,9 @@ import hypothesis
 import pytest
 
 # Machines that are shared stutter: a slow example is no failure. What failed once is kept as a test.
-hypothesis.settings.register_profile("ngcdl", deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "ngcdl", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("ngcdl")
 
 
