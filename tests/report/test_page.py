@@ -14,6 +14,7 @@ from made_runs import STARTED, Made
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report.comparison import Arm, comparison
 from ngcdl.report.curves import Story, told
+from ngcdl.report.markdown import markdown
 from ngcdl.report.page import POLICY, page
 from ngcdl.report.unlike import Measured
 
@@ -148,6 +149,18 @@ def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> No
     assert "gpu / cpu: 7." in text
     assert "no ratio" not in text
     assert "can't be compared" not in text
+
+
+def test_the_page_of_a_comparison_says_what_is_missing_of_it_and_each_finding_once() -> None:
+    found = (Finding("input-bound", "GPU 47 % busy.", {}, "Try --threads 4."),)
+    rounds = tuple(Measured.of(CPU.story(f"cpu{n}", findings=found).run, ()) for n in (1, 2))
+    it = comparison([Arm("cpu", rounds, "cpu")], "device", ["it did not reach its end: 2 of 6 runs were begun"])
+    stories = [CPU.story(f"cpu{n}", letter, findings=found) for n, letter in ((1, "A"), (2, "B"))]
+    text = Parsed(page(stories, it)).text
+    assert "it did not reach its end: 2 of 6 runs were begun" in text
+    assert text.count("GPU 47 % busy.") == 1
+    assert "Try --threads 4." in text
+    assert "it did not reach its end" in markdown(stories, it)
 
 
 @pytest.mark.parametrize(

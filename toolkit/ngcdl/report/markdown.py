@@ -20,7 +20,7 @@ def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> 
     parts = [f"**{plain(verdict(stories, comparison))}**"]
     if comparison:
         parts.append(_table(*compared.table(comparison)))
-        parts += [plain(line) for line in compared.ratios(comparison)]
+        parts += [plain(line) for line in (*compared.ratios(comparison), *comparison.diagnosis)]
     parts.append(_table(["", *head], tables.figures(stories)))
     found = likeness.differences(stories)
     if found:

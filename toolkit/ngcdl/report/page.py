@@ -40,7 +40,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
         tag("header", tag("h1", title), tag("p", verdict(stories, comparison), class_="verdict"), _warning(stories)),
         _compared(comparison),
         *(_recognised(story) for story in stories),
-        _findings(stories),
+        _findings(stories) if comparison is None else _diagnosis(comparison),
         tag("section", tag("h2", "Figures"), _figures(stories),
             _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories)),
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
@@ -78,6 +78,16 @@ def _findings(stories: Sequence[Story]) -> Markup | None:
             advice = tag("div", one.advice, class_="advice") if one.advice else None
             items.append(tag("li", who, one.text, advice))
     return tag("section", tag("h2", "What set the pace"), tag("ul", *items, class_="notes")) if items else None
+
+
+def _diagnosis(comparison: Comparison) -> Markup | None:
+    """Show what was found about a comparison: each thing once for all rounds, and first what is missing of them."""
+    items = []
+    for said in comparison.diagnosis:
+        told, advice = [[line for line in said.splitlines() if line.startswith(" ") == own] for own in (False, True)]
+        shown = tag("div", "\n".join(line.strip() for line in advice), class_="advice") if advice else None
+        items.append(tag("li", *(tag("div", line) for line in told), shown))
+    return tag("section", tag("h2", "What was found"), tag("ul", *items, class_="notes")) if items else None
 
 
 def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str, kind: str = "figures") -> Markup:
