@@ -235,6 +235,9 @@ def test_rounds_far_apart_are_told() -> None:
     it = comparison(arms([600.0, 800.0], [4000.0, 4000.0]), "device")
     (said,) = it.diagnosis
     assert said.startswith("cpu: its rounds lie 33 % apart")
+    verdict = compared.verdict(it)
+    assert verdict.endswith("times (5.00..6.67) the CPU's work. Something disturbed the rounds of cpu: measure again.")
+    assert "disturbed" not in compared.verdict(comparison(arms([600.0, 700.0], [4000.0, 4000.0]), "device"))
 
 
 def test_too_many_threads_are_told_once_also_where_a_run_was_too_short_for_findings() -> None:

@@ -42,7 +42,7 @@ def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, .
 def verdict(it: Comparison) -> str:
     """Say what came out, in one sentence."""
     if it.ratios:
-        return " ".join([*(_sentence(it, ratio) for ratio in it.ratios), *_without(it)])
+        return " ".join([*(_sentence(it, ratio) for ratio in it.ratios), *_without(it), *_doubt(it)])
     known = [f"{arm.name} {spread(arm.examples_per_second)} examples/s" for arm in it.arms if arm.examples_per_second]
     figures = ", ".join(known) or "nothing was measured"
     if len(it.arms) == 1:
@@ -58,6 +58,13 @@ def _without(it: Comparison) -> Iterator[str]:
     for arm in it.arms[1:]:
         if arm.name not in given:
             yield f"Of {_phrase(it, arm.name)} no ratio is given ({it.why_no_ratio(arm.name)})."
+
+
+def _doubt(it: Comparison) -> Iterator[str]:
+    """A ratio of rounds that something disturbed is not to be quoted without that."""
+    names = [arm.name for arm in it.arms if arm.apart_percent is not None]
+    if names:
+        yield f"Something disturbed the rounds of {' and '.join(names)}: measure again."
 
 
 def _sentence(it: Comparison, ratio: Ratio) -> str:

@@ -61,6 +61,14 @@ class Reached:
     gpu_percent: float | None
     examples_per_joule: float | None
 
+    @property
+    def apart_percent(self) -> float | None:
+        """How much more its best round did than its worst, where that is more than chance; else None."""
+        speed = self.examples_per_second
+        if not speed or not speed.min or speed.max / speed.min <= UNSTEADY:
+            return None
+        return 100 * (speed.max / speed.min - 1)
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -240,9 +248,7 @@ def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iter
 
 def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     for arm in arms:
-        speed = arm.examples_per_second
-        if speed and speed.min and speed.max / speed.min > UNSTEADY:
-            percent = 100 * (speed.max / speed.min - 1)
+        if (percent := arm.apart_percent) is not None:
             yield f"{arm.name}: its rounds lie {percent:.0f} % apart, as if something else had worked on this machine"
     told = {finding.rule for run in runs for finding in run.findings or ()}
     if "oversubscribed" not in told:  # runs too short for samples have no findings, and this needs none
