@@ -84,7 +84,7 @@ def decide(
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
     verdicts = _Verdicts(asked, settings)
-    unfit = verdicts.unfit if not dry and not asked.force else _none_unfit
+    unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload), unfit)
     if picked.engine.name == "local":
         _nothing_of_a_container(asked)
@@ -181,11 +181,6 @@ class _Verdicts:
 
     def _having(self, engine: Engine) -> Engine | None:
         return None if self.asked.always_pull else engine
-
-
-def _none_unfit(engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
-    del engine, image, probe
-    return ()
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
