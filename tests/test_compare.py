@@ -109,6 +109,13 @@ def test_the_arms_run_in_turn_and_the_order_is_turned_each_round(shelf: Store) -
     ]
 
 
+def test_an_arm_that_fails_in_the_last_round_ends_nothing_early(shelf: Store) -> None:
+    it, _, _ = going(shelf, repeat=1, instead={2: _fails})
+    it.go()
+    assert it.kept.finished is not None
+    assert it.kept.remarks == ()
+
+
 def test_nothing_but_what_is_varied_differs_between_the_runs(shelf: Store) -> None:
     it, fake, _ = going(shelf, repeat=1)
     it.go()

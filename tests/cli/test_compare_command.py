@@ -145,6 +145,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what is varied"),
     ((*COMPARE, "--vary", "device=cpu,tpu"), "device=cpu,gpu"),
     ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
+    ((*COMPARE, "--vary", "gpus=none,1"), "it is the CPU"),
     ((*COMPARE, "--vary", "threads=1,2", "--steps", "10"), "give no figure to compare"),
     (COMPARE, "--gpus none leaves nothing"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),

@@ -148,7 +148,8 @@ class Comparing:
             for name in self._left[:: 1 if number % 2 else -1]:
                 if not self._run(name, number):
                     self._left.remove(name)
-            if len(self._left) < enough or self._left[0] != next(iter(self.arms)):
+            is_over = len(self._left) < enough or self._left[0] != next(iter(self.arms))
+            if is_over and number < self.kept.repeat:
                 self._end("nothing is left to compare with: no further rounds")
                 break
         self.kept = replace(self.kept, finished=time.time())

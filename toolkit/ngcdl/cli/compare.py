@@ -143,6 +143,10 @@ def arms(base: Asked, vary: str | None, images: Sequence[ImageRef], registry: st
         raise BadOption(f"--vary {name} takes one image.", "    ngcdl compare IMAGE --vary ...")
     if name == "device":
         return name, _devices(base, values)
+    if name == "gpus" and "none" in values:
+        raise BadOption(
+            "--vary gpus compares cards; without one it is the CPU.", "    ngcdl compare --vary device=cpu,gpu"
+        )
     return name, [
         Variant(f"{name}={value}", _with(base, name, value, images, registry), base.device) for value in values
     ]
