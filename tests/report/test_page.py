@@ -17,6 +17,7 @@ from ngcdl.report.curves import Story, told
 from ngcdl.report.markdown import markdown
 from ngcdl.report.page import POLICY, page
 from ngcdl.report.unlike import Measured
+from ngcdl.report.verdict import verdict
 
 GPU = Made(steps=300)
 CPU = Made("cpu", steps=100, rate=594.0)
@@ -161,6 +162,7 @@ def test_the_page_of_a_comparison_says_what_is_missing_of_it_and_each_finding_on
     assert text.count("GPU 47 % busy.") == 1
     assert "Try --threads 4." in text
     assert "it did not reach its end" in markdown(stories, it)
+    assert verdict(stories, replace(it, synthetic="made up")).endswith("s. This was on SYNTHETIC data, nothing real.")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from ngcdl.report.curves import Story
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
     """Say it of one run, of several side by side, or of a comparison, which alone has a ratio: it has rounds."""
     if comparison:
-        synthetic = ", on SYNTHETIC data, nothing real" if comparison.synthetic else ""
-        return f"{compared.verdict(comparison).rstrip('.')}{synthetic}."
+        synthetic = " This was on SYNTHETIC data, nothing real." if comparison.synthetic else ""
+        return f"{compared.verdict(comparison)}{synthetic}"
     return _of_one(stories[0]) if len(stories) == 1 else _of_several(stories)
 
 
