@@ -96,3 +96,27 @@ def test_a_terminal_that_can_t_move_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert not console.on_terminal(None)
     monkeypatch.setenv("TERM", "dumb")
     assert not console.on_terminal(Terminal())
+
+
+def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:
+    rows = [("RUN", "STEPS", "IMAGE"), ("first", "7", "pytorch:26.07-py3"), ("second", "1,000", "tensorflow")]
+    assert console.table(rows) == [
+        "RUN     STEPS  IMAGE",
+        "first   7      pytorch:26.07-py3",
+        "second  1,000  tensorflow",
+    ]
+    assert console.table(rows, 25, {1}) == [
+        "RUN     STEPS",
+        "    IMAGE",
+        "first       7",
+        "    pytorch:26.07-py3",
+        "second  1,000",
+        "    tensorflow",
+    ]
+
+
+@given(st.lists(st.tuples(*[st.text("ab,", max_size=9)] * 4), min_size=1), st.integers(20, 60))
+def test_a_table_is_no_wider_than_its_terminal_and_loses_no_cell(rows: list[tuple[str, ...]], width: int) -> None:
+    lines = console.table(rows, width)
+    assert max(map(len, lines)) <= width
+    assert "".join("".join(lines).split()) == "".join("".join(row) for row in rows)

@@ -10,6 +10,9 @@ import pytest
 from house import TRAIN, House
 from made_runs import Made
 
+from ngcdl.cli.past import told
+from ngcdl.report.difference import Difference, Figure
+
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
 
 
@@ -93,3 +96,13 @@ def test_a_run_that_something_else_started_can_t_be_replayed(kept: House) -> Non
     done = kept.run("runs", "replay", CPU)
     assert done.returncode == 125
     assert "compose started it" in done.stderr
+
+
+def test_a_diff_on_a_narrow_terminal_breaks_no_line() -> None:
+    long = "registry.example/nvidia/tensorflow:18.01-py2"
+    found = Difference(GPU, CPU, {"spec.image": (long, None)}, {"memory_bytes_max": Figure(5.61e8, 1.122e9, 1.0)})
+    lines = told(found, 80)
+    assert max(map(len, lines)) <= 80
+    assert ["spec.image", f"    A  {long}", "    B  n/a"] == lines[2:5]
+    assert lines[-1].split() == ["memory_bytes_max", "561,000,000", "1,122,000,000", "+100.0", "%"]
+    assert told(found, None)[1].split() == ["spec.image", long, "n/a"]

@@ -49,7 +49,7 @@ def _with_later_fields(written: Any, listed: Any) -> Any:
 
 def test_a_run_is_shown_with_what_it_reached_on_what_and_where_its_record_lies(kept: House) -> None:
     text = kept.run("show").stdout
-    for part in ("finished, 8 s", "590.0 examples/s", "4.68 first, 4.30 last", "SYNTHETIC images", "0.100",
+    for part in ("finished, 8 s", "590.0 examples/s", "4.68 first, 4.30 last", "SYNTHETIC, nothing real", "0.100",
                  "GPUs by runtime", "i5-7300HQ", "85 %", "NVIDIA GeForce GTX 1050 Ti", "1 of 8 samples",
                  "forbids --ulimit memlock", str(kept.shelf.root)):  # fmt: skip
         assert part in text

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from ngcdl.errors import NgcdlError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 NOT_AVAILABLE = "n/a"
+_BELOW = "    "
 
 
 def out() -> Console:
@@ -47,16 +48,50 @@ def say(text: str) -> None:
 
 def wrapped(text: str, stream: Any, indent: int = 2) -> str:
     """Break `text` between words where `stream` is a terminal, with the later lines indented; commands stay whole."""
-    if not stream or stream.closed or not stream.isatty():
+    width = columns(stream)
+    if width is None:
         return text
-    import shutil
     import textwrap
 
-    width = max(shutil.get_terminal_size().columns, 40)
     folded = textwrap.TextWrapper(
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
     return "\n".join(line if line.startswith("   ") else folded.fill(line) for line in text.splitlines())
+
+
+def columns(stream: Any) -> int | None:
+    """How wide the terminal is; None where `stream` is none, and nothing is to be broken."""
+    if not stream or stream.closed or not stream.isatty():
+        return None
+    import shutil
+
+    return max(shutil.get_terminal_size().columns, 40)
+
+
+def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Container[int] = ()) -> list[str]:
+    """Align `rows`, the head first. Columns that `width` has no room for stand indented on a line below; `right`
+    names those that are flush right."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(w) if at in right else cell.ljust(w)
+            for at, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        for first, end in _spans(widths, width):
+            lines.append(((_BELOW if first else "") + "  ".join(cells[first:end])).rstrip())
+    return lines
+
+
+def _spans(widths: Sequence[int], width: int | None) -> list[tuple[int, int]]:
+    """Which columns share a line."""
+    spans, first, used = [], 0, 0
+    for at, wide in enumerate(widths):
+        if width is not None and at > first and used + wide > width:
+            spans.append((first, at))
+            first, used = at, len(_BELOW)
+        used += wide + 2
+    return [*spans, (first, len(widths))]
 
 
 def result_stream() -> IO[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -113,8 +114,8 @@ def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
         trials = [vars(trial) for trial in kept.trials]
         console.result_json({**about, **found.as_json(), "trials": trials})
         return exit_code(found)
-    for line in compared.lines(found):
-        console.result(console.plain(line))
+    for line in compared.lines(found, console.columns(sys.stdout)):
+        console.result(console.wrapped(console.plain(line), sys.stdout))
     console.say(f"once more: ngcdl compare --show {kept.id}; as a page: ngcdl report {kept.id}")
     return exit_code(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,15 +19,19 @@ def diff(one: str, other: str, as_json: bool) -> None:
     if as_json:
         console.result_json(found.as_json())
     else:
-        console.result("\n".join(_table(found)))
+        console.result("\n".join(told(found, console.columns(sys.stdout))))
 
 
-def _table(found: Difference) -> list[str]:
-    rows = [("", found.a, found.b, "")]
-    rows += [(name, _cell(a), _cell(b), "") for name, (a, b) in found.differs.items()]
-    rows += [(name, _figure(it.a), _figure(it.b), _change(it)) for name, it in found.figures.items()]
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def told(found: Difference, width: int | None) -> list[str]:
+    """One table; where `width` is too narrow for it, what was asked below each other and the figures in columns."""
+    asked = [(name, _cell(a), _cell(b), "") for name, (a, b) in found.differs.items()]
+    figures = [(name, _figure(it.a), _figure(it.b), _change(it)) for name, it in found.figures.items()]
+    whole = console.table([("", found.a, found.b, ""), *asked, *figures])
+    if width is None or max(map(len, whole)) <= width:
+        return whole
+    pairs = [("", found.a, found.b, ""), *asked]
+    stacked = [line for name, a, b, _ in pairs for line in ([name] if name else []) + [f"    A  {a}", f"    B  {b}"]]
+    return [*stacked, "", *console.table([("", "A", "B", ""), *figures], width)]
 
 
 def _cell(value: object) -> str:
@@ -35,7 +40,10 @@ def _cell(value: object) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return console.NOT_AVAILABLE if value is None else f"{value:,.6g}"
+    """Six digits; bytes and joules whole, not as 5.6e+08."""
+    if value is None:
+        return console.NOT_AVAILABLE
+    return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"
 
 
 def _change(figure: Figure) -> str:

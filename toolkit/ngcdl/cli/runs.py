@@ -41,9 +41,8 @@ def runs(as_json: bool, everything: bool = False) -> None:
         return
     rows: list[tuple[str, ...]] = [("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")]
     rows += [_row(run) for run in found]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        console.result("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in console.table(rows, console.columns(sys.stdout)):
+        console.result(line)
     if len(ids) > len(shown):
         console.say(f"{len(ids) - len(shown)} older ones:  ngcdl runs --all")
 
@@ -106,8 +105,9 @@ def _diagnosis(run: Run) -> list[tuple[str, str]]:
 def _what(run: Run) -> list[tuple[str, str]]:
     rows = []
     if run.image.reference:
-        digest = f"  {run.image.digest[:19]}..." if run.image.digest else ""
-        rows.append(("image", run.image.reference + digest))
+        name, _, pinned = run.image.reference.partition("@")
+        digest = run.image.digest or pinned
+        rows.append(("image", f"{name}  {digest[:19]}..." if digest else name))
     way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
     rows.append(("engine", f"{run.engine or NOT_AVAILABLE} {run.engine_version or ''}{way}".strip()))
     machine = run.machine
@@ -188,7 +188,9 @@ def _why(run: Run) -> list[tuple[str, str]]:
         rows += [("", line) for line in (found.advice or "").splitlines()]
     taken = run.summary.training_samples
     if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
-        rows.append(("why", f"{NOT_AVAILABLE} ({taken} samples while it trained, too few to say)"))
+        rows.append(
+            ("why", f"{NOT_AVAILABLE} ({taken} sample{'' if taken == 1 else 's'} while it trained, too few to say)")
+        )
     return rows
 
 

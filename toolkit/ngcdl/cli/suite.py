@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
         console.result_json([outcome.as_json() for outcome in outcomes])
     else:
         for line in _lines(outcomes):
-            console.result(console.plain(line))
+            console.result(console.wrapped(console.plain(line), sys.stdout))
     return signal_exit_code(number) if number else int(any(outcome.refused for outcome in outcomes))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection
 from dataclasses import asdict
 
 from ngcdl import console, plan
 
-HEAD = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH", "FRAMEWORKS", "WHAT")
+HEAD = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH", "WHAT")
+_FIGURES = range(1, 5)
 
 
 def workloads(as_json: bool) -> None:
@@ -15,17 +18,18 @@ def workloads(as_json: bool) -> None:
     if as_json:
         console.result_json([asdict(one) for one in found])
         return
-    rows = [HEAD, *(_row(one) for one in found)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for name, *figures, frameworks, what in rows:
-        right = [cell.rjust(width) for cell, width in zip(figures, widths[1:-2], strict=True)]
-        console.result("  ".join([name.ljust(widths[0]), *right, frameworks.ljust(widths[-2]), what]))
+    frameworks = sorted({name for one in found for name in one.frameworks})
+    rows = [HEAD, *(_row(one, frameworks) for one in found)]
+    for line in console.table(rows, console.columns(sys.stdout), _FIGURES):
+        console.result(line)
     console.say(
-        "MACs are multiply-accumulates of one example; FLOP/EXAMPLE is a whole training step's, 2 a MAC; both of "
-        "convolutions and matrix products alone. Sources: ngcdl workloads --json"
+        f"They train in {', '.join(frameworks)}. MACs are multiply-accumulates of one example; FLOP/EXAMPLE is a whole "
+        "training step's, 2 a MAC; both of convolutions and matrix products alone. Sources: ngcdl workloads --json"
     )
 
 
-def _row(one: plan.Bundled) -> tuple[str, ...]:
+def _row(one: plan.Bundled, frameworks: Collection[str]) -> tuple[str, ...]:
     counts = (one.parameters, one.forward_macs, one.flops_per_example, one.batch)
-    return one.name, *(f"{count:,}" for count in counts), ",".join(one.frameworks), one.summary
+    missing = [name for name in frameworks if name not in one.frameworks]
+    without = f" (not in {', '.join(missing)})" if missing else ""
+    return one.name, *(f"{count:,}" for count in counts), one.summary + without

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ngcdl import console
 from ngcdl.console import NOT_AVAILABLE, number
 from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached, Spread
 from ngcdl.report.pairs import Published
@@ -12,9 +13,9 @@ from ngcdl.report.unlike import Refusal
 _HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "EXAMPLES/J", "ON")
 
 
-def lines(it: Comparison) -> Iterator[str]:
-    """Give all there is to print of it, the verdict last."""
-    yield from _table(it.arms)
+def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
+    """Give all there is to print of it, the verdict last; the table in `width` columns where there is a limit."""
+    yield from console.table(_rows(it.arms), width)
     yield ""
     if it.synthetic:
         yield f"SYNTHETIC data, nothing real: {it.synthetic}"
@@ -115,13 +116,6 @@ def _rows(arms: Sequence[Reached]) -> list[tuple[str, ...]]:
     if not any(arm.examples_per_joule for arm in arms):
         rows = [(*row[:-2], row[-1]) for row in rows]
     return rows
-
-
-def _table(arms: Sequence[Reached]) -> Iterator[str]:
-    rows = _rows(arms)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _row(arm: Reached) -> tuple[str, ...]:
