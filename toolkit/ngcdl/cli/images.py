@@ -21,8 +21,10 @@ NEWEST = 10
 _RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
 _TELL = "Say what that machine is:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
-_WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run here"}
+_WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run"}
 FRAMEWORKS = ("tensorflow", "pytorch")
+# A rule's name where it says too little beside its numbers.
+_RULES = {"unknown": "can't tell", "mixed": "not on all cards", "no-gpu": "no GPU", "gpu-way": "no way for GPUs in"}
 
 
 def pull(name: str, force: bool = False) -> None:
@@ -54,7 +56,7 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     if as_json:
         console.result_json(judge.as_json(judged))
     else:
-        console.result(_judged(judged))
+        console.result(_judged(judged, _where(host, cards)))
     return EXIT_CODES[judged.verdict.verdict]
 
 
@@ -83,15 +85,19 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
     """List the tags of one repository, or the newest of both frameworks. Raises RegistryError."""
     config, facts = settings.load(), _host(host, cards)
     rows: list[dict[str, Any]] = []
+    notes: dict[str, None] = {}  # each once, in order
     for one in (name,) if name else FRAMEWORKS:
-        rows += _tags(_repository(one, config.registry), facts, config, everything)
+        listed, said = _tags(_repository(one, config.registry), facts, config, everything)
+        rows += listed
+        notes |= dict.fromkeys(said)
     if as_json:
         console.result_json(rows)
-        return
-    table = _table(rows)
-    console.result(table)
-    if _RECALLED in table:
-        console.say(f"{_RECALLED} from memory: not read anywhere")
+    else:
+        table = _table(rows, _where(host, cards), console.columns(sys.stdout))
+        console.result(table)
+        notes |= {f"{_RECALLED} from memory: not read anywhere": None} if _RECALLED in table else {}
+    for note in notes:
+        console.say(note)
 
 
 # -- what is asked --------------------------------------------------------------------------------------------------
@@ -111,6 +117,10 @@ def _host(typed: str | None, cards: Sequence[str]) -> HostFacts:
         return hostfacts.without_engine(error)
 
 
+def _where(typed: str | None, cards: Sequence[str]) -> str:
+    return "there" if typed is not None or cards else "here"
+
+
 def _repository(name: str, registry: str) -> ImageRef:
     """Read pytorch, nvidia/cuda, or a reference whose tag says which kind is meant."""
     has_tag = ":" in name.rpartition("/")[2]
@@ -120,14 +130,16 @@ def _repository(name: str, registry: str) -> ImageRef:
     return ref if has_tag else replace(ref, tag=None)
 
 
-def _tags(ref: ImageRef, host: HostFacts, config: settings.Settings, everything: bool) -> list[dict[str, Any]]:
+def _tags(
+    ref: ImageRef, host: HostFacts, config: settings.Settings, everything: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Judge the tags of one repository: rows, and what is to be said below them. Raises RegistryError."""
     from ngcdl import imagefacts, judge
     from ngcdl.preflight import verdict
     from ngcdl.preflight.newest import ordered
 
     tags = imagefacts.tags(ref.registry, ref.repository, config.cache)
-    if tags.trouble:
-        console.say(f"{tags.trouble.message} These are the tags of ngcdl's own catalogue.")
+    notes = [f"{tags.trouble.message} These are the tags of ngcdl's own catalogue."] if tags.trouble else []
     names = ordered(tags.names)
     shown = names if everything else names[:NEWEST]
     refs = [replace(ref, tag=tag, digest=None) for tag in shown]
@@ -141,8 +153,8 @@ def _tags(ref: ImageRef, host: HostFacts, config: settings.Settings, everything:
         rows.append(_row(one, answer, verdict.judge(answer.facts, host), judge.facts_as_json(answer.facts)))
     if len(names) > len(shown):
         name = ref.framework if ref.name == f"{config.registry}/nvidia/{ref.framework}" else ref.name
-        console.say(f"{len(names) - len(shown)} more:  ngcdl images {name} --all")
-    return rows
+        notes.append(f"{len(names) - len(shown)} more:  ngcdl images {name} --all")
+    return rows, notes
 
 
 def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,16 +179,15 @@ def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]
 # -- what is shown --------------------------------------------------------------------------------------------------
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = [("IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "SIZE", "HERE"), *(_cells(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return console.plain("\n".join(texts))
+def _table(rows: Sequence[Mapping[str, Any]], where: str, width: int | None) -> str:
+    lines = [("IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "SIZE", where.upper()), *(_cells(row) for row in rows)]
+    return console.plain("\n".join(console.table(lines, width)))
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     facts = row.get("facts") or {}
     recalled = facts.get("recalled", ())
+    facts = {**facts, "framework_version": (facts.get("framework_version") or "").partition("+")[0] or None}
     return (
         row["image"].partition("/")[2] + (_RECALLED if "reference" in recalled else ""),
         *(_told(facts.get(name), name in recalled) for name in ("framework_version", "python", "cuda")),
@@ -191,23 +202,25 @@ def _here(row: Mapping[str, Any]) -> str:
         return f"{NOT_AVAILABLE}: {row['trouble']}"
     if row["verdict"] == "runs":
         return f"runs{_mode(row['mode'])}{_RECALLED if row['recalled'] else ''}"
-    numbers = f" {row['found']}, wants {row['needed']}" if row["found"] and row["needed"] else ""
-    return f"{row['verdict']}{_mode(row['mode'])}: {row['rule']}{numbers}{_RECALLED if row['recalled'] else ''}"
+    numbers = f" ({row['found']}, wants {row['needed']})" if row["found"] and row["needed"] else ""
+    rule = _RULES.get(row["rule"], row["rule"])
+    return f"{row['verdict']}{_mode(row['mode'])}: {rule}{numbers}{_RECALLED if row['recalled'] else ''}"
 
 
 def _told(value: object, recalled: bool) -> str:
     return NOT_AVAILABLE if value is None else f"{value}{_RECALLED if recalled else ''}"
 
 
-def _judged(judged: Judged) -> str:
+def _judged(judged: Judged, where: str) -> str:
     facts, verdict = judged.facts, judged.verdict
-    lines = [("image", str(judged.image)), ("verdict", f"{_WORDS[verdict.verdict]}{_mode(verdict.mode)}")]
+    said = f"can't run {where}" if verdict.verdict == "no" else _WORDS[verdict.verdict]
+    lines = [("image", str(judged.image)), ("verdict", f"{said}{_mode(verdict.mode)}")]
     lines += [("reason", f"{reason.text}{_marks(reason)}") for reason in verdict.reasons]
     if len(verdict.cards) > 1:
         lines += [(f"GPU {place}", _card(card)) for place, card in enumerate(verdict.cards)]
     lines += [("inside", _inside(facts)), ("size", _size(facts))]
     if judged.newest and str(judged.newest) != str(judged.image):
-        lines.append(("newest here", str(judged.newest)))
+        lines.append((f"newest {where}", str(judged.newest)))
     lines.append(("known from", _origin(judged)))
     return console.plain("\n".join(console.wrapped(f"{name:<12} {text}", sys.stdout, 13) for name, text in lines))
 
@@ -240,7 +253,7 @@ def _inside(facts: ImageFacts) -> str:
 
 def _size(facts: ImageFacts) -> str:
     unpacked = f", about {size(facts.unpacked_bytes)} unpacked (an estimate)" if facts.unpacked_bytes else ""
-    return f"{size(facts.compressed_bytes)} to fetch{unpacked}"
+    return f"{size(facts.compressed_bytes)} to fetch{unpacked}" if facts.compressed_bytes is not None else NOT_AVAILABLE
 
 
 def _origin(judged: Judged) -> str:
