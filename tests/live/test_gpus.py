@@ -67,7 +67,7 @@ def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
     _has_driver(gpu_user, "615.61")
     done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")
     assert done.code == 0, done
-    assert "GTX 1050 Ti can not: use --gpus 1," in done.err
+    assert "GTX 1050 Ti can't: use --gpus '1,'" in done.err
     assert "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU." in done.err
     record = gpu_user.shown()
     assert record["gpus"] == list(CARDS)

@@ -202,7 +202,7 @@ def test_the_best_card_decides_and_the_others_are_a_caution_with_the_words_for_g
 
 def test_one_good_card_is_named_by_its_index_and_not_as_a_count() -> None:
     verdict = judge(IMAGE, replace(HOST, gpus=(GTX_980, replace(T4, index=0))))
-    assert verdict.reasons[0].text.endswith("use --gpus 0,")
+    assert verdict.reasons[0].text.endswith("use --gpus '0,'")
 
 
 def test_a_card_without_an_index_is_named_by_its_uuid() -> None:

@@ -79,8 +79,9 @@ def _mixed(cards: tuple[CardVerdict, ...], best: CardVerdict) -> Reason:
     good = [(place, card.gpu) for place, card in enumerate(cards) if card.verdict == best.verdict]
     names = [gpu.uuid or str(place) if gpu.index is None else str(gpu.index) for place, gpu in good]
     worse = [card for card in cards if card.verdict != best.verdict]
-    does = "can not" if worse[0].verdict == "no" else "runs it worse"
-    take = GpuRequest("devices", devices=tuple(names))
+    does = "can't" if worse[0].verdict == "no" else "does worse"
+    take = str(GpuRequest("devices", devices=tuple(names)))
+    take = f"'{take}'" if take.endswith(",") else take  # the comma of "0," is no full stop
     text = f"{len(good)} of {len(cards)} cards run it best, {worse[0].gpu.title} {does}: use --gpus {take}"
     return Reason("mixed", "caution", text, ", ".join(card.gpu.title for card in worse))
 

@@ -34,7 +34,9 @@ def runs_diff(
     other: Annotated[str, typer.Argument(metavar="B")],
     json: Json = False,
 ) -> None:
-    """Show what differs between two runs: what was asked, what they ran on, and what they reached."""
+    """Show what differs between two runs.
+
+    What was asked, what they ran on, and what they reached."""
     from ngcdl.cli.past import diff
 
     diff(one, other, json)
@@ -47,7 +49,9 @@ def runs_replay(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
     json: Json = False,
 ) -> int:
-    """Run the same once more: same image by digest, same command, same seed and data."""
+    """Run the same once more.
+
+    The same image by digest, the same command, seed and data."""
     from ngcdl.cli.past import replay
 
     return replay(run, dry_run, detach, json)
@@ -57,7 +61,9 @@ def runs_replay(
 def runs_export(
     words: Annotated[list[str], typer.Argument(metavar="RUN... FILE.tar")],
 ) -> None:
-    """Write runs with their records, samples, logs and checkpoints into one file, with checksums."""
+    """Write runs into one file, with checksums.
+
+    Their records, samples, logs and checkpoints."""
     from ngcdl.cli.past import export
 
     export(tuple(words))
