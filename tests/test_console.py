@@ -105,6 +105,13 @@ def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:
         "first   7      pytorch:26.07-py3",
         "second  1,000  tensorflow",
     ]
+    assert console.table([("NAME", "WHAT"), ("lstm", "two layers on text that is made up")], 30) == [
+        "NAME",
+        "    WHAT",
+        "lstm",
+        "    two layers on text that is",
+        "      made up",
+    ]
     assert console.table(rows, 25, {1}) == [
         "RUN     STEPS",
         "    IMAGE",

@@ -38,6 +38,14 @@ def test_runs_are_a_table_and_a_list(kept: House) -> None:
     assert listed == _with_later_fields(written, listed), "what came later is unknown of it"
 
 
+def test_an_image_by_digest_has_a_short_name_in_the_table_and_is_shown_once(house: House) -> None:
+    digest = f"sha256:{'5' * 64}"
+    house.shelf.create(Run("x", "finished", 1.0, image=Image(f"nvcr.io/nvidia/pytorch@{digest}", digest)))
+    short = f"{digest[:19]}..."
+    assert house.run("runs").stdout.splitlines()[1].split()[-1] == f"pytorch@{short}"
+    assert f"nvcr.io/nvidia/pytorch  {short}\n" in house.run("show", "x").stdout
+
+
 def _with_later_fields(written: Any, listed: Any) -> Any:
     """Give `written` with null for each key that only `listed` has, all the way down."""
     if isinstance(written, dict):

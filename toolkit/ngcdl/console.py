@@ -79,8 +79,15 @@ def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Contai
             for at, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
         for first, end in _spans(widths, width):
-            lines.append(((_BELOW if first else "") + "  ".join(cells[first:end])).rstrip())
+            line = ((_BELOW if first else "") + "  ".join(cells[first:end])).rstrip()
+            lines += [line] if width is None or len(line) <= width else _folded(line, width)
     return lines
+
+
+def _folded(line: str, width: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(line, width, subsequent_indent=_BELOW + "  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _spans(widths: Sequence[int], width: int | None) -> list[tuple[int, int]]:

@@ -258,7 +258,8 @@ def _size(facts: ImageFacts) -> str:
 
 def _origin(judged: Judged) -> str:
     found = judged.found
-    asked_before = f", asked {found.age_seconds / 60:.0f} min ago" if found.age_seconds else ""
+    minutes = (found.age_seconds or 0) // 60
+    asked_before = f", asked {minutes:.0f} min ago" if minutes else ""
     if found.origin == "registry":
         return f"the registry ({found.requests} requests, {size(found.bytes)})"
     if found.origin == "catalogue":

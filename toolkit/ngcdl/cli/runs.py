@@ -59,8 +59,14 @@ def _row(run: Run) -> tuple[str, ...]:
         number(figures.examples_per_second),
         number(figures.cpu_percent_mean, 0, "%"),
         number(figures.gpu_percent_mean, 0, "%"),
-        console.plain((run.image.reference or f"({run.engine})").rpartition("/")[2]),
+        console.plain(_short(run.image.reference or f"({run.engine})")),
     )
+
+
+def _short(reference: str) -> str:
+    """tensorflow:18.01-py2, or pytorch@sha256:8a90117865db...: what a row has room for."""
+    name, at, digest = reference.rpartition("/")[2].partition("@")
+    return f"{name}@{digest[:19]}..." if at else name
 
 
 def show(name: str, as_json: bool) -> None:
