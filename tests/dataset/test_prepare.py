@@ -66,6 +66,7 @@ def test_without_a_network_auto_is_synthetic_and_says_so_in_two_lines(host: Host
     assert "Connection refused" in why
     assert "name can't be resolved" in why
     assert what.startswith("SYNTHETIC")
+    assert what.endswith("--data DIR")
     assert "labelled synthetic" in what
     assert host.clock.slept == []
 

@@ -75,7 +75,10 @@ def prepare(
         return _made(kept, say, lambda: Fetch(archive, kept.packed, patience, say, progress).run(urls))
     except Offline as offline:
         say(f"CIFAR-10 is not in {kept.cache} and can't be downloaded, as nothing answers ({offline}).")
-        say("SYNTHETIC images are used instead: all figures are labelled synthetic; the accuracy says nothing.")
+        say(
+            "SYNTHETIC images are used instead: all figures are labelled synthetic; the accuracy says nothing. "
+            "CIFAR-10 itself, where you have a copy:  --data DIR"
+        )
         return Dataset("synthetic", None, None, f"no network: {offline}")
 
 
