@@ -81,14 +81,14 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
         if until is not None and time.time() > until:
-            skip = skip or f"the {minutes:g} minutes were over"
+            skip = skip or f"the budget of {minutes:g} min was used up"
         if skip:
             outcomes.append(Outcome(experiment, skipped=skip))
         else:
             console.say(f"{at} of {len(listed)}: {experiment.title}")
             outcome, number = _outcome(experiment, typed, repeat, until)
             outcomes.append(outcome)
-        console.say(f"{experiment.title}: {outcomes[-1].verdict or f'skipped, {outcomes[-1].skipped}'}")
+            console.say(f"{experiment.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
     if typed.json:
         console.result_json([outcome.as_json() for outcome in outcomes])
     else:

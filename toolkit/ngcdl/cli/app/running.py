@@ -171,7 +171,9 @@ def workloads(json: Json = False) -> None:
     "Examples:\n\n  ngcdl suite seeds tensorflow:18.01-py2\n\n  ngcdl suite table7 --budget 60"
 )
 def suite(
-    name: Annotated[str, typer.Argument(metavar="seeds|table7", help="Whose experiments.")],
+    name: Annotated[
+        str, typer.Argument(metavar="seeds|table7", help="Three articles' CPU and GPU; Table 7 of Shi et al. 2016.")
+    ],
     image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As of run.")] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="No experiment and no round begins later.")
