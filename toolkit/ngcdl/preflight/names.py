@@ -15,6 +15,8 @@ _NOISE = re.compile(
     r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|ti|d|super|max|q|sff|"
     r"edition|server|workstation"
 )
+# GTX1080Ti: where a blank is left out, as one does in a shell.
+_GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")
 _MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor")
 _RANGE = re.compile(r"([a-z]?)(\d+)\.\.[a-z]?(\d+)")
 _DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}s?|t4")
@@ -59,7 +61,7 @@ def _fitting(name: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _words(text: str, *, noise: bool = False) -> Iterator[str]:
-    for word in re.split(r"[\s/,()_-]+", text.lower()):
+    for word in re.split(r"[\s/,()_-]+", _GLUED.sub(" ", text.lower())):
         span = _RANGE.fullmatch(word)
         if span:
             ends = sorted((int(span[2]), int(span[3])))
