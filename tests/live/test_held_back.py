@@ -85,8 +85,8 @@ def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user:
     words = (
         "--train",
         "cifar10",
-        "--batch",
-        "8",
+        "--batch",  # long enough for some samples on a fast machine, too
+        "32",
         "--steps",
         "150",
         "--data",
