@@ -143,11 +143,12 @@ def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> No
         )
         for at, name in enumerate(("cpu", "gpu"))
     ]
-    text = Parsed(page([CPU.story(), GPU.story("other", "B")], comparison(arms, "device"))).text
+    text = Parsed(page([CPU.story("cpu0"), GPU.story("gpu0", "B")], comparison(arms, "device"))).text
     assert re.search(
         r"The GPU is used \(\d+ % busy\) and does 7\.\d\d times \(7\.\d\d\.\.7\.\d\d\) the CPU's work", text
     )
     assert "gpu / cpu: 7." in text
+    assert "A cpu: cpu0 B gpu: gpu0 " in " ".join(text.split()) + " "
     assert "no ratio" not in text
     assert "can't be compared" not in text
 

@@ -42,7 +42,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
         *(_recognised(story) for story in stories),
         _findings(stories) if comparison is None else _diagnosis(comparison),
         tag("section", tag("h2", "Figures"), _figures(stories),
-            _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories)),
+            _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories, comparison)),
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
             tag("p", missing, class_="note") if missing else None),
         _theirs(stories),
@@ -104,10 +104,12 @@ def _figures(stories: Sequence[Story]) -> Markup:
     return _table(head, tables.figures(stories), "What was measured")
 
 
-def _legend_of_runs(stories: Sequence[Story]) -> Markup | None:
+def _legend_of_runs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
     if len(stories) == 1:
         return None
-    return tag("p", *(tag("span", tag("strong", story.letter), f" {story.run.id} ", class_="run") for story in stories))
+    arms = {run: f"{arm.name}: " for arm in (comparison.arms if comparison else ()) for run in arm.runs}
+    named = [(story.letter, f" {arms.get(story.run.id, '')}{story.run.id} ") for story in stories]
+    return tag("p", *(tag("span", tag("strong", letter), text, class_="run") for letter, text in named))
 
 
 def _compared(comparison: Comparison | None) -> Markup | None:
