@@ -149,6 +149,19 @@ def flat(words):
     return found
 
 
+def through(words, x, at, built):
+    """Lead x through the words, one after the other; built is a framework's {op: function of word, x and at}."""
+    for word in words:
+        x = built[word["op"]](word, x, at)
+    return x
+
+
+def hanging_over(side, size, stride):
+    """Give how far the windows of TensorFlow's SAME hang over, at the top and left, and at the bottom and right."""
+    total = max((-(-side // stride) - 1) * stride + size - side, 0)
+    return total // 2, total - total // 2
+
+
 def without(words, op):
     """Give the same network without the words of this op."""
     kept = [word for word in words if word["op"] != op]

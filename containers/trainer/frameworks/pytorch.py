@@ -2,6 +2,7 @@
 import torch
 from torch.nn import functional
 
+from .. import layers
 from ..ahead import ahead
 from ..events import Stop
 
@@ -86,9 +87,7 @@ class Network:
 
     def forward(self, examples, at):
         x = examples.permute(0, 3, 1, 2) if examples.dim() == 4 else examples  # NHWC memory: channels last as it stands
-        for word in self.model.words:
-            x = LAYERS[word["op"]](word, x, at)
-        return x
+        return layers.through(self.model.words, x, at, LAYERS)
 
     def logits(self, examples):
         with torch.no_grad():
@@ -208,13 +207,7 @@ def batch_norm(word, x, at):
 
 
 def residual(word, x, at):
-    def through(words):
-        y = x
-        for inner in words:
-            y = LAYERS[inner["op"]](inner, y, at)
-        return y
-
-    return through(word["body"]) + through(word["shortcut"])
+    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
 
 
 def lstm(word, x, at):

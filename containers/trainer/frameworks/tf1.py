@@ -9,7 +9,7 @@ import collections
 
 import tensorflow as tf
 
-from .. import nvml
+from .. import layers, nvml
 from ..ahead import ahead
 from ..events import Stop
 
@@ -86,9 +86,7 @@ class Network(object):
                     for average, variable in averages])
 
     def forward(self, x, at):
-        for word in self.model.words:
-            x = LAYERS[word["op"]](word, x, at)
-        return x
+        return layers.through(self.model.words, x, at, LAYERS)
 
     def load(self, values):
         for name in self.kept:
@@ -179,18 +177,11 @@ def dense(word, x, at):
 def max_pool(word, x, at):
     size, stride, (before, after) = word["size"], word["stride"], word["padding"]
     padding = "VALID"
-    if same(word, x) == (before, after):
+    if layers.hanging_over(int(x.shape[1]), word["size"], word["stride"]) == (before, after):
         padding = "SAME"
     elif before + after:
         x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)
     return tf.nn.max_pool(x, [1, size, size, 1], [1, stride, stride, 1], padding)
-
-
-def same(word, x):
-    """Give how far the windows of TensorFlow's SAME hang over."""
-    side, stride = int(x.shape[1]), word["stride"]
-    total = max((-(-side // stride) - 1) * stride + word["size"] - side, 0)
-    return total // 2, total - total // 2
 
 
 def avg_pool(word, x, at):
@@ -217,13 +208,7 @@ def dropout(word, x, at):
 
 
 def residual(word, x, at):
-    def through(words):
-        y = x
-        for inner in words:
-            y = LAYERS[inner["op"]](inner, y, at)
-        return y
-
-    return through(word["body"]) + through(word["shortcut"])
+    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
 
 
 def embedding(word, x, at):

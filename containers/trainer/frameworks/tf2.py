@@ -4,6 +4,7 @@ import multiprocessing
 
 import tensorflow as tf
 
+from .. import layers
 from ..events import Stop
 
 # Python 3 takes any folder of that name on the path for an empty package: our own containers/tensorflow has no version
@@ -83,9 +84,7 @@ class Network:
         return loss, right(model, logits, labels) if model.counted else None
 
     def forward(self, x, at):
-        for word in self.model.words:
-            x = LAYERS[word["op"]](word, x, at)
-        return x
+        return layers.through(self.model.words, x, at, LAYERS)
 
     def logits(self, examples):
         with tf.device(self.on):
@@ -173,18 +172,11 @@ def dense(word, x, at):
 
 def max_pool(word, x, at):
     before, after = word["padding"]
-    if same(word, x) == (before, after):
+    if layers.hanging_over(x.shape[1], word["size"], word["stride"]) == (before, after):
         return tf.nn.max_pool2d(x, word["size"], word["stride"], "SAME")
     if before or after:
         x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)
     return tf.nn.max_pool2d(x, word["size"], word["stride"], "VALID")
-
-
-def same(word, x):
-    """Give how far the windows of TensorFlow's SAME hang over."""
-    side, stride = x.shape[1], word["stride"]
-    total = max((-(-side // stride) - 1) * stride + word["size"] - side, 0)
-    return total // 2, total - total // 2
 
 
 def batch_norm(word, x, at):
@@ -209,13 +201,7 @@ def dropout(word, x, at):
 
 
 def residual(word, x, at):
-    def through(words):
-        y = x
-        for inner in words:
-            y = LAYERS[inner["op"]](inner, y, at)
-        return y
-
-    return through(word["body"]) + through(word["shortcut"])
+    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
 
 
 def lstm(word, x, at):
