@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -48,7 +47,3 @@ def address(source: str) -> str:
 def is_recalled(row: dict[str, str]) -> bool:
     """Was this row read nowhere?"""
     return row["confidence"] in ("inferred", "recalled")
-
-
-def ascending(versions: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted(versions, key=comparable))

@@ -74,13 +74,12 @@ class Stream:
         self.status, self.headers = response.status_code, response.headers
         self.host = host
         self._response, self._timeout_seconds = response, timeout_seconds
-        # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
-        self._read = getattr(response.raw, "read1", response.raw.read)
+        self._read = _reader(response)
 
     def read(self, limit_bytes: int) -> bytes:
         """Give what has come, b"" at the end. Raises RegistryUnreachable where it was cut, or nothing comes."""
         try:
-            return bytes(self._read(limit_bytes))
+            return self._read(limit_bytes)
         except FOREIGN as error:
             raise translated(self.host, error, self._timeout_seconds)[0] from error
 
@@ -242,8 +241,7 @@ class Wire:
         )
 
     def _body(self, response: requests.Response, question: Question) -> bytes:
-        # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
-        read = getattr(response.raw, "read1", response.raw.read)
+        read = _reader(response)
         given = min(BODY_SECONDS, self._given_seconds)
         body, deadline = b"", min(time.monotonic() + BODY_SECONDS, self._until)
         host = urlsplit(question.url).netloc
@@ -254,7 +252,13 @@ class Wire:
                 raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand belong.")
             if time.monotonic() > deadline:
                 raise RegistryUnreachable(host, f"its answer was not complete after {given:g} s")
-        return bytes(body)
+        return body
+
+
+def _reader(response: requests.Response) -> Callable[[int], bytes]:
+    # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
+    read: Callable[[int], bytes] = getattr(response.raw, "read1", response.raw.read)
+    return read
 
 
 def _redirected(question: Question, answer: Answer) -> Question:

@@ -139,31 +139,28 @@ class DockerEngine:
     # -- images -----------------------------------------------------------------------------------------------------
 
     def has(self, image: ImageRef) -> str | None:
-        import docker.errors
-
-        name = image.pinned(image.digest) if image.digest else str(image)
-        with messages.docker_errors(self.address, "a look for the image"):
-            try:
-                found = self._client.inspect_image(name)
-            except docker.errors.NotFound:
-                return None
-        if image.digest:
-            return image.digest
+        found = self._inspected(image.pinned(image.digest) if image.digest else str(image))
+        if found is None or image.digest:
+            return image.digest if found else None
         for digest in found.get("RepoDigests") or []:
             if digest.startswith(f"{image.name}@"):
                 return str(digest.partition("@")[2])
         return str(found["Id"])
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        found = self._inspected(image.pinned(image.digest) if image.digest else str(image))
+        return {"architecture": found.get("Architecture"), "config": found.get("Config") or {}} if found else None
+
+    def _inspected(self, name: str) -> Mapping[str, Any] | None:
+        """Give what the engine tells of the image of that name, None where it has none. Raises EngineError."""
         import docker.errors
 
-        name = image.pinned(image.digest) if image.digest else str(image)
         with messages.docker_errors(self.address, "a look for the image"):
             try:
-                found = self._client.inspect_image(name)
+                found: Mapping[str, Any] = self._client.inspect_image(name)
             except docker.errors.NotFound:
                 return None
-        return {"architecture": found.get("Architecture"), "config": found.get("Config") or {}}
+        return found
 
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         with messages.docker_errors(self.address, "the pull"):
@@ -179,15 +176,8 @@ class DockerEngine:
 
     def target(self, image: ImageRef, digest: str) -> str:
         """Name what is launched: by digest, or by id for an image that was made on this host."""
-        import docker.errors
-
         pinned = image.pinned(digest)
-        with messages.docker_errors(self.address, "a look for the image"):
-            try:
-                self._client.inspect_image(pinned)
-            except docker.errors.NotFound:
-                return digest
-        return pinned
+        return pinned if self._inspected(pinned) else digest
 
     # -- runs -------------------------------------------------------------------------------------------------------
 

@@ -44,8 +44,7 @@ class EngineFacts:
     """What is known of an engine. `images_folder` is where it keeps what a pull brings, `data_root` all else.
 
     `cdi_dirs` is empty where CDI is off; `cdi_devices` are those that the engine tells (from Docker 28.2 on) and those
-    in the descriptions there. `is_desktop`: a virtual machine of Docker Desktop. The version of NVIDIA's toolkit is not
-    told by any engine.
+    in the descriptions there. `is_desktop`: a virtual machine of Docker Desktop.
     """
 
     version: str | None = None
@@ -72,7 +71,6 @@ class EngineFacts:
     http_proxy: str | None = None  # without a password
     https_proxy: str | None = None
     runc_version: str | None = None
-    toolkit_version: str | None = None
 
 
 def engine_facts(engine: DockerEngine) -> EngineFacts:
