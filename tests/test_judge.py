@@ -61,14 +61,20 @@ def ref(name: str) -> ImageRef:
     return ImageRef.parse(name, NOWHERE)
 
 
+def before(
+    image: ImageRef, host: HostFacts, config: settings.Settings, engine: Engine | None, on_cpu: bool | None = None
+) -> tuple[str, ...]:
+    return judge.before(image, host, config, judge.look(image, host, config, engine), on_cpu=on_cpu)
+
+
 def test_an_image_that_is_here_is_judged_by_its_own_configuration_without_a_registry(
     config: settings.Settings,
 ) -> None:
     image = ref("pytorch:my-own")
     engine = Engine(configs={str(image): TORCH})
-    assert judge.before(image, TODAY, config, engine, on_cpu=False) == ()
+    assert before(image, TODAY, config, engine, on_cpu=False) == ()
     with pytest.raises(ImageUnfit, match=r"26\.07|6\.1") as caught:
-        judge.before(image, SEED, config, engine, on_cpu=False)
+        before(image, SEED, config, engine, on_cpu=False)
     assert caught.value.newest == f"{NOWHERE}/nvidia/pytorch:18.08-py3"
     assert "--force" in caught.value.hint
     assert caught.value.exit_code == 125
@@ -77,22 +83,22 @@ def test_an_image_that_is_here_is_judged_by_its_own_configuration_without_a_regi
 def test_the_same_image_computes_on_the_cpu_of_a_host_whose_card_can_t_use_it(config: settings.Settings) -> None:
     image = ref("pytorch:my-own")
     engine = Engine(configs={str(image): TORCH})
-    assert judge.before(image, SEED, config, engine, on_cpu=True) == ()
+    assert before(image, SEED, config, engine, on_cpu=True) == ()
 
 
 def test_the_seed_s_card_runs_the_seed_s_image_and_today_s_is_refused_with_the_newest_that_runs(
     config: settings.Settings,
 ) -> None:
-    assert judge.before(ref("tensorflow:18.01-py2"), SEED, config, None) == ()
+    assert before(ref("tensorflow:18.01-py2"), SEED, config, None) == ()
     with pytest.raises(ImageUnfit) as caught:
-        judge.before(ref("tensorflow:25.02-tf2-py3"), SEED, config, None)
+        before(ref("tensorflow:25.02-tf2-py3"), SEED, config, None)
     assert caught.value.newest == f"{NOWHERE}/nvidia/tensorflow:18.08-py3"
 
 
 def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
     def hint(image: str, host: HostFacts, on_cpu: bool | None = None) -> str:
         with pytest.raises(ImageUnfit) as caught:
-            judge.before(ref(image), host, config, Engine(configs={str(ref("busybox:1")): ARM}), on_cpu=on_cpu)
+            before(ref(image), host, config, Engine(configs={str(ref("busybox:1")): ARM}), on_cpu=on_cpu)
         return caught.value.hint
 
     pulled, run = hint("pytorch:26.07-py3", SEED), hint("pytorch:26.07-py3", SEED, on_cpu=False)
@@ -111,25 +117,25 @@ def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_t
 ) -> None:
     host = HostFacts(driver="545.23.08", gpus=(GTX_1050_TI, A100))
     with pytest.raises(ImageUnfit, match=r"driver 545\.23\.08 is too old"):
-        judge.before(ref("pytorch:my-own"), host, config, Engine(configs={str(ref("pytorch:my-own")): CUDA_14}))
+        before(ref("pytorch:my-own"), host, config, Engine(configs={str(ref("pytorch:my-own")): CUDA_14}))
 
 
 def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:
-    (line,) = judge.before(ref("nosuch:1"), TODAY, config, None)
+    (line,) = before(ref("nosuch:1"), TODAY, config, None)
     assert line.startswith(f"whether {NOWHERE}/nvidia/nosuch:1 can run here is not known: ")
     assert "can't be reached" in line
 
 
 def test_a_pull_on_a_host_without_a_card_is_one_line_and_a_run_there_is_none(config: settings.Settings) -> None:
     image, bare = ref("tensorflow:18.01-py2"), HostFacts()
-    (line,) = judge.before(image, bare, config, None)
+    (line,) = before(image, bare, config, None)
     assert "no GPU is found on this host" in line
-    assert judge.before(image, bare, config, None, on_cpu=True) == (), "the choice of the engine has said it"
+    assert before(image, bare, config, None, on_cpu=True) == (), "the choice of the engine has said it"
 
 
 def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Settings) -> None:
     host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, A100))
-    cards = judge.cards(ref("pytorch:26.07-py3"), host, config, None)
+    cards = judge.cards(judge.look(ref("pytorch:26.07-py3"), host, config, None), host)
     assert [card.verdict for card in cards] == ["no", "runs"]
 
 

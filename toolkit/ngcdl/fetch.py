@@ -19,7 +19,6 @@ from ngcdl.errors import (
     UnknownTag,
     WrongPlatform,
 )
-from ngcdl.feed import Feed
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownT
 
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
     """Pull `ref` and give its digest. Raises RegistryError or EngineError; an old image of that name is never given."""
+    from ngcdl.feed import Feed
     from ngcdl.registry import credentials
 
     credential, trouble = credentials.find_or_none(ref.registry)

@@ -135,29 +135,43 @@ def _is_framework(ref: ImageRef) -> bool:
 # -- before a pull and before a run -----------------------------------------------------------------------------------
 
 
+def look(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Found | NgcdlError:
+    """Give what is known of an image, or why nothing is.
+
+    One that `engine` has is known by its own configuration: no network is needed, none can block it."""
+    try:
+        local = _local(ref, engine) if engine else None
+        return local or imagefacts.of(ref, settings.cache, host.architecture)
+    except NgcdlError as error:
+        return error
+
+
 def before(
-    ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None, *, on_cpu: bool | None = None
+    ref: ImageRef,
+    host: HostFacts,
+    settings: Settings,
+    found: Found | NgcdlError,
+    *,
+    on_cpu: bool | None = None,
+    force: bool = False,
 ) -> tuple[str, ...]:
     """Give the line of caution for a pull or a run of `ref`, if there is one. Raises ImageUnfit where it can't run.
 
-    `on_cpu`: the run will compute on the CPU, whatever cards there are; None for a pull, of which nothing runs yet.
-
-    An image that `engine` has is judged by its own configuration: no network is needed, none can block it. Where
-    nothing can be known the pull will tell; what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
+    `found` is what look() gave. `on_cpu`: the run will compute on the CPU, whatever cards there are; None for a pull,
+    of which nothing runs yet. `force` makes a line of the refusal, too. Where nothing can be known the pull will tell;
+    what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
     """
-    try:
-        found = _found(ref, host, settings, engine)
-    except FINAL:
-        raise
-    except NgcdlError as error:
-        return (f"whether {ref} can run here is not known: {error.message}",)
+    if isinstance(found, FINAL):
+        raise found
+    if isinstance(found, NgcdlError):
+        return (f"whether {ref} can run here is not known: {found.message}",)
     verdict = judge(found.facts, host)
     reasons = tuple(_that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
     if refusals:
         with Session(Keys()) as session:
             take = _newest(ref, host, settings, session, offline=found.trouble is not None)
-        raise ImageUnfit(
+        refusal = ImageUnfit(
             str(ref),
             refusals[0].text,
             str(take) if take else None,
@@ -165,19 +179,17 @@ def before(
             command="pull" if on_cpu is None else "run",
             cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in refusals),
         )
+        if not force:
+            raise refusal
+        return (f"{refusal.message} Going on, as --force says.",)
     if isinstance(found.trouble, FINAL):  # told last: nobody signs in for an image that can't run here
         raise found.trouble
     return tuple(_line(reason) for reason in reasons if reason.level == "caution")[:1]
 
 
-def cards(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> tuple[CardVerdict, ...]:
-    """Judge each card of `host` for an image. Raises RegistryError where nothing is known of it."""
-    return judge(_found(ref, host, settings, engine).facts, host).cards
-
-
-def _found(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Found:
-    local = _local(ref, engine) if engine else None
-    return local or imagefacts.of(ref, settings.cache, host.architecture)
+def cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
+    """Judge each card of `host` for an image; () where nothing is known of it."""
+    return () if isinstance(found, NgcdlError) else judge(found.facts, host).cards
 
 
 def _local(ref: ImageRef, engine: Engine) -> Found | None:

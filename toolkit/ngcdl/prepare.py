@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import __version__, choice, fetch, plan
 from ngcdl.engines.base import Engine, Order, PullEvent
-from ngcdl.errors import BadOption, ImageUnfit, MountMissing, NgcdlError
+from ngcdl.errors import BadOption, MountMissing, NgcdlError
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
@@ -21,6 +21,8 @@ from ngcdl.telemetry.card import Probe
 
 if TYPE_CHECKING:
     from ngcdl import dataset
+    from ngcdl.imagefacts import Found
+    from ngcdl.preflight.facts import HostFacts
 
 
 class Show(Protocol):
@@ -142,45 +144,46 @@ def _look_ahead(asked: Asked) -> None:
             raise MountMissing(mount.host)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Verdicts:
-    """What the preflight says of an image that was asked for, on the whole host and on the cards that were chosen."""
+    """What the preflight says of an image that was asked for, on the whole host and on the cards that were chosen.
+
+    Host and image are looked at once: a registry that is silent is waited for once.
+    """
 
     asked: Asked
     settings: Settings
+    _seen: tuple[HostFacts, Found | NgcdlError] | None = None
 
     def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
         """Give the UUIDs of the cards that `image` can't use; () where it can use none, which tell() explains."""
-        from ngcdl import hostfacts, judge
+        from ngcdl import judge
 
-        try:
-            cards = judge.cards(image, hostfacts.gather(engine, probe), self.settings, self._having(engine))
-        except NgcdlError:
-            return ()  # tell() meets it again, and says it
-        useless = tuple(card.gpu.uuid for card in cards if card.verdict == "no" and card.gpu.uuid)
+        host, found = self._look(engine, image, probe)
+        useless = tuple(card.gpu.uuid for card in judge.cards(found, host) if card.verdict == "no" and card.gpu.uuid)
         return useless if len(useless) < len(probe.cards) else ()
 
     def tell(self, picked: choice.Choice, show: Show) -> None:
         """Say what there is to say of the image on this host. Raises ImageUnfit, and what no pull can mend."""
         if picked.image is None:
             return
-        from ngcdl import hostfacts, judge
+        from ngcdl import judge
 
-        host = hostfacts.gather(picked.engine, picked.probe)
+        host, found = self._look(picked.engine, picked.image, picked.probe)
         if picked.uuids:
             host = replace(host, gpus=tuple(card for card in host.gpus if card.uuid in picked.uuids))
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
-        try:
-            lines = judge.before(picked.image, host, self.settings, self._having(picked.engine), on_cpu=on_cpu)
-        except ImageUnfit as error:
-            if not self.asked.force:
-                raise
-            lines = (f"{error.message} Going on, as --force says.",)
-        for line in lines:
+        for line in judge.before(picked.image, host, self.settings, found, on_cpu=on_cpu, force=self.asked.force):
             show.say(line)
 
-    def _having(self, engine: Engine) -> Engine | None:
-        return None if self.asked.always_pull else engine
+    def _look(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[HostFacts, Found | NgcdlError]:
+        if self._seen is None:
+            from ngcdl import hostfacts, judge
+
+            host = hostfacts.gather(engine, probe)
+            own = None if self.asked.always_pull else engine
+            self._seen = host, judge.look(image, host, self.settings, own)
+        return self._seen
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, size
-from ngcdl.errors import BadOption, EngineElsewhere, EngineError, ImageUnfit, NgcdlError, NoneRuns
+from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, NoneRuns
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -29,20 +29,16 @@ _RULES = {"unknown": "can't tell", "mixed": "not on all cards", "no-gpu": "no GP
 
 def pull(name: str, force: bool = False) -> None:
     """Pull the image and print its reference by digest. Raises ImageUnfit, RegistryError or EngineError."""
-    from ngcdl import fetch, judge
+    from ngcdl import fetch, hostfacts, judge
     from ngcdl.cli.screen import Screen
 
     config = settings.load()
     image = ImageRef.parse(name, config.registry)
     engine = engines.connect("docker")
     with Screen() as screen:
-        try:
-            for line in judge.before(image, _host(None, ()), config, None):
-                screen.say(line)
-        except ImageUnfit as error:
-            if not force:
-                raise
-            screen.say(f"{error.message} Going on, as --force says.")
+        host = hostfacts.gather(engine)
+        for line in judge.before(image, host, config, judge.look(image, host, config, None), force=force):
+            screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
     console.result(image.pinned(digest))
 
