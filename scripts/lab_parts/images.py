@@ -143,10 +143,11 @@ def up(lab: Lab) -> dict[str, str]:
     storage = Storage(lab)
 
     def current(name: str) -> bool:
-        repository = f"nvidia/{name.split(':')[0]}"
-        return built.get(name, {}).get("key") == keys[name] and storage.has(
-            f"/v2/{repository}/manifests/{built[name]['digest']}"
-        )
+        if built.get(name, {}).get("key") != keys[name]:
+            return False
+        # asked by tag: what somebody pushed under it meanwhile is not the image of this recipe
+        repository, tag = name.split(":")
+        return storage.digest(f"nvidia/{repository}", tag) == built[name]["digest"]
 
     missing = [name for name in recipes if not current(name)]
     failures = []

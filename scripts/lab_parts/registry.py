@@ -84,7 +84,15 @@ class Storage:
             connection.close()
 
     def has(self, path: str) -> bool:
-        return self.ask("HEAD", path, headers={"Accept": f"{MANIFEST}, {MANIFEST_LIST}"}).status == 200
+        return self._head(path).status == 200
+
+    def digest(self, repository: str, tag: str) -> str | None:
+        """Return the digest that a tag stands for, None where there is no such tag."""
+        answer = self._head(f"/v2/{repository}/manifests/{tag}")
+        return answer.headers.get("Docker-Content-Digest") if answer.status == 200 else None
+
+    def _head(self, path: str) -> Answer:
+        return self.ask("HEAD", path, headers={"Accept": f"{MANIFEST}, {MANIFEST_LIST}"})
 
 
 def _start(lab: Lab, folder: Path) -> None:

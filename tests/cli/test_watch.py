@@ -88,3 +88,22 @@ def test_ctrl_c_meanwhile_ends_the_watcher_and_closes_the_record(
     run = shelf.load(order.run.id)
     assert (run.status, run.exit_code) == ("interrupted", 130)
     assert order.run.id in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_watcher_starts_ends_it_too(
+    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path
+) -> None:
+    stand_in_for_python(monkeypatch, tmp_path, "trap '' INT; while :; do sleep 0.05; done")
+    start, started = subprocess.Popen.__init__, []
+
+    def interrupted(self: subprocess.Popen[bytes], *words: object, **how: object) -> None:
+        start(self, *words, **how)  # type: ignore[arg-type]
+        started.append(self)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    order, _ = ready(shelf, FakeJob())
+    with pytest.raises(KeyboardInterrupt):
+        hand_over(order, shelf)
+    assert [one.returncode for one in started] == [-signal.SIGTERM]
+    assert shelf.load(order.run.id).status == "interrupted"

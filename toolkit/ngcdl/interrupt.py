@@ -47,6 +47,20 @@ def raise_on_signals() -> None:
             signal.signal(number, interrupted)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Let a signal that comes meanwhile take effect at the end of the block, for steps that must not be cut in two."""
+    came: list[int] = []
+    before: dict[int, Any] = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _heard()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
+
+
 class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first that came, None if none did."""
 

@@ -19,7 +19,7 @@ from typing import Any
 from ngcdl import console, engines, errors, launch
 from ngcdl.engines.base import Chunk, Job, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
-from ngcdl.interrupt import Interrupted
+from ngcdl.interrupt import Interrupted, held
 from ngcdl.owner import this_process
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
@@ -67,16 +67,19 @@ def hand_over(ready: Ready, shelf: Store) -> str:
         "way": order.way, "engine": ready.engine.name, "uuids": ready.uuids,
     }  # fmt: skip
     with tempfile.TemporaryFile() as said:
-        watcher = subprocess.Popen(
-            # -P: a docker.py in the caller's folder must not be taken for the library
-            [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
-        )  # fmt: skip
+        watcher: subprocess.Popen[bytes] | None = None
         try:
+            with held():  # else a Ctrl-C while it starts leaves a watcher that nobody ends
+                watcher = subprocess.Popen(
+                    # -P: a docker.py in the caller's folder must not be taken for the library
+                    [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
+                )  # fmt: skip
             answer = _asked(watcher, json.dumps(letter).encode())
         except (KeyboardInterrupt, Interrupted) as error:
-            watcher.terminate()
-            watcher.wait()
+            if watcher:
+                with watcher:  # which closes its pipes and waits
+                    watcher.terminate()
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
             _close_left(shelf, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
             console.say(f"recorded as {order.run_id}")
