@@ -51,7 +51,8 @@ def raise_on_signals() -> None:
 def held() -> Iterator[None]:
     """Let a signal that comes meanwhile take effect at the end of the block, for steps that must not be cut in two."""
     came: list[int] = []
-    before: dict[int, Any] = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _heard()}
+    heard = _heard()
+    before: dict[int, Any] = {number: signal.signal(number, lambda number, _: came.append(number)) for number in heard}
     try:
         yield
     finally:
