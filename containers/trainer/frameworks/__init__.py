@@ -1,6 +1,6 @@
-"""One file a framework: it turns the words of layers.py into layers and trains them by the words of recipe.py.
+"""One folder a framework: it turns the words of layers.py into layers and trains them by the words of recipe.py.
 
-Each file has LAYERS, {op: function}, of the words that it knows, and `class Network`, made as Network(model, device,
+Each has LAYERS, {op: function}, of the words that it knows, and `class Network`, made as Network(model, device,
 memory_fraction, threads) with a recipe.Model, device "auto", "cpu" or "gpu", and threads None for as many as there are
 processors:
 
@@ -16,7 +16,8 @@ processors:
                                  where there are, batch norm's running values, no dropout
     close()                      harmless twice
 
-A file whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
-that can be imported the last in the alphabet is taken, unless --framework names one. A new file is all that a framework
-needs. Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports tensorflow.
+One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
+that can be imported the last in the alphabet is taken, unless --framework names one. A new folder is all that a
+framework needs: ops.py has its layers, learning.py its losses and optimisers. Nothing here is imported before it is
+asked for: `trainer.frameworks.tf2` imports tensorflow.
 """

@@ -4,14 +4,15 @@ As in the tutorial, the variables stay in the CPU's memory when a GPU computes: 
 """
 from __future__ import absolute_import, division, print_function
 
-import binascii
 import collections
 
 import tensorflow as tf
 
-from .. import layers, nvml
-from ..ahead import ahead
-from ..events import Stop
+from ... import layers, nvml
+from ...ahead import ahead
+from ...events import Stop
+from .learning import LOSSES, OPTIMISERS
+from .ops import LAYERS
 
 if not getattr(tf, "__version__", "").startswith("1."):
     raise ImportError("this is for TensorFlow 1, here is %s" % getattr(tf, "__version__", "none"))
@@ -128,126 +129,3 @@ class Pass(object):
     def get(self, word, which):
         name = word["name"] + "/" + which
         return self.kept[name] if self.is_training else self.kept.get("average/" + name, self.kept[name])
-
-
-def softmax_loss(logits, labels):
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-
-
-def sigmoid_loss(logits, labels):
-    labels = tf.cast(labels, tf.float32)
-    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits[:, 0]))
-
-
-LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss}
-
-
-def sgd(words, weights, slots, rate, gradient):
-    return [tf.assign_sub(weights, rate * gradient)]
-
-
-def momentum(words, weights, slots, rate, gradient):
-    velocity = tf.assign(slots[0], words["share"] * slots[0] + gradient)
-    return [tf.assign_sub(weights, rate * velocity)]
-
-
-def adam(words, weights, slots, rate, gradient):
-    first = tf.assign(slots[0], words["b1"] * slots[0] + (1 - words["b1"]) * gradient)
-    second = tf.assign(slots[1], words["b2"] * slots[1] + (1 - words["b2"]) * tf.square(gradient))
-    return [tf.assign_sub(weights, rate * first / (tf.sqrt(second) + words["epsilon"]))]
-
-
-OPTIMISERS = {"sgd": sgd, "momentum": momentum, "adam": adam}
-
-
-def conv(word, x, at):
-    size, stride, (before, after) = word["shape"][0], word["stride"], word["padding"]
-    padding = "SAME" if stride == 1 and before == after == size // 2 else "VALID"
-    if padding == "VALID" and before + after:
-        x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]])
-    x = tf.nn.conv2d(x, at.get(word, "weights"), [1, stride, stride, 1], padding)
-    return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
-
-
-def dense(word, x, at):
-    flat = tf.reshape(x, [-1, word["shape"][0]])
-    return tf.matmul(flat, at.get(word, "weights")) + at.get(word, "biases")
-
-
-def max_pool(word, x, at):
-    size, stride, (before, after) = word["size"], word["stride"], word["padding"]
-    padding = "VALID"
-    if layers.hanging_over(int(x.shape[1]), word["size"], word["stride"]) == (before, after):
-        padding = "SAME"
-    elif before + after:
-        x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)
-    return tf.nn.max_pool(x, [1, size, size, 1], [1, stride, stride, 1], padding)
-
-
-def avg_pool(word, x, at):
-    size, stride = word["size"], word["stride"]
-    return tf.nn.avg_pool(x, [1, size, size, 1], [1, stride, stride, 1], "VALID")
-
-
-def batch_norm(word, x, at):
-    mean, variance = at.get(word, "mean"), at.get(word, "variance")
-    scale, offset = at.get(word, "scale"), at.get(word, "offset")
-    if not at.is_training:
-        return tf.nn.batch_normalization(x, mean, variance, offset, scale, word["epsilon"])
-    flat = tf.reshape(x, [-1, 1, 1, word["channels"]]) if x.shape.ndims == 2 else x
-    y, batch_mean, batch_variance = tf.nn.fused_batch_norm(flat, scale, offset, epsilon=word["epsilon"])
-    at.moved += [(running, running - (1 - word["momentum"]) * (running - batch))
-                 for running, batch in ((mean, batch_mean), (variance, batch_variance))]
-    return tf.reshape(y, tf.shape(x))
-
-
-def dropout(word, x, at):
-    """Draw by the session's own count of runs: a resumed training draws anew."""
-    own = binascii.crc32(word["name"].encode("ascii")) & 0x7FFFFFFF
-    return tf.nn.dropout(x, 1 - word["rate"], seed=own) if at.is_training else x
-
-
-def residual(word, x, at):
-    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
-
-
-def embedding(word, x, at):
-    with tf.device("/cpu:0"):  # where its weights are: what goes to the GPU are the rows alone
-        return tf.gather(at.get(word, "weights"), x)
-
-
-def lstm(word, x, at):
-    size, outputs, steps = word["inputs"], word["outputs"], int(x.shape[1])
-    weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
-    hidden, cell = states if at.is_training else [tf.zeros([tf.shape(x)[0], outputs])] * 2
-    known = tf.matmul(tf.reshape(x, [-1, size]), weights[:size]) + at.get(word, "biases")
-    known, found = tf.reshape(known, [-1, steps, 4 * outputs]), []
-    for step in range(steps):
-        take, forget, new, give = tf.split(known[:, step] + tf.matmul(hidden, weights[size:]), 4, axis=1)
-        cell = tf.sigmoid(forget) * cell + tf.sigmoid(take) * tf.tanh(new)
-        hidden = tf.sigmoid(give) * tf.tanh(cell)
-        found.append(hidden)
-    at.moved += zip(states, (hidden, cell)) if at.is_training else []
-    return tf.stack(found, axis=1)
-
-
-def pad_channels(word, x, at):
-    return tf.pad(x, [[0, 0], [0, 0], [0, 0], [word["before"], word["after"]]])
-
-
-LAYERS = {
-    "conv": conv,
-    "dense": dense,
-    "relu": lambda word, x, at: tf.nn.relu(x),
-    "sigmoid": lambda word, x, at: tf.sigmoid(x),
-    "max_pool": max_pool,
-    "avg_pool": avg_pool,
-    "global_avg_pool": lambda word, x, at: tf.reduce_mean(x, [1, 2]),
-    "pad_channels": pad_channels,
-    "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
-    "batch_norm": batch_norm,
-    "dropout": dropout,
-    "residual": residual,
-    "embedding": embedding,
-    "lstm": lstm,
-}

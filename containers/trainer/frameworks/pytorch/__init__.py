@@ -1,0 +1,114 @@
+"""How PyTorch trains: eager, channels last, plain loops over the weights."""
+import torch
+
+from ... import layers
+from ...ahead import ahead
+from ...events import Stop
+from .learning import LOSSES, OPTIMISERS, clip, each, right, squares
+from .ops import LAYERS
+
+LAST = {"memory_format": torch.channels_last} if hasattr(torch, "channels_last") else {}  # PyTorch 1.5 and later
+
+
+class Network:
+    """The contract is in frameworks/__init__.py."""
+
+    def __init__(self, model, device, memory_fraction=None, threads=None):
+        if threads:
+            torch.set_num_threads(threads)
+        visible = torch.cuda.is_available()
+        if device == "gpu" and not visible:
+            raise Stop("no_gpu", f"PyTorch {torch.__version__} sees no GPU")
+        self.version = torch.__version__
+        self.device = "gpu" if visible and device != "cpu" else "cpu"
+        self.on = torch.device("cuda:0" if self.device == "gpu" else "cpu")
+        self.devices = [torch.cuda.get_device_name(0)] if self.device == "gpu" else []
+        if self.device == "gpu" and memory_fraction:
+            torch.cuda.set_per_process_memory_fraction(memory_fraction, 0)
+        self.model, self.kept = model, {}
+
+    def load(self, values):
+        self.kept = {name: self.inward(values[name]) for name in self.model.kept()}
+        for name in self.model.weights:
+            self.kept[name].requires_grad_()
+
+    def inward(self, array):
+        """Convolutions are [outputs, inputs, height, width] here; all else keeps its layout."""
+        tensor = torch.from_numpy(array.copy()).to(self.on)
+        return tensor.permute(3, 2, 0, 1).contiguous(**LAST) if tensor.dim() == 4 else tensor
+
+    def values(self):
+        return {name: outward(tensor) for name, tensor in self.kept.items()}
+
+    def batches(self, source, first, last):
+        made = ahead(source, first, last)
+        try:
+            for examples, labels in made:
+                yield self.moved(torch.from_numpy(examples)), self.moved(torch.from_numpy(labels).long())
+        finally:
+            made.close()
+
+    def moved(self, tensor):
+        return tensor.pin_memory().to(self.on, non_blocking=True) if self.device == "gpu" else tensor
+
+    def train(self, batch, turn):
+        model, (examples, labels) = self.model, batch
+        if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
+            torch.manual_seed((turn.seed << 32 ^ turn.step) & (1 << 63) - 1)
+        logits = self.forward(examples, Pass(self.kept, True))
+        loss = LOSSES[model.loss](logits, labels.reshape(-1))
+        if model.labels:
+            loss = loss * model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+        weights = self.named("")
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            loss = loss + self.decay(gradients)
+            if model.clip:
+                clip(gradients, model.clip)
+            slots = [self.named(slot + "/") for slot in model.slots]
+            OPTIMISERS[model.optimiser["op"]](model.optimiser, weights, slots, turn.rate, gradients)
+            if model.averaged:
+                each("lerp", self.named("average/"), weights, 1 - turn.keep)
+            return loss, right(model, logits, labels) if model.counted else None
+
+    def named(self, prefix):
+        return [self.kept[prefix + name] for name in self.model.weights]
+
+    def decay(self, gradients):
+        """Add the decay terms' part to the gradients, and give their part of the loss."""
+        total = 0
+        for factor in {factor for _, factor in self.model.decays}:
+            names = [name for name, other in self.model.decays if other == factor]
+            weights = [self.kept[name] for name in names]
+            pulls = [weight.clone() for weight in weights]
+            each("mul", pulls, factor)
+            each("add", [gradients[self.model.weights.index(name)] for name in names], pulls)
+            total = total + factor / 2 * squares(weights)
+        return total
+
+    def forward(self, examples, at):
+        x = examples.permute(0, 3, 1, 2) if examples.dim() == 4 else examples  # NHWC memory: channels last as it stands
+        return layers.through(self.model.words, x, at, LAYERS)
+
+    def logits(self, examples):
+        with torch.no_grad():
+            return self.forward(torch.from_numpy(examples).to(self.on), Pass(self.kept, False)).cpu().numpy()
+
+    def close(self):
+        pass
+
+
+class Pass:
+    """One pass forward: one that learns, or a test, which takes the moving averages of the weights where there are."""
+
+    def __init__(self, kept, is_training):
+        self.kept, self.is_training = kept, is_training
+
+    def get(self, word, which):
+        name = f"{word['name']}/{which}"
+        return self.kept[name] if self.is_training else self.kept.get("average/" + name, self.kept[name])
+
+
+def outward(tensor):
+    tensor = tensor.detach().permute(2, 3, 1, 0) if tensor.dim() == 4 else tensor.detach()
+    return tensor.cpu().contiguous().numpy().copy()

@@ -1,0 +1,78 @@
+"""The words of layers.py in PyTorch: {op: function of a word, x and the pass}. Pictures are [n, channels, h, w]."""
+import torch
+from torch.nn import functional
+
+from ... import layers
+
+
+def conv(word, x, at):
+    biases = at.get(word, "biases") if len(word["arrays"]) == 2 else None
+    return functional.conv2d(x, at.get(word, "weights"), biases, stride=word["stride"], padding=word["padding"][0])
+
+
+def dense(word, x, at):
+    if x.dim() == 4:
+        x = x.permute(0, 2, 3, 1)
+    return torch.addmm(at.get(word, "biases"), x.reshape(-1, word["shape"][0]), at.get(word, "weights"))
+
+
+def max_pool(word, x, at):
+    before, after = word["padding"]
+    # ceil mode hangs over at the right and the bottom alone, as (0, 1) asks; padding=1 would not
+    return functional.max_pool2d(x, word["size"], word["stride"], padding=before, ceil_mode=before != after)
+
+
+def lrn(word, x, at):
+    """Sum the squares of the neighbours by a banded matrix: PyTorch's own layer is slow."""
+    channels = x.shape[1]
+    near = torch.arange(channels, device=x.device)
+    band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).to(x.dtype) * word["alpha"]
+    last = x.permute(0, 2, 3, 1)
+    scale = torch.matmul(last * last, band) + word["bias"]
+    return (last * scale.pow(-word["beta"])).permute(0, 3, 1, 2)
+
+
+def batch_norm(word, x, at):
+    return functional.batch_norm(
+        x, at.get(word, "mean"), at.get(word, "variance"), at.get(word, "scale"), at.get(word, "offset"),
+        training=at.is_training, momentum=1 - word["momentum"], eps=word["epsilon"])
+
+
+def residual(word, x, at):
+    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
+
+
+def lstm(word, x, at):
+    """Use PyTorch's own, cuDNN's on a GPU: its gates stand in the same order; its second biases are zeros that stay."""
+    size, weights, biases = word["inputs"], at.get(word, "weights"), at.get(word, "biases")
+    states = at.get(word, "hidden"), at.get(word, "cell")
+    begin = states if at.is_training else [x.new_zeros(len(x), word["outputs"])] * 2
+    arrays = [weights[:size].t().contiguous(), weights[size:].t().contiguous(), biases, torch.zeros_like(biases)]
+    begin = [state[None].clone() for state in begin]  # the way back needs them as they were
+    found, *last = torch.lstm(x, begin, arrays, True, 1, 0.0, at.is_training, False, True)
+    if at.is_training:
+        for state, value in zip(states, last):
+            state.copy_(value[0].detach())
+    return found
+
+
+def pad_channels(word, x, at):
+    return functional.pad(x, (0, 0, 0, 0, word["before"], word["after"]))
+
+
+LAYERS = {
+    "conv": conv,
+    "dense": dense,
+    "relu": lambda word, x, at: functional.relu(x),
+    "sigmoid": lambda word, x, at: torch.sigmoid(x),
+    "max_pool": max_pool,
+    "avg_pool": lambda word, x, at: functional.avg_pool2d(x, word["size"], word["stride"]),
+    "global_avg_pool": lambda word, x, at: x.mean((2, 3)),
+    "pad_channels": pad_channels,
+    "lrn": lrn,
+    "batch_norm": batch_norm,
+    "dropout": lambda word, x, at: functional.dropout(x, word["rate"], at.is_training),
+    "residual": residual,
+    "embedding": lambda word, x, at: functional.embedding(x, at.get(word, "weights")),
+    "lstm": lstm,
+}

@@ -1,0 +1,38 @@
+"""Losses and optimisers of recipe.py in TensorFlow 2."""
+import tensorflow as tf
+
+
+def softmax_loss(logits, labels):
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+def sigmoid_loss(logits, labels):
+    labels = tf.cast(labels, tf.float32)
+    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits[:, 0]))
+
+
+LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss}
+
+
+def right(model, logits, labels):
+    guesses = tf.argmax(logits, 1, tf.int32) if model.loss == "softmax" else tf.cast(logits[:, 0] > 0, tf.int32)
+    return tf.reduce_sum(tf.cast(guesses == tf.reshape(labels, [-1]), tf.int32))
+
+
+def sgd(words, weights, slots, rate, gradient):
+    weights.assign_sub(rate * gradient)
+
+
+def momentum(words, weights, slots, rate, gradient):
+    tf.raw_ops.ResourceApplyMomentum(var=weights.handle, accum=slots[0], lr=rate, grad=gradient,
+                                     momentum=words["share"])
+
+
+def adam(words, weights, slots, rate, gradient):
+    # its own correction by the powers of b1 and b2 is left out, for the rate has it already
+    tf.raw_ops.ResourceApplyAdam(
+        var=weights.handle, m=slots[0], v=slots[1], beta1_power=0.0, beta2_power=0.0, lr=rate, beta1=words["b1"],
+        beta2=words["b2"], epsilon=words["epsilon"], grad=gradient)
+
+
+OPTIMISERS = {"sgd": sgd, "momentum": momentum, "adam": adam}

@@ -1,0 +1,95 @@
+"""The words of layers.py in TensorFlow 2: {op: function of a word, x and the pass}."""
+import binascii
+
+import tensorflow as tf
+
+from ... import layers
+
+
+def conv(word, x, at):
+    size, (before, after) = word["shape"][0], word["padding"]
+    padding = [[0, 0], [before, after], [before, after], [0, 0]]
+    if before == after == 0:
+        padding = "VALID"
+    elif word["stride"] == 1 and before == after == size // 2:
+        padding = "SAME"
+    x = tf.nn.conv2d(x, at.get(word, "weights"), strides=word["stride"], padding=padding)
+    return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
+
+
+def dense(word, x, at):
+    return tf.matmul(tf.reshape(x, (-1, word["shape"][0])), at.get(word, "weights")) + at.get(word, "biases")
+
+
+def max_pool(word, x, at):
+    before, after = word["padding"]
+    if layers.hanging_over(x.shape[1], word["size"], word["stride"]) == (before, after):
+        return tf.nn.max_pool2d(x, word["size"], word["stride"], "SAME")
+    if before or after:
+        x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)
+    return tf.nn.max_pool2d(x, word["size"], word["stride"], "VALID")
+
+
+def batch_norm(word, x, at):
+    flat = x[:, None, None, :] if len(x.shape) == 2 else x
+    mean, variance = at.get(word, "mean"), at.get(word, "variance")
+    said = {"scale": at.get(word, "scale"), "offset": at.get(word, "offset"), "epsilon": word["epsilon"]}
+    if not at.is_training:
+        y = tf.raw_ops.FusedBatchNormV3(x=flat, mean=mean, variance=variance, is_training=False, **said)[0]
+    else:
+        y, *found = tf.raw_ops.FusedBatchNormV3(x=flat, mean=[], variance=[], is_training=True, **said)[:3]
+        for running, batch in zip((mean, variance), found):
+            running.assign_sub((1 - word["momentum"]) * (running - batch))
+    return tf.reshape(y, tf.shape(x))
+
+
+def dropout(word, x, at):
+    if not at.is_training:
+        return x
+    own = binascii.crc32(word["name"].encode()) & 0x7FFFFFFF  # each layer draws from a stream of its own
+    drawn = tf.random.stateless_uniform(tf.shape(x), tf.stack([tf.bitwise.bitwise_xor(at.key[0], own), at.key[1]]))
+    return x * tf.cast(drawn >= word["rate"], x.dtype) / (1 - word["rate"])
+
+
+def residual(word, x, at):
+    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
+
+
+def lstm(word, x, at):
+    size, steps = word["inputs"], x.shape[1]
+    weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
+    hidden, cell = states if at.is_training else [tf.zeros((tf.shape(x)[0], word["outputs"]))] * 2
+    known = tf.reshape(tf.matmul(tf.reshape(x, (-1, size)), weights[:size]) + at.get(word, "biases"),
+                       (-1, steps, 4 * word["outputs"]))
+    found = []
+    for step in range(steps):
+        take, forget, new, give = tf.split(known[:, step] + tf.matmul(hidden, weights[size:]), 4, axis=1)
+        cell = tf.sigmoid(forget) * cell + tf.sigmoid(take) * tf.tanh(new)
+        hidden = tf.sigmoid(give) * tf.tanh(cell)
+        found.append(hidden)
+    if at.is_training:
+        for state, value in zip(states, (hidden, cell)):
+            state.assign(value)
+    return tf.stack(found, axis=1)
+
+
+def pad_channels(word, x, at):
+    return tf.pad(x, [[0, 0], [0, 0], [0, 0], [word["before"], word["after"]]])
+
+
+LAYERS = {
+    "conv": conv,
+    "dense": dense,
+    "relu": lambda word, x, at: tf.nn.relu(x),
+    "sigmoid": lambda word, x, at: tf.sigmoid(x),
+    "max_pool": max_pool,
+    "avg_pool": lambda word, x, at: tf.nn.avg_pool2d(x, word["size"], word["stride"], "VALID"),
+    "global_avg_pool": lambda word, x, at: tf.reduce_mean(x, [1, 2]),
+    "pad_channels": pad_channels,
+    "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
+    "batch_norm": batch_norm,
+    "dropout": dropout,
+    "residual": residual,
+    "embedding": lambda word, x, at: tf.gather(at.get(word, "weights"), x),
+    "lstm": lstm,
+}
