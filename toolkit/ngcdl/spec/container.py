@@ -1,0 +1,117 @@
+"""What a container is given beside its image: mounts, ports, sizes, variables."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Self
+
+from ngcdl.errors import BadOption
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder or file of the host, absolute, seen in the container at `container`. A bare word is a Docker volume."""
+
+    host: str
+    container: str
+    writable: bool = False
+
+    @classmethod
+    def parse(cls, text: str, here: str, home: str) -> Self:
+        """Read Docker's `-v HOST:CONTAINER[:ro|rw]`; `./x`, `~` and relative paths are taken from `here` and `home`."""
+        host, colon, rest = text.partition(":")
+        container, _, mode = rest.partition(":")
+        if not colon or not host or not container.startswith("/"):
+            raise BadOption(f"-v {text}: wanted HOST:CONTAINER or HOST:CONTAINER:ro, CONTAINER from / on.")
+        options = [option for option in mode.split(",") if option]
+        unknown = [option for option in options if option not in ("ro", "rw")]
+        if unknown or len(options) > 1:
+            raise BadOption(f"-v {text}: {mode!r} is not taken; ro or rw is.")
+        if host == "~" or host.startswith("~/"):
+            host = home + host[1:]
+        elif host.startswith(".") or ("/" in host and not host.startswith("/")):
+            host = str(PurePosixPath(here) / host)
+        return cls(_normal(host) if "/" in host else host, container, writable=options != ["ro"])
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what `str` gave. There the host's part may hold colons; the container's never does."""
+        pair = text.removesuffix(":ro")
+        host, _, container = pair.rpartition(":")
+        return cls(host, container, writable=pair == text)
+
+    @property
+    def is_volume(self) -> bool:
+        return not self.host.startswith("/")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.container}" + ("" if self.writable else ":ro")
+
+
+def _normal(path: str) -> str:
+    """Take out . and .. by name alone (no look at the disk)."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of the container published on the host; `address` "" means every interface, as Docker's -p does."""
+
+    host: int | None
+    container: int
+    address: str = ""
+    protocol: str = "tcp"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        host = r"(?:(?:(?P<ip>\[[0-9A-Fa-f:.]+\]|[0-9.]+):)?(?P<host>[0-9]{0,5}):)?"
+        match = re.fullmatch(host + r"(?P<container>[0-9]{1,5})(?:/(?P<proto>tcp|udp))?", text)
+        numbers = [int(match[name]) for name in ("host", "container") if match[name]] if match else []
+        if not match or any(not 0 < number < 65536 for number in numbers) or not _is_address(match["ip"]):
+            raise BadOption(f"-p {text}: wanted [ADDRESS:][HOST:]CONTAINER[/udp], such as 8888:8888.")
+        published = int(match["host"]) if match["host"] else None
+        return cls(published, int(match["container"]), (match["ip"] or "").strip("[]"), match["proto"] or "tcp")
+
+    def __str__(self) -> str:
+        ip = f"[{self.address}]" if ":" in self.address else self.address
+        address = f"{ip}:" if ip else ""
+        tail = "" if self.protocol == "tcp" else f"/{self.protocol}"
+        return f"{address}{self.host if self.host is not None else ''}:{self.container}{tail}"
+
+
+def _is_address(text: str | None) -> bool:
+    try:
+        return text is None or bool(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return False
+
+
+def parse_bytes(text: str) -> int:
+    """Read 1g, 512m, 64k or a number of bytes, in Docker's powers of 1024. Raises BadOption."""
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
+    if number < 1:
+        raise BadOption(f"{text!r} is no size: wanted 1g, 512m or a number of bytes.")
+    return number
+
+
+def parse_environment(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Read -e NAME=VALUE, or NAME alone for the caller's own value. Raises BadOption."""
+    name, equals, value = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name) or "\0" in value:
+        raise BadOption(f"-e {name}: wanted NAME=VALUE.")
+    if not equals:
+        if name not in environ:
+            raise BadOption(f"-e {name}: that variable is not set here.", f"    -e {name}=VALUE")
+        value = environ[name]
+    return name, value

@@ -1,0 +1,81 @@
+"""Which GPUs are asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from ngcdl.errors import BadGpuRequest
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """Which GPUs: `kind` is auto, none, all, count or devices. `count` >= 1; `devices` are indices or UUIDs.
+
+    auto = what there is, and the CPU, said loudly, where there is nothing; `devices` are then the cards it chose.
+    Everything but auto and none is a demand.
+    """
+
+    kind: str = "auto"
+    count: int | None = None
+    devices: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read auto, none, all, N, a list of indices or UUIDs, or Docker's own forms. Raises BadGpuRequest."""
+        value = text.strip()
+        if value in ("auto", "none", "all"):
+            return cls(value)
+        if value.startswith("auto:"):  # how a record keeps the card that auto chose
+            return cls("auto", devices=cls._devices(value.removeprefix("auto:")))
+        if value in ("-1", "count=all", "count=-1"):
+            return cls("all")
+        if value.startswith("count="):
+            value = value.removeprefix("count=")
+        if re.fullmatch(r"0+", value):
+            raise BadGpuRequest(
+                f"--gpus {value} would ask Docker for no GPU at all.",
+                "The card with index 0:\n    --gpus 0,\nOne free card:\n    --gpus 1\nNone:\n    --gpus none",
+            )
+        if re.fullmatch(r"[0-9]{1,6}", value):
+            return cls("count", count=int(value))
+        return cls("devices", devices=cls._devices(value))
+
+    @staticmethod
+    def _devices(value: str) -> tuple[str, ...]:
+        quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
+        inner = value[1:-1] if quoted else value
+        if "capabilities=" in inner or "driver=" in inner:
+            raise BadGpuRequest(
+                f"--gpus {value}: driver= and capabilities= are not taken here.",
+                "Say which cards; capabilities are a variable:\n    --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all",
+            )
+        if inner.startswith("device="):
+            inner = inner.removeprefix("device=")
+            if "," in inner and not quoted:
+                raise BadGpuRequest(
+                    f"--gpus {value}: without inner quotes Docker takes what follows the comma for a count.",
+                    f"    --gpus {inner}",
+                )
+        items = tuple(item.strip() for item in inner.split(",") if item.strip())
+        good = re.compile(r"[0-9]{1,6}(:[0-9]{1,6})?|(GPU|MIG)-[0-9A-Za-z/-]+")
+        if not items or not all(good.fullmatch(item) for item in items) or len(set(items)) != len(items):
+            raise BadGpuRequest(
+                f"--gpus {value!r} is not understood.",
+                "auto, none, all, a number of free cards (2), indices (0,2 or 0,) or UUIDs (GPU-...)",
+            )
+        return items
+
+    @property
+    def demanded(self) -> bool:
+        """Must a GPU be there? (auto takes what there is.)"""
+        return self.kind in ("all", "count", "devices")
+
+    def __str__(self) -> str:
+        if self.kind == "count":
+            return str(self.count)
+        if self.kind == "devices":
+            lonely_index = len(self.devices) == 1 and self.devices[0].isdecimal()
+            return self.devices[0] + "," if lonely_index else ",".join(self.devices)
+        return f"auto:{','.join(self.devices)}" if self.devices else self.kind

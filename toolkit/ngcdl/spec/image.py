@@ -1,0 +1,118 @@
+"""An image by name, in the grammar of Docker references."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from ngcdl.errors import BadReference
+
+NVCR = "nvcr.io"
+
+# The grammar is that of https://github.com/distribution/reference (reference.go, regexp.go).
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_PATH = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
+_HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = re.compile(rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
+_HEX64 = re.compile(r"[0-9a-f]{64}")
+
+
+def _is_domain(component: str) -> bool:
+    return "." in component or ":" in component or component == "localhost" or component.lower() != component
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """One image by name. At least one of `tag` and `digest` is set; `repository` has no registry in front."""
+
+    registry: str
+    repository: str
+    tag: str | None = None
+    digest: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, registry: str = NVCR) -> Self:
+        """Read `tensorflow:18.01-py2`, `nvidia/tensorflow:...` or a full name; short ones belong to `registry`.
+
+        `registry` may end in a path, for mirrors that keep nvcr.io under a prefix: `mirror.example/nvcr`.
+        Raises BadReference with the reason.
+        """
+        rest, digest = cls._split_digest(text)
+        rest, tag = cls._split_tag(text, rest)
+        domain, path = cls._split_domain(text, rest, registry)
+        if len(domain) + 1 + len(path) > 255:
+            raise BadReference(f"{text[:60]}...: a name has at most 255 characters.")
+        if tag is None and digest is None:
+            raise BadReference(
+                f"{text}: which release? NGC has no 'latest'.",
+                f"Its tags, and the newest that runs here:\n    ngcdl images {text}\n    ngcdl resolve {text}",
+            )
+        return cls(domain, path, tag, digest)
+
+    @staticmethod
+    def _split_digest(text: str) -> tuple[str, str | None]:
+        if text != text.strip() or not text:
+            raise BadReference(f"{text!r} is no image name: it is empty or has blanks around it.")
+        if "://" in text:
+            raise BadReference(f"{text}: an image name has no scheme.", f"    {text.split('://', 1)[1]}")
+        rest, at, digest = text.partition("@")
+        if not at:
+            return rest, None
+        if not _DIGEST.fullmatch(digest):
+            raise BadReference(f"{text}: after @ stands a digest, sha256: and 64 hexadecimal digits.")
+        if digest.startswith("sha256:") and not _SHA256.fullmatch(digest):
+            raise BadReference(f"{text}: a sha256 digest has 64 small hexadecimal digits.")
+        return rest, digest
+
+    @staticmethod
+    def _split_tag(text: str, rest: str) -> tuple[str, str | None]:
+        slash = rest.rfind("/")
+        colon = rest.find(":", slash + 1)
+        if colon < 0:
+            return rest, None
+        name, tag = rest[:colon], rest[colon + 1 :]
+        if not _TAG.fullmatch(tag):
+            raise BadReference(f"{text}: {tag!r} is no tag: letters, digits, _ . -, at most 128, not . or - first.")
+        return name, tag
+
+    @staticmethod
+    def _split_domain(text: str, rest: str, registry: str) -> tuple[str, str]:
+        first, slash, remainder = rest.partition("/")
+        if slash and _is_domain(first):
+            domain, path = first, remainder
+        else:
+            domain, _, prefix = registry.partition("/")
+            path = rest if slash else f"nvidia/{rest}"
+            path = f"{prefix}/{path}" if prefix else path
+        if not _DOMAIN.fullmatch(domain):
+            raise BadReference(f"{text}: {domain!r} is no registry host.")
+        if path != path.lower():
+            raise BadReference(f"{text}: the repository must be lower case.", f"    {text.lower()}")
+        if _HEX64.fullmatch(path):
+            raise BadReference(f"{text}: 64 hexadecimal digits are an image id, not a name.")
+        if not _PATH.fullmatch(path):
+            raise BadReference(f"{text}: {path!r} is no repository: words of a-z 0-9, joined by . _ - and /.")
+        return domain, path
+
+    @property
+    def name(self) -> str:
+        """The repository with its registry, without tag and digest: what `docker` calls the name."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def framework(self) -> str:
+        """The last word of the repository: tensorflow, pytorch, ..."""
+        return self.repository.rsplit("/", 1)[-1]
+
+    def pinned(self, digest: str) -> str:
+        """Name this image by `digest` only, as it is launched."""
+        return f"{self.name}@{digest}"
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{self.name}{tag}{digest}"

@@ -1,0 +1,79 @@
+"""One run as it is asked for: image, GPUs, mounts, a workload, all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from ngcdl.spec.container import Mount, Port
+from ngcdl.spec.gpus import GpuRequest
+from ngcdl.spec.image import ImageRef
+from ngcdl.spec.secrets import redacted, redacted_words
+from ngcdl.spec.workload import Workload
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that one run is asked to be. `image` None means the local engine: this host's own Python.
+
+    `command` () starts what the image starts by itself. `user` is uid:gid or None for the image's own.
+    `ulimits` are name -> (soft, hard); `environment` holds only what was asked for, never a key.
+    """
+
+    image: ImageRef | None
+    command: tuple[str, ...] = ()
+    gpus: GpuRequest = field(default_factory=GpuRequest)
+    mounts: tuple[Mount, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    ports: tuple[Port, ...] = ()
+    # NVIDIA's documented flags: https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html
+    shm_bytes: int = 1 << 30
+    ulimits: tuple[tuple[str, int], ...] = (("memlock", -1), ("stack", 67108864))
+    user: str | None = None
+    workdir: str | None = None
+    tty: bool = False
+    stdin: bool = False
+    workload: Workload | None = None
+
+    def without_secrets(self) -> Self:
+        """Give the spec as people may see it: variables and words that look like a secret are REDACTED."""
+        environment = tuple((name, redacted(name, value)) for name, value in self.environment)
+        return replace(self, command=redacted_words(self.command), environment=environment)
+
+    def as_json(self, secrets: bool = False) -> dict[str, Any]:
+        """Give the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, in words too."""
+        return {
+            "image": str(self.image) if self.image else None,
+            "command": list(self.command if secrets else redacted_words(self.command)),
+            "gpus": str(self.gpus),
+            "mounts": [str(mount) for mount in self.mounts],
+            "environment": {name: value if secrets else redacted(name, value) for name, value in self.environment},
+            "ports": [str(port) for port in self.ports],
+            "shm_bytes": self.shm_bytes,
+            "ulimits": dict(self.ulimits),
+            "user": self.user,
+            "workdir": self.workdir,
+            "tty": self.tty,
+            "stdin": self.stdin,
+            "workload": vars(self.workload) if self.workload else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        workload = data.get("workload")
+        return cls(
+            image=ImageRef.parse(data["image"]) if data.get("image") else None,
+            command=tuple(data.get("command", ())),
+            gpus=GpuRequest.parse(data.get("gpus", "auto")),
+            mounts=tuple(Mount.from_text(text) for text in data.get("mounts", ())),
+            environment=tuple(data.get("environment", {}).items()),
+            ports=tuple(Port.parse(text) for text in data.get("ports", ())),
+            shm_bytes=data.get("shm_bytes", 1 << 30),
+            ulimits=tuple(data.get("ulimits", {}).items()),
+            user=data.get("user"),
+            workdir=data.get("workdir"),
+            tty=data.get("tty", False),
+            stdin=data.get("stdin", False),
+            workload=Workload(**workload) if workload else None,
+        )
