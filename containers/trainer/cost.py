@@ -23,11 +23,10 @@ def layers(words, shape):
     """Give [(name, multiply-accumulates)] of the layers that have some, and the shape that comes out."""
     found, shape = [], tuple(shape)
     for word in words:
-        if word["op"] == "residual":
-            body, out = layers(word["body"], shape)
-            shortcut, other = layers(word["shortcut"], shape)
-            fits(word, out, other)
-            found, shape = found + body + shortcut, out
+        if "branches" in word:
+            inner = [layers(branch, shape) for branch in word["branches"]]
+            shape = JOINED[word["op"]](word, [out for _, out in inner])
+            found += [one for counted, _ in inner for one in counted]
         else:
             shape, count = COSTS.get(word["op"], unchanged)(word, shape)
             found += [(word["name"], count)] if count else []
@@ -39,24 +38,39 @@ def fits(word, wanted, given):
         raise ValueError("%s: wants %s and is given %s" % (word["name"], wanted, given))
 
 
+def added(word, shapes):
+    for other in shapes[1:]:
+        fits(word, shapes[0], other)
+    return shapes[0]
+
+
+def beside(word, shapes):
+    for other in shapes[1:]:
+        fits(word, shapes[0][:-1], other[:-1])
+    return shapes[0][:-1] + (sum(shape[-1] for shape in shapes),)
+
+
+JOINED = {"residual": added, "concat": beside}
+
+
 def unchanged(word, shape):
     return shape, 0
 
 
-def slid(word, shape, size):
-    """Give height and width after a window of this size."""
-    reach = [side + sum(word["padding"]) - size for side in shape[:2]]
-    uneven = word["padding"][0] != word["padding"][1]
-    if min(reach) < 0 or (uneven and any(left % word["stride"] for left in reach)):
-        raise ValueError("%s: a window of %d does not fit %s" % (word["name"], size, shape))
+def slid(word, shape, size, paddings):
+    """Give height and width after windows of this size; paddings: what lies before and after, of height and width."""
+    reach = [side + sum(padding) - window for side, padding, window in zip(shape, paddings, size)]
+    if min(reach) < 0 or any(before != after and left % word["stride"]
+                             for (before, after), left in zip(paddings, reach)):
+        raise ValueError("%s: a window of %d x %d does not fit %s" % ((word["name"],) + size + (shape,)))
     return tuple(left // word["stride"] + 1 for left in reach)
 
 
 def conv(word, shape):
-    size, _, inputs, outputs = word["shape"]
+    size, (inputs, outputs) = word["shape"][:2], word["shape"][2:]
     fits(word, inputs, shape[2])
-    height, width = slid(word, shape, size)
-    return (height, width, outputs), height * width * size * size * inputs * outputs
+    height, width = slid(word, shape, size, [(edge, edge) for edge in word["padding"]])
+    return (height, width, outputs), height * width * size[0] * size[1] * inputs * outputs
 
 
 def dense(word, shape):
@@ -72,7 +86,7 @@ def dense(word, shape):
 
 
 def pool(word, shape):
-    return slid(word, shape, word["size"]) + shape[2:], 0
+    return slid(word, shape, (word["size"], word["size"]), [word["padding"]] * 2) + shape[2:], 0
 
 
 def batch_norm(word, shape):
@@ -90,6 +104,7 @@ COSTS = {
     "dense": dense,
     "max_pool": pool,
     "avg_pool": pool,
+    "smooth": pool,
     "global_avg_pool": lambda word, shape: (shape[2:], 0),
     "pad_channels": lambda word, shape: (shape[:2] + (shape[2] + word["before"] + word["after"],), 0),
     "batch_norm": batch_norm,

@@ -44,11 +44,19 @@ def he(inputs, field=1):
 
 
 def conv(name, size, inputs, outputs, weights, biases=None, stride=1, padding=None, decay=0.0):
-    """Convolve size x size, with padding zeros on each side (so many that stride 1 keeps the size), and add biases."""
-    edge = size // 2 if padding is None else padding
-    shape = size, size, inputs, outputs
-    return {"op": "conv", "name": name, "shape": shape, "stride": stride, "padding": (edge, edge), "decay": decay,
+    """Convolve size x size, or height x width, with zeros on each side, and add biases.
+
+    padding: how many zeros above as below, and left as right; None for so many that stride 1 keeps the size.
+    """
+    height, width = pair(size)
+    shape = height, width, inputs, outputs
+    edges = (height // 2, width // 2) if padding is None else pair(padding)
+    return {"op": "conv", "name": name, "shape": shape, "stride": stride, "padding": edges, "decay": decay,
             "arrays": weighted(shape, weights, biases)}
+
+
+def pair(size):
+    return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
 
 
 def dense(name, inputs, outputs, weights, biases, decay=0.0):
@@ -80,6 +88,12 @@ def avg_pool(name, size, stride):
     return {"op": "avg_pool", "name": name, "size": size, "stride": stride, "padding": (0, 0)}
 
 
+def smooth(name, size):
+    """Take the mean of size x size around each place, size being odd; windows that hang over count what is inside, as
+    Keras' AveragePooling2D "same" does."""
+    return {"op": "smooth", "name": name, "size": size, "stride": 1, "padding": (size // 2, size // 2)}
+
+
 def global_avg_pool(name):
     """Take the mean of each channel: [n, height, width, channels] becomes [n, channels]."""
     return {"op": "global_avg_pool", "name": name}
@@ -95,8 +109,8 @@ def lrn(name, radius, bias, alpha, beta):
     return {"op": "lrn", "name": name, "radius": radius, "bias": bias, "alpha": alpha, "beta": beta}
 
 
-def batch_norm(name, channels, momentum, epsilon):
-    """Give each channel mean 0 and variance 1 over the batch, then times scale, plus offset.
+def batch_norm(name, channels, momentum, epsilon, scaled=True):
+    """Give each channel mean 0 and variance 1 over the batch, then times scale where it is scaled, plus offset.
 
     Training divides by sqrt(variance + epsilon), the variance of n values being their sum of squares / n, and keeps
     running = momentum * running + (1 - momentum) * batch, the batch's variance there being that of / (n - 1), as both
@@ -104,7 +118,8 @@ def batch_norm(name, channels, momentum, epsilon):
     """
     shape = channels,
     return {"op": "batch_norm", "name": name, "channels": channels, "momentum": momentum, "epsilon": epsilon,
-            "arrays": [("scale", shape, constant(1.0)), ("offset", shape, constant(0.0))],
+            "scaled": scaled,
+            "arrays": ([("scale", shape, constant(1.0))] if scaled else []) + [("offset", shape, constant(0.0))],
             "running": [("mean", shape, constant(0.0)), ("variance", shape, constant(1.0))]}
 
 
@@ -116,7 +131,12 @@ def dropout(name, rate):
 
 def residual(name, body, shortcut=()):
     """Add what two lists of words make of the same input; an empty shortcut is the input itself."""
-    return {"op": "residual", "name": name, "body": list(body), "shortcut": list(shortcut)}
+    return {"op": "residual", "name": name, "branches": [list(body), list(shortcut)]}
+
+
+def concat(name, *branches):
+    """Lay what lists of words make of the same input beside each other, along the channels."""
+    return {"op": "concat", "name": name, "branches": [list(branch) for branch in branches]}
 
 
 def embedding(name, count, outputs, weights):
@@ -142,10 +162,10 @@ BATCH = "batch"  # stands in a shape for the number of examples in a batch
 
 
 def flat(words):
-    """Give the words one after the other, those inside of a residual's body and then its shortcut in its place."""
+    """Give the words one after the other, those of a residual's or a concat's branches in its place."""
     found = []
     for word in words:
-        found += flat(word["body"]) + flat(word["shortcut"]) if word["op"] == "residual" else [word]
+        found += [one for branch in word["branches"] for one in flat(branch)] if "branches" in word else [word]
     return found
 
 
@@ -154,6 +174,16 @@ def through(words, x, at, built):
     for word in words:
         x = built[word["op"]](word, x, at)
     return x
+
+
+def branches(word, x, at, built):
+    """Give what each branch of a word makes of x."""
+    return [through(branch, x, at, built) for branch in word["branches"]]
+
+
+def keeps_size(word):
+    """Do a convolution's zeros lie as TensorFlow's SAME lays them: stride 1, and as big after as before?"""
+    return word["stride"] == 1 and all(2 * edge == size - 1 for edge, size in zip(word["padding"], word["shape"]))
 
 
 def hanging_over(side, size, stride):
@@ -165,13 +195,13 @@ def hanging_over(side, size, stride):
 def without(words, op):
     """Give the same network without the words of this op."""
     kept = [word for word in words if word["op"] != op]
-    return [dict(word, body=without(word["body"], op), shortcut=without(word["shortcut"], op))
-            if word["op"] == "residual" else word for word in kept]
+    return [dict(word, branches=[without(branch, op) for branch in word["branches"]])
+            if "branches" in word else word for word in kept]
 
 
 def ops(words):
-    inner = [op for word in words if word["op"] == "residual" for op in ops(word["body"]) | ops(word["shortcut"])]
-    return {word["op"] for word in words} | set(inner)
+    inner = [ops(branch) for word in words for branch in word.get("branches", ())]
+    return {word["op"] for word in words}.union(*inner)
 
 
 def shapes(words, kind="arrays"):

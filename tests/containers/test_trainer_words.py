@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from trainer import layers
+from trainer import cost, layers
 from trainer.layers import constant, normal, uniform
 from trainer.recipe import Model, adam, momentum, recipe, sgd
 
@@ -36,13 +36,19 @@ def images(*shape):
 
 
 def cut(x, size, stride):
-    """Give [n, height, width, size, size, channels]: what each window sees."""
-    view = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))[:, ::stride, ::stride]
+    """Give [n, height, width, *size, channels]: what each window sees."""
+    view = np.lib.stride_tricks.sliding_window_view(x, layers.pair(size), axis=(1, 2))[:, ::stride, ::stride]
     return view.transpose(0, 1, 2, 4, 5, 3)
 
 
 def padded(x, before, after, value=0.0):
     return np.pad(x, ((0, 0), (before, after), (before, after), (0, 0)), constant_values=value)
+
+
+def convolved(x, weights, edges=(0, 0), stride=1):
+    vertical, horizontal = edges
+    x = np.pad(x, ((0, 0), (vertical, vertical), (horizontal, horizontal), (0, 0)))
+    return np.einsum("nhwijc,ijco->nhwo", cut(x, weights.shape[:2], stride), weights)
 
 
 def logistic(x):
@@ -79,6 +85,69 @@ def test_a_maximum_is_taken_of_windows_that_hang_over_as_they_are_told(framework
     expected = cut(padded(x.astype(float), *padding, -np.inf), size, stride).max(axis=(3, 4))
     assert expected.shape[1] == out
     assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "edges", "side"),
+    [
+        ((1, 7), 1, None, (0, 3), (9, 9)),
+        ((7, 1), 1, None, (3, 0), (9, 9)),
+        ((3, 1), 2, 0, (0, 0), (4, 5)),
+        ((3, 5), 1, (2, 1), (2, 1), (11, 7)),
+        (2, 1, 0, (0, 0), (8, 8)),
+    ],
+)
+def test_a_convolution_may_be_higher_than_it_is_wide(framework, size, stride, padding, edges, side):
+    words = [layers.conv("c", size, 2, 5, normal(1), normal(1), stride=stride, padding=padding)]
+    made = network(framework, with_end(words, side[0] * side[1] * 5), (9, 9, 2))
+    values, x = filled(made), images(4, 9, 9, 2)
+    expected = convolved(x.astype(float), values["c/weights"], edges, stride) + values["c/biases"]
+    assert expected.shape[1:3] == side
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+    assert cost.macs(words, (9, 9, 2)) == expected[0].size * values["c/weights"][..., 0].size
+
+
+def test_a_smoothed_picture_does_not_count_what_lies_outside(framework):
+    made = network(framework, with_end([layers.smooth("s", 3)], 6 * 5 * 2), (6, 5, 2))
+    values, x = filled(made), images(4, 6, 5, 2)
+    expected = np.nanmean(cut(padded(x.astype(float), 1, 1, np.nan), 3, 1), axis=(3, 4))
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+
+def test_branches_lie_beside_each_other_along_the_channels_and_in_their_order(framework):
+    inner = layers.concat("inner", [layers.sigmoid("s")], [layers.conv("c", (1, 3), 2, 3, normal(1))])
+    words = [layers.concat("outer", [layers.max_pool("p", 3, 1, (1, 1)), inner], [], [layers.smooth("m", 3)])]
+    made = network(framework, with_end(words, 5 * 4 * 9), (5, 4, 2))
+    values, x = filled(made), images(4, 5, 4, 2)
+    wide = x.astype(float)
+    most = cut(padded(wide, 1, 1, -np.inf), 3, 1).max(axis=(3, 4))
+    mean = np.nanmean(cut(padded(wide, 1, 1, np.nan), 3, 1), axis=(3, 4))
+    expected = [logistic(most), convolved(most, values["c/weights"], (0, 1)), wide, mean]
+    assert np.abs(made.logits(x) - ended(np.concatenate(expected, axis=-1), values)).max() < 1e-3
+    assert cost.layers(words, (5, 4, 2)) == ([("c", 5 * 4 * 3 * 2 * 3)], (5, 4, 9))
+
+
+def test_batch_norm_without_a_scale_has_none(framework):
+    words = [layers.batch_norm("b", 3, momentum=0.9, epsilon=0.01, scaled=False)]
+    made = network(framework, with_end(words, 6 * 6 * 3), (6, 6, 3))
+    values, x = filled(made), 3 * images(4, 6, 6, 3) + 1
+    assert {name for name in values if name.startswith("b/")} == {"b/offset", "b/mean", "b/variance"}
+    expected = (x - values["b/mean"]) / np.sqrt(values["b/variance"] + 0.01) + values["b/offset"]
+    assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
+
+    normed = (x - x.mean(axis=(0, 1, 2))) / np.sqrt(x.var(axis=(0, 1, 2)) + 0.01) + values["b/offset"]
+    labels = np.array([0, 1, 2, 1])
+    loss, _ = made.train(batches(made, x, labels), made.model.turn(0, 0))
+    assert float(loss) == pytest.approx(entropy(ended(normed, values), labels), rel=1e-4)
+
+
+def test_words_inside_of_branches_are_counted_and_left_out_like_others():
+    branch = [layers.dropout("d", 0.5), layers.conv("c", 1, 2, 3, normal(1))]
+    words = [layers.concat("beside", branch, [layers.residual("r", [layers.relu("a")])])]
+    assert layers.ops(words) == {"concat", "conv", "dropout", "relu", "residual"}
+    assert layers.ops(layers.without(words, "dropout")) == {"concat", "conv", "relu", "residual"}
+    assert [word["name"] for word in layers.flat(words)] == ["d", "c", "a"]
+    assert layers.parameters(words) == 6
 
 
 def test_means_padding_of_channels_and_residuals(framework):

@@ -7,7 +7,7 @@ from ... import layers
 
 def conv(word, x, at):
     biases = at.get(word, "biases") if len(word["arrays"]) == 2 else None
-    return functional.conv2d(x, at.get(word, "weights"), biases, stride=word["stride"], padding=word["padding"][0])
+    return functional.conv2d(x, at.get(word, "weights"), biases, stride=word["stride"], padding=word["padding"])
 
 
 def dense(word, x, at):
@@ -32,14 +32,20 @@ def lrn(word, x, at):
     return (last * scale.pow(-word["beta"])).permute(0, 3, 1, 2)
 
 
+def smooth(word, x, at):
+    return functional.avg_pool2d(x, word["size"], 1, padding=word["padding"], count_include_pad=False)
+
+
 def batch_norm(word, x, at):
+    scale = at.get(word, "scale") if word["scaled"] else None
     return functional.batch_norm(
-        x, at.get(word, "mean"), at.get(word, "variance"), at.get(word, "scale"), at.get(word, "offset"),
+        x, at.get(word, "mean"), at.get(word, "variance"), scale, at.get(word, "offset"),
         training=at.is_training, momentum=1 - word["momentum"], eps=word["epsilon"])
 
 
 def residual(word, x, at):
-    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
+    body, shortcut = layers.branches(word, x, at, LAYERS)
+    return body + shortcut
 
 
 def lstm(word, x, at):
@@ -67,12 +73,14 @@ LAYERS = {
     "sigmoid": lambda word, x, at: torch.sigmoid(x),
     "max_pool": max_pool,
     "avg_pool": lambda word, x, at: functional.avg_pool2d(x, word["size"], word["stride"]),
+    "smooth": smooth,
     "global_avg_pool": lambda word, x, at: x.mean((2, 3)),
     "pad_channels": pad_channels,
     "lrn": lrn,
     "batch_norm": batch_norm,
     "dropout": lambda word, x, at: functional.dropout(x, word["rate"], at.is_training),
     "residual": residual,
+    "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
     "embedding": lambda word, x, at: functional.embedding(x, at.get(word, "weights")),
     "lstm": lstm,
 }

@@ -9,10 +9,10 @@ from ... import layers
 
 
 def conv(word, x, at):
-    size, stride, (before, after) = word["shape"][0], word["stride"], word["padding"]
-    padding = "SAME" if stride == 1 and before == after == size // 2 else "VALID"
-    if padding == "VALID" and before + after:
-        x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]])
+    stride, (vertical, horizontal) = word["stride"], word["padding"]
+    padding = "SAME" if layers.keeps_size(word) else "VALID"
+    if padding == "VALID" and vertical + horizontal:
+        x = tf.pad(x, [[0, 0], [vertical, vertical], [horizontal, horizontal], [0, 0]])
     x = tf.nn.conv2d(x, at.get(word, "weights"), [1, stride, stride, 1], padding)
     return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
 
@@ -37,9 +37,13 @@ def avg_pool(word, x, at):
     return tf.nn.avg_pool(x, [1, size, size, 1], [1, stride, stride, 1], "VALID")
 
 
+def smooth(word, x, at):
+    return tf.nn.avg_pool(x, [1, word["size"], word["size"], 1], [1, 1, 1, 1], "SAME")
+
+
 def batch_norm(word, x, at):
-    mean, variance = at.get(word, "mean"), at.get(word, "variance")
-    scale, offset = at.get(word, "scale"), at.get(word, "offset")
+    mean, variance, offset = (at.get(word, which) for which in ("mean", "variance", "offset"))
+    scale = at.get(word, "scale") if word["scaled"] else tf.ones([word["channels"]])
     if not at.is_training:
         return tf.nn.batch_normalization(x, mean, variance, offset, scale, word["epsilon"])
     flat = tf.reshape(x, [-1, 1, 1, word["channels"]]) if x.shape.ndims == 2 else x
@@ -56,7 +60,8 @@ def dropout(word, x, at):
 
 
 def residual(word, x, at):
-    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
+    body, shortcut = layers.branches(word, x, at, LAYERS)
+    return body + shortcut
 
 
 def embedding(word, x, at):
@@ -90,12 +95,14 @@ LAYERS = {
     "sigmoid": lambda word, x, at: tf.sigmoid(x),
     "max_pool": max_pool,
     "avg_pool": avg_pool,
+    "smooth": smooth,
     "global_avg_pool": lambda word, x, at: tf.reduce_mean(x, [1, 2]),
     "pad_channels": pad_channels,
     "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
     "batch_norm": batch_norm,
     "dropout": dropout,
     "residual": residual,
+    "concat": lambda word, x, at: tf.concat(layers.branches(word, x, at, LAYERS), axis=-1),
     "embedding": embedding,
     "lstm": lstm,
 }

@@ -7,11 +7,11 @@ from ... import layers
 
 
 def conv(word, x, at):
-    size, (before, after) = word["shape"][0], word["padding"]
-    padding = [[0, 0], [before, after], [before, after], [0, 0]]
-    if before == after == 0:
+    vertical, horizontal = word["padding"]
+    padding = [[0, 0], [vertical, vertical], [horizontal, horizontal], [0, 0]]
+    if vertical == horizontal == 0:
         padding = "VALID"
-    elif word["stride"] == 1 and before == after == size // 2:
+    elif layers.keeps_size(word):
         padding = "SAME"
     x = tf.nn.conv2d(x, at.get(word, "weights"), strides=word["stride"], padding=padding)
     return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
@@ -33,7 +33,8 @@ def max_pool(word, x, at):
 def batch_norm(word, x, at):
     flat = x[:, None, None, :] if len(x.shape) == 2 else x
     mean, variance = at.get(word, "mean"), at.get(word, "variance")
-    said = {"scale": at.get(word, "scale"), "offset": at.get(word, "offset"), "epsilon": word["epsilon"]}
+    scale = at.get(word, "scale") if word["scaled"] else tf.ones((word["channels"],))
+    said = {"scale": scale, "offset": at.get(word, "offset"), "epsilon": word["epsilon"]}
     if not at.is_training:
         y = tf.raw_ops.FusedBatchNormV3(x=flat, mean=mean, variance=variance, is_training=False, **said)[0]
     else:
@@ -52,7 +53,8 @@ def dropout(word, x, at):
 
 
 def residual(word, x, at):
-    return layers.through(word["body"], x, at, LAYERS) + layers.through(word["shortcut"], x, at, LAYERS)
+    body, shortcut = layers.branches(word, x, at, LAYERS)
+    return body + shortcut
 
 
 def lstm(word, x, at):
@@ -84,12 +86,14 @@ LAYERS = {
     "sigmoid": lambda word, x, at: tf.sigmoid(x),
     "max_pool": max_pool,
     "avg_pool": lambda word, x, at: tf.nn.avg_pool2d(x, word["size"], word["stride"], "VALID"),
+    "smooth": lambda word, x, at: tf.nn.avg_pool2d(x, word["size"], 1, "SAME"),
     "global_avg_pool": lambda word, x, at: tf.reduce_mean(x, [1, 2]),
     "pad_channels": pad_channels,
     "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
     "batch_norm": batch_norm,
     "dropout": dropout,
     "residual": residual,
+    "concat": lambda word, x, at: tf.concat(layers.branches(word, x, at, LAYERS), axis=-1),
     "embedding": lambda word, x, at: tf.gather(at.get(word, "weights"), x),
     "lstm": lstm,
 }
