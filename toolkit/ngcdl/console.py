@@ -9,8 +9,10 @@ import errno
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ngcdl.errors import NgcdlError
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
+# Set by scripts/ngcdl, which starts Python in its own place: what was typed.
+TYPED = "NGCDL_TYPED"
+COMMANDS = (
+    *("login", "logout", "pull", "check", "images", "resolve", "run", "compare", "workloads", "suite"),
+    *("gpu", "doctor", "report", "show", "logs", "stop", "runs"),
+)
+_COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--help|--version)(?![\w-]))")
 
 
 def out() -> Console:
@@ -41,9 +50,24 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def program() -> str:
+    """Name ngcdl as this caller can type it: where PATH has none, the path that was typed."""
+    import shutil
+
+    typed = os.environ.get(TYPED) or sys.argv[0]
+    if Path(typed).name != "ngcdl" or os.sep not in typed or shutil.which("ngcdl"):
+        return "ngcdl"
+    return shlex.quote(typed)
+
+
+def typable(text: str) -> str:
+    """Put that name into the command lines that stand in a text for people."""
+    return _COMMAND_LINE.sub(lambda _: program(), text)
+
+
 def say(text: str) -> None:
     """Tell one line on stderr. A stderr that is closed or full loses it: nothing depends on it."""
-    _write(sys.stderr, wrapped(f"ngcdl: {plain(text)}", sys.stderr) + "\n")
+    _write(sys.stderr, wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr) + "\n")
 
 
 def wrapped(text: str, stream: Any, indent: int = 2) -> str:
@@ -109,7 +133,11 @@ def result_stream() -> IO[bytes]:
 
 
 def result(text: str) -> None:
-    """Write a result to stdout. Raises OSError where stdout takes nothing."""
+    """Write a result for people to stdout. Raises OSError where stdout takes nothing."""
+    _result(typable(text))
+
+
+def _result(text: str) -> None:
     if sys.stdout is None:
         raise OSError(errno.EBADF, "stdout is closed")
     encoding = sys.stdout.encoding or "ascii"
@@ -121,13 +149,13 @@ def result(text: str) -> None:
 
 
 def result_json(data: Mapping[str, Any] | list[Any]) -> None:
-    result(json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False))
+    _result(json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False))
 
 
 def show_error(error: NgcdlError) -> None:
-    lines = [wrapped(f"ngcdl: {plain(error.message)}", sys.stderr)]
+    lines = [wrapped(f"ngcdl: {typable(plain(error.message))}", sys.stderr)]
     if error.hint:
-        lines += [wrapped(f"  {line}", sys.stderr) for line in plain(error.hint).splitlines()]
+        lines += [wrapped(f"  {line}", sys.stderr) for line in typable(plain(error.hint)).splitlines()]
     _write(sys.stderr, "\n".join(lines) + "\n")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ngcdl import console
 from ngcdl.errors import BadOption
 
 
@@ -17,7 +18,7 @@ def main(argv: list[str]) -> int:
     from ngcdl.cli.app import app
 
     try:
-        code = app(args=argv[:at], prog_name="ngcdl", standalone_mode=False, obj=tuple(argv[at + 1 :]))
+        code = app(args=argv[:at], prog_name=console.program(), standalone_mode=False, obj=tuple(argv[at + 1 :]))
         return code if isinstance(code, int) else 0
     except SystemExit as error:
         # click makes a plain 1 of a reader that has gone.

@@ -51,7 +51,9 @@ class Screen:
 
     def say(self, text: str) -> None:
         if self._progress:
-            self._progress.console.print(f"ngcdl: {console.plain(text)}", markup=False, highlight=False)
+            self._progress.console.print(
+                f"ngcdl: {console.typable(console.plain(text))}", markup=False, highlight=False
+            )
         else:
             console.say(text)
 
