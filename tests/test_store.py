@@ -14,7 +14,7 @@ import pytest
 
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.record import Run
-from ngcdl.store import RECORD, Store, lines
+from ngcdl.store import EVENTS, RECORD, Store, lines
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
 # A second save of the same run, in a process of its own: 0 saved, 3 refused.
@@ -201,3 +201,20 @@ def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
 def test_lines_that_can_t_be_read_are_none(tmp_path: Path) -> None:
     assert list(lines(tmp_path / "missing")) == []
     assert list(lines(tmp_path)) == [], "a folder in its place"
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_for(
+    shelf: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = shelf.create(RUN)
+    os.mkfifo(folder / EVENTS)
+    assert list(lines(folder / EVENTS)) == []
+    assert "events.jsonl can't be read: it is no ordinary file" in caplog.text
+    (folder / RECORD).unlink()
+    os.mkfifo(folder / RECORD)
+    with pytest.raises(RecordBroken, match="no ordinary file"):
+        shelf.load(RUN.id)
+    (folder / RECORD).unlink()
+    (folder / RECORD).mkdir()
+    with pytest.raises(RecordBroken, match="no ordinary file"):
+        shelf.load(RUN.id)

@@ -234,6 +234,7 @@ def load(name: str, shelf: Store) -> Kept:
         raise NoSuchComparison(name, folder)
     path = _path(shelf, found[0])
     try:
-        return Kept.from_json(json.loads(path.read_bytes()))
+        with store.opened(path) as file:
+            return Kept.from_json(json.load(file))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecordBroken(path, str(error)) from error

@@ -14,14 +14,16 @@ One broken record never hides the others. Nothing here deletes anything.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.record import Run
@@ -76,7 +78,8 @@ class Store:
         """Raises NoSuchRun or RecordBroken."""
         path = self.folder(run_id) / RECORD
         try:
-            data = json.loads(path.read_bytes())
+            with opened(path) as file:
+                data = json.load(file)
         except FileNotFoundError as error:
             raise NoSuchRun(run_id, self.root) from error
         except (OSError, ValueError, RecursionError) as error:
@@ -121,7 +124,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     A file that is missing or can't be read has none: what is built on it is then unknown, and says so.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             for line in file:
                 with contextlib.suppress(ValueError, RecursionError):
                     data = json.loads(line)
@@ -130,6 +133,16 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             log.warning("%s can't be read: %s", path, error.strerror)
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file of a record to be read. Raises OSError, also where it is none: a run can write in its folder, and a
+    pipe there would be waited for for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def age(run_id: str) -> tuple[str, str]:

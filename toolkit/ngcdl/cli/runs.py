@@ -11,11 +11,11 @@ import time
 from ngcdl import console, engines
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, number, size
-from ngcdl.errors import NgcdlError, NoSuchRun
+from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import STOPPED, reconcile, training
 from ngcdl.record import Run, Summary
-from ngcdl.store import LOG, Store
+from ngcdl.store import LOG, Store, opened
 
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
@@ -207,7 +207,7 @@ def logs(name: str, follow: bool) -> None:
     path = shelf.folder(run_id) / LOG
     stream = console.result_stream()
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             while True:
                 while data := file.read(65536):
                     stream.write(
@@ -219,6 +219,10 @@ def logs(name: str, follow: bool) -> None:
                 time.sleep(FOLLOW_SECONDS)
     except FileNotFoundError as error:
         raise NoSuchRun(f"{name} (with a log: it wrote nothing)", shelf.root) from error
+    except OSError as error:
+        if error.filename is None:  # stdout took nothing more
+            raise
+        raise RecordBroken(path, error.strerror or str(error)) from error
 
 
 def _stop_process(shelf: Store, run: Run) -> None:
