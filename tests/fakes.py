@@ -124,6 +124,9 @@ class FakeEngine:
 
     def untag(self, image: ImageRef) -> None: ...
 
+    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+        return "python3"
+
     def target(self, image: ImageRef, digest: str) -> str:
         return image.pinned(digest)
 

@@ -62,9 +62,14 @@ def ref(name: str) -> ImageRef:
 
 
 def before(
-    image: ImageRef, host: HostFacts, config: settings.Settings, engine: Engine | None, on_cpu: bool | None = None
+    image: ImageRef,
+    host: HostFacts,
+    config: settings.Settings,
+    engine: Engine | None,
+    on_cpu: bool | None = None,
+    command: str = "run",
 ) -> tuple[str, ...]:
-    return judge.before(image, host, config, judge.look(image, host, config, engine), on_cpu=on_cpu)
+    return judge.before(image, host, config, judge.look(image, host, config, engine), command, on_cpu=on_cpu)
 
 
 def test_an_image_that_is_here_is_judged_by_its_own_configuration_without_a_registry(
@@ -96,12 +101,15 @@ def test_the_seed_s_card_runs_the_seed_s_image_and_today_s_is_refused_with_the_n
 
 
 def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
-    def hint(image: str, host: HostFacts, on_cpu: bool | None = None) -> str:
+    def hint(image: str, host: HostFacts, on_cpu: bool | None = None, command: str = "run") -> str:
         with pytest.raises(ImageUnfit) as caught:
-            before(ref(image), host, config, Engine(configs={str(ref("busybox:1")): ARM}), on_cpu=on_cpu)
+            before(ref(image), host, config, Engine(configs={str(ref("busybox:1")): ARM}), on_cpu, command)
         return caught.value.hint
 
-    pulled, run = hint("pytorch:26.07-py3", SEED), hint("pytorch:26.07-py3", SEED, on_cpu=False)
+    pulled, run = hint("pytorch:26.07-py3", SEED, None, "pull"), hint("pytorch:26.07-py3", SEED, on_cpu=False)
+    compared = hint("pytorch:26.07-py3", SEED, False, "compare")
+    assert "to compare it all the same" in compared
+    assert "ngcdl compare ... --force\nOn the CPU:\n    ngcdl compare ... --gpus none" in compared
     assert "ngcdl pull ... --force" in pulled
     assert "ngcdl run ... --force" in run
     assert "--gpus none" in run

@@ -29,7 +29,7 @@ def engine(tmp_path: Path) -> local.LocalEngine:
 def test_tensorflow_is_kept_in_the_caller_s_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the specification has such a value passed over
-    assert str(local.connect().where(False)).startswith((f"{tmp_path}/.local/share/ngcdl/", sys.executable))
+    assert local.connect().without_image(False, None).startswith((f"{tmp_path}/.local/share/ngcdl/", sys.executable))
 
 
 def order(folder: Path, *command: str, **spec: object) -> Order:

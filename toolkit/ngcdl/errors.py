@@ -407,7 +407,8 @@ class ImageUnfit(NgcdlError):
         take = f"The newest one that does:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
         if others:
             take = f"Its other tags, with a verdict on each:\n    ngcdl images {others} --all\n"
-        on_cpu = "\nOn the CPU:\n    ngcdl run ... --gpus none" if cpu_would_do else ""
+        start = "run" if command == "pull" else command
+        on_cpu = f"\nOn the CPU:\n    ngcdl {start} ... --gpus none" if cpu_would_do else ""
         super().__init__(
             f"{reference} can't run here: {why}",
             f"{take}The whole verdict, and to {command} it all the same:\n    ngcdl check {reference}\n"

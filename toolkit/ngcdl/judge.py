@@ -151,15 +151,16 @@ def before(
     host: HostFacts,
     settings: Settings,
     found: Found | NgcdlError,
+    command: str = "run",
     *,
     on_cpu: bool | None = None,
     force: bool = False,
 ) -> tuple[str, ...]:
     """Give the line of caution for a pull or a run of `ref`, if there is one. Raises ImageUnfit where it can't run.
 
-    `found` is what look() gave. `on_cpu`: the run will compute on the CPU, whatever cards there are; None for a pull,
-    of which nothing runs yet. `force` makes a line of the refusal, too. Where nothing can be known the pull will tell;
-    what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
+    `found` is what look() gave, `command` what was typed. `on_cpu`: the run will compute on the CPU, whatever cards
+    there are; None for a pull, of which nothing runs yet. `force` makes a line of the refusal, too. Where nothing can
+    be known the pull will tell; what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
     """
     if isinstance(found, FINAL):
         raise found
@@ -176,7 +177,7 @@ def before(
             refusals[0].text,
             str(take) if take else None,
             others=None if _is_framework(ref) else ref.name,
-            command="pull" if on_cpu is None else "run",
+            command=command,
             cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in refusals),
         )
         if not force:

@@ -48,6 +48,7 @@ class Asked:
     gpus: GpuRequest
     workload: Workload | None
     own: RunSpec | None = None
+    command: str = "run"  # the one of ngcdl that was typed: what is advised is to be typed after it
     device: str | None = None
     always_pull: bool = False
     force: bool = False
@@ -173,7 +174,10 @@ class _Verdicts:
         if picked.uuids:
             host = replace(host, gpus=tuple(card for card in host.gpus if card.uuid in picked.uuids))
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
-        for line in judge.before(picked.image, host, self.settings, found, on_cpu=on_cpu, force=self.asked.force):
+        told = judge.before(
+            picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force
+        )
+        for line in told:
             show.say(line)
 
     def _look(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[HostFacts, Found | NgcdlError]:
@@ -272,10 +276,7 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
 def _target(picked: choice.Choice, asked: Asked, show: Show) -> tuple[str | None, str]:
     """Give the image's digest and the name it is started by; fetch it where it is not here."""
     if picked.image is None:
-        from ngcdl.engines.local import LocalEngine
-
-        assert isinstance(picked.engine, LocalEngine)  # only the local engine runs without an image
-        return None, str(picked.engine.prepare(bool(picked.probe.cards), show.pull))
+        return None, picked.engine.without_image(bool(picked.probe.cards), show.pull)
     digest = None if asked.always_pull else picked.engine.has(picked.image)
     if digest is None:
         try:
@@ -287,11 +288,7 @@ def _target(picked: choice.Choice, asked: Asked, show: Show) -> tuple[str | None
 
 def planned_target(picked: choice.Choice) -> str:
     """Name what would be started, for a plan that fetches nothing: the image, or the local Python."""
-    from ngcdl.engines.local import LocalEngine
-
-    if isinstance(picked.engine, LocalEngine):
-        return str(picked.engine.where(bool(picked.probe.cards)))
-    return str(picked.image)
+    return str(picked.image) if picked.image else picked.engine.without_image(bool(picked.probe.cards), None)
 
 
 def _machine(picked: choice.Choice) -> Machine:

@@ -71,7 +71,8 @@ def carried_out(
     elif typed.steps < STEPS_FEWEST:
         raise BadOption(f"--steps {typed.steps}: less than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
     images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
-    name, variants = arms(parsed(typed, config, shelf), vary, images, config.registry)
+    asked = replace(parsed(typed, config, shelf), command="compare")
+    name, variants = arms(asked, vary, images, config.registry)
     for variant in variants:
         plan.check_workload(variant.asked.workload or Workload(""))
     reconcile_last(shelf)

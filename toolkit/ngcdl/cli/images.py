@@ -37,7 +37,7 @@ def pull(name: str, force: bool = False) -> None:
     engine = engines.connect("docker")
     with Screen() as screen:
         host = hostfacts.gather(engine)
-        for line in judge.before(image, host, config, judge.look(image, host, config, None), force=force):
+        for line in judge.before(image, host, config, judge.look(image, host, config, None), "pull", force=force):
             screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
     console.result(image.pinned(digest))

@@ -189,6 +189,11 @@ class Engine(Protocol):
         """Name what is started: the image by digest, or by id where it was made on this host."""
         ...
 
+    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+        """Name what is started where no image is: this host's Python, made first where it is missing; without `show`
+        only where it would be. Raises LocalUnavailable."""
+        ...
+
     def request(self, order: Order) -> dict[str, Any]:
         """Give what `start` would send. Pure."""
         ...

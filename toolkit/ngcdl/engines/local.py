@@ -100,9 +100,10 @@ class LocalEngine:
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None
 
-    def where(self, has_gpu: bool) -> Path:
-        """Give the Python that `prepare` would give, whether it is there yet or not."""
-        return self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
+    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+        """Give the Python that has TensorFlow; with `show` it is installed where it is missing."""
+        planned = self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
+        return str(planned if show is None else self.prepare(has_gpu, show))
 
     def _environment(self, lock: str) -> Path:
         key = hashlib.sha256(lock_path(lock).read_bytes() + platform.python_version().encode()).hexdigest()[:12]

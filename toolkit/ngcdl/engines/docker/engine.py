@@ -174,6 +174,10 @@ class DockerEngine:
         with messages.docker_errors(self.address, "the clean-up"):
             layers.untag(self._client, image)
 
+    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+        del has_gpu, show
+        raise BadOption("Docker runs images: name one.", "    ngcdl run IMAGE ...")
+
     def target(self, image: ImageRef, digest: str) -> str:
         """Name what is launched: by digest, or by id for an image that was made on this host."""
         pinned = image.pinned(digest)
