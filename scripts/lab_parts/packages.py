@@ -1,4 +1,4 @@
-"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, a static busybox.
+"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, busybox, Slurm.
 
 Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so
 no service starts and the machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of
@@ -22,6 +22,14 @@ UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
     "tools": ("bookworm", ["docker-registry", "debootstrap", "busybox-static", "runc"]),
+    "slurm": ("bookworm", [
+        "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm38",
+        "munge", "libmunge2", "libhwloc15", "liblua5.1-0",
+    ]),
+    "slurm-accounting": ("bookworm", [
+        "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "mariadb-client-core",
+        "libmariadb3", "libaio1", "liburing2",
+    ]),
 }
 
 

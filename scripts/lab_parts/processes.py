@@ -13,6 +13,8 @@ from pathlib import Path
 
 from lab_parts.where import Lab, LabError, write_whole
 
+_kept: dict[int, subprocess.Popen[bytes]] = {}  # of this very program, to be waited for once they end
+
 
 def start(
     lab: Lab,
@@ -30,6 +32,7 @@ def start(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True, cwd=lab.dir
         )
     _note(lab, name, process.pid)
+    _kept[process.pid] = process
     until = time.monotonic() + seconds
     while not ready():
         if process.poll() is not None:
@@ -50,6 +53,8 @@ def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
     """End one of our processes, gently first; harmless when it is gone already."""
     pid = pid_of(lab, name)
     if pid is None:
+        entry = _entries(lab).get(name)
+        _reap(entry["pid"] if entry else 0)
         return False
     for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 5.0)):
         try:
@@ -59,9 +64,15 @@ def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
         until = time.monotonic() + patience
         while time.monotonic() < until:
             if pid_of(lab, name) is None:
+                _reap(pid)
                 return True
             time.sleep(0.05)
     return True
+
+
+def _reap(pid: int) -> None:
+    if pid in _kept:
+        _kept.pop(pid).wait()
 
 
 def names(lab: Lab) -> list[str]:
