@@ -108,14 +108,17 @@ def test_a_framework_that_falls_back_to_the_cpu_is_refused_as_the_device(trained
     done = trained.run(*COMPARE[:-2], "--repeat", "2", env={**cards, "STAND_IN_DEVICE": "cpu"})
     assert done.returncode == 1
     assert "refused, device: it was to compute on the GPU, and its framework saw none" in done.stdout
-    assert done.stdout.splitlines()[-1] == "No ratio is given (refused: device): cpu 512.0 examples/s."
+    assert done.stdout.splitlines()[-1] == (
+        "No ratio is given (gpu can't be counted: it was to compute on the GPU, and its framework saw none): "
+        "cpu 512.0 examples/s."
+    )
 
 
 def test_a_training_that_fails_is_refused_and_ends_it(trained: House) -> None:
     done = trained.run(*THREADS, env={"STAND_IN": "fail"})
     assert done.returncode == 1
     assert "refused, status: " in done.stdout
-    assert "No ratio is given (refused: status): nothing was measured." in done.stdout
+    assert "No ratio is given (threads=1 and threads=2 failed): nothing was measured." in done.stdout
     assert len(trained.shelf.ids()) == 2, "each arm was tried once"
 
 
@@ -129,7 +132,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     assert "Traceback" not in err
     assert "stopped by SIGINT; what is whole:" in err
     assert "it did not reach its end: 1 of 6 runs were begun" in out
-    assert "No ratio is given (refused: status): nothing was measured." in out
+    assert "No ratio is given (threads=1 was interrupted: stopped by SIGINT): nothing was measured." in out
     assert [trained.shelf.load(run_id).status for run_id in trained.shelf.ids()] == ["interrupted"]
     assert trained.run("compare", "--show", "last").stdout == out
 

@@ -76,7 +76,7 @@ def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_fie
     asked = [{**record["spec"], "workload": None, "command": None} for record in records]
     assert asked[0] == asked[1], "only the device differs"
     assert "A GPU was asked for, but the run sees none" in done.err
-    assert "No ratio is given (refused: device)" in user.run("compare", "--show", "last").out
+    assert "No ratio is given (gpu can't be counted: " in user.run("compare", "--show", "last").out
 
 
 def test_ctrl_c_stops_the_run_under_way_and_what_is_whole_is_reported(user: User) -> None:

@@ -99,7 +99,7 @@ def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> 
         ("threads=2", "threads=1"), ("threads=32", "threads=1")
     ]  # fmt: skip
     assert it.ratio == it.ratios[1]
-    assert compared.verdict(it).startswith("2 threads do 1.99 times (1.98..1.99) the work of 1 thread.")
+    assert compared.verdict(it).startswith("Fastest with 32 threads: 31.5 times (31.4..31.7) the work of 1 thread.")
     assert any("32 threads on 16 processors" in said for said in it.diagnosis)
 
 
@@ -158,7 +158,10 @@ def test_a_fall_back_to_the_cpu_is_refused_as_the_device() -> None:
     assert it.refused[0].runs == ("g1", "g2")
     assert it.refused[0].values == {"gpu, round 1": "cpu", "gpu, round 2": None}
     assert (it.ratio, it.why_no_ratio()) == (None, "refused: device")
-    assert compared.verdict(it) == "No ratio is given (refused: device): cpu 600.0 examples/s."
+    assert compared.verdict(it) == (
+        "No ratio is given (gpu can't be counted: it was to compute on the GPU, and its framework saw none): "
+        "cpu 600.0 examples/s."
+    )
 
 
 def test_a_run_that_had_a_card_and_was_free_to_use_it_must_have_used_it() -> None:
@@ -262,7 +265,7 @@ def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
     it = comparison(made, "threads")
     assert it.ratio is None
     assert compared.verdict(it) == (
-        "2 threads do 2.00 times (2.00..2.00) the work of 1 thread. Of 4 threads no ratio is given (refused: status)."
+        "Fastest with 2 threads: 2.00 times (2.00..2.00) the work of 1 thread. Left out: threads=4 failed."
     )
 
 

@@ -12,8 +12,8 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
 Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
 
 History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, and in the summary what stands behind
-`gaps` (of a card behind `index`) came later in it. The trainer writes the same file by itself where no
-ngcdl watches it (docker compose, Slurm): containers/trainer/events.py.
+`gaps` (of a card behind `index`, of a machine behind `gpus`) came later in it. The trainer writes the same file by
+itself where no ngcdl watches it (docker compose, Slurm): containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """The host on which it ran. `cores` are logical processors; `driver` is NVIDIA's version, as 535.104.05."""
+    """The host on which it ran. `cores` are logical processors, mostly two of each of the `physical_cores`; `driver` is
+    NVIDIA's version, as 535.104.05."""
 
     hostname: str | None = None
     cpu: str | None = None
@@ -55,6 +56,7 @@ class Machine:
     kernel: str | None = None
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
+    physical_cores: int | None = None
 
 
 @dataclass(frozen=True)

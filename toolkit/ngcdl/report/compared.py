@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from ngcdl import console
 from ngcdl.console import NOT_AVAILABLE, number
-from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached, Spread
+from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.pairs import Published
-from ngcdl.report.unlike import Refusal
+from ngcdl.report.spread import figure, times
+from ngcdl.report.unlike import NOT_ENDED, UNEQUAL, Refusal
 
 _HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "EXAMPLES/J", "ON")
 
@@ -41,16 +42,21 @@ def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, .
 
 
 def verdict(it: Comparison) -> str:
-    """Say what came out, in one sentence."""
+    """Say what came out: the answer to what was asked, or what the ratios say, in few sentences."""
+    told = [answer.text for answer in it.answers]
+    if any(answer.is_whole for answer in it.answers):
+        return " ".join([*told, *_left_out(it), *_doubt(it)])
     if it.ratios:
-        return " ".join([*(_sentence(it, ratio) for ratio in it.ratios), *_without(it), *_doubt(it)])
-    known = [f"{arm.name} {spread(arm.examples_per_second)} examples/s" for arm in it.arms if arm.examples_per_second]
+        return " ".join([*(_sentence(it, ratio) for ratio in it.ratios), *told, *_without(it), *_doubt(it)])
+    return " ".join([_no_ratio(it), *told])
+
+
+def _no_ratio(it: Comparison) -> str:
+    known = [f"{arm.name} {figure(arm.examples_per_second)} examples/s" for arm in it.arms if arm.examples_per_second]
     figures = ", ".join(known) or "nothing was measured"
-    if len(it.arms) == 1:
-        return f"Only {_phrase(it, it.arms[0].name)} was measured: {spread(it.arms[0].examples_per_second)} examples/s."
-    why = it.why_no_ratio() or "no round is whole"
-    why = f"{ONE_PAIR}: --repeat 2 and more give one" if why == ONE_PAIR else why
-    return f"No ratio is given ({why}): {figures}."
+    if len(it.arms) == 1 and known:
+        return f"Only {_phrase(it, it.arms[0].name)} was measured: {figure(it.arms[0].examples_per_second)} examples/s."
+    return f"No ratio is given ({_why(it)}): {figures}."
 
 
 def _without(it: Comparison) -> Iterator[str]:
@@ -58,7 +64,43 @@ def _without(it: Comparison) -> Iterator[str]:
     given = {ratio.arm for ratio in it.ratios}
     for arm in it.arms[1:]:
         if arm.name not in given:
-            yield f"Of {_phrase(it, arm.name)} no ratio is given ({it.why_no_ratio(arm.name)})."
+            yield f"Of {_phrase(it, arm.name)} no ratio is given ({_why(it, arm.name)})."
+
+
+def _left_out(it: Comparison) -> Iterator[str]:
+    """Name the arms that nothing was answered of."""
+    names = [arm.name for arm in it.arms if not arm.counted]
+    if names:
+        reasons = "; ".join(dict.fromkeys(why for name in names for why in _refusals(it, [name]))) or "nothing was run"
+        yield f"Left out: {reasons}."
+
+
+def _why(it: Comparison, arm: str | None = None) -> str:
+    """Say in words why `arm`, or else the last, has no ratio."""
+    if it.why_no_ratio(arm) == ONE_PAIR:
+        return f"{ONE_PAIR}: --repeat 2 and more give one"
+    wanted = arm or (it.arms[-1].name if it.arms else "")
+    return "; ".join(_refusals(it, [it.arms[0].name, wanted] if it.arms else [])) or "no round is whole"
+
+
+def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
+    """Give what was refused of `arms`, in words."""
+    named = {run: arm.name for arm in it.arms for run in arm.runs}
+    found = []
+    for refusal in it.refused:
+        whose = [name for name in dict.fromkeys(named.get(run, "") for run in refusal.runs) if name in arms]
+        if whose:
+            found.append(f"{' and '.join(whose)} {_happened(refusal)}")
+    return found
+
+
+def _happened(refusal: Refusal) -> str:
+    if refusal.field != "status":
+        is_unequal = refusal.why.startswith(UNEQUAL)
+        return f"had another {refusal.field.replace('_', ' ')}" if is_unequal else f"can't be counted: {refusal.why}"
+    status = next(iter(refusal.values.values()), None)
+    verb = {"interrupted": "was interrupted", "lost": "was lost", "running": "still runs"}.get(str(status), "failed")
+    return verb if refusal.why == NOT_ENDED else f"{verb}: {refusal.why}"
 
 
 def _doubt(it: Comparison) -> Iterator[str]:
@@ -97,20 +139,6 @@ def _phrase(it: Comparison, arm: str) -> str:
     )
 
 
-def times(ratio: Ratio) -> str:
-    """7.81 times (7.60..7.93)."""
-    digits = 2 if ratio.max < 10 else 1 if ratio.max < 100 else 0
-    return f"{ratio.median:,.{digits}f} times ({ratio.min:,.{digits}f}..{ratio.max:,.{digits}f})"
-
-
-def spread(value: Spread | None, digits: int = 1) -> str:
-    """599.9 (590.1..605.0); one value alone has nothing beside it."""
-    if value is None:
-        return NOT_AVAILABLE
-    middle = number(value.median, digits)
-    return middle if value.min == value.max else f"{middle} ({number(value.min, digits)}..{number(value.max, digits)})"
-
-
 def _rows(arms: Sequence[Reached]) -> list[tuple[str, ...]]:
     rows = [_HEAD, *(_row(arm) for arm in arms)]
     if not any(arm.examples_per_joule for arm in arms):
@@ -122,8 +150,8 @@ def _row(arm: Reached) -> tuple[str, ...]:
     return (
         arm.name,
         str(arm.counted) if arm.counted == len(arm.runs) else f"{arm.counted} of {len(arm.runs)}",
-        spread(arm.examples_per_second),
-        spread(arm.seconds_per_batch, 4),
+        figure(arm.examples_per_second),
+        figure(arm.seconds_per_batch, 4),
         number(arm.cpu_percent, 0, "%"),
         number(arm.gpu_percent, 0, "%"),
         number(arm.examples_per_joule, 2),

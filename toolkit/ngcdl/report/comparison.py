@@ -13,8 +13,11 @@ from statistics import median
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report import naming
+from ngcdl.report import lines, naming
+from ngcdl.report.arm import Figures
 from ngcdl.report.pairs import Published, published
+from ngcdl.report.questions import Answer, answers
+from ngcdl.report.spread import Spread
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 
 ONE_PAIR = "one pair, no spread"
@@ -31,19 +34,6 @@ class Arm:
     name: str
     rounds: tuple[Measured | None, ...]
     device: str | None = None
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Of at least one value."""
-
-    median: float
-    min: float
-    max: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
-        return cls(median(values), min(values), max(values)) if values else None
 
 
 @dataclass(frozen=True)
@@ -107,6 +97,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
     ratios: tuple[Ratio, ...]
     refused: tuple[Refusal, ...]
+    answers: tuple[Answer, ...]
     diagnosis: tuple[str, ...]
     published: Published | None
     synthetic: str | None  # why the data is no real data, None where it is
@@ -130,7 +121,7 @@ class Comparison:
             "ratios": [asdict(ratio) for ratio in self.ratios],
             "spread": None if self.ratio else self.why_no_ratio(),
             "refused": [asdict(refusal) for refusal in self.refused],
-            "diagnosis": list(self.diagnosis),
+            "diagnosis": [*(answer.text for answer in self.answers), *self.diagnosis],
             "published": {**asdict(theirs), "ratio": round(theirs.ratio, 2)} if theirs else None,
         }
 
@@ -168,8 +159,9 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = ()) -> C
         pairs=pairs,
         ratios=ratios,
         refused=refused,
+        answers=answers(vary, workload, [_figures(arm, _fields_of(refused)) for arm in arms]),
         diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
-        published=published(workload),
+        published=published(workload) if vary == "device" else None,  # of nothing else it is the answer
         synthetic=next((run.dataset_note or "it was asked for" for run in runs if naming.is_synthetic(run)), None),
     )
 
@@ -198,6 +190,21 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Reached:
         cpu_percent=_median(_numbers(good, "cpu_percent_mean")),
         gpu_percent=_median(_numbers(good, "gpu_percent_mean")),
         examples_per_joule=_median(_numbers(good, "examples_per_joule")),
+    )
+
+
+def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
+    """Give what its runs reached that were not refused, by round."""
+    good = {at: one for at, one in enumerate(arm.rounds, 1) if one and one.run.id not in refused}
+    found = {at: one.run.summary for at, one in good.items()}
+    examples = [lines.number(one.start.get("dataset_images")) for one in good.values()]
+    return Figures(
+        value=arm.name.partition("=")[2] or arm.name,
+        rates={at: rate for at, one in found.items() if (rate := one.examples_per_second)},
+        seconds={at: seconds for at, one in found.items() if (seconds := one.seconds_per_batch)},
+        device=next((one.run.device for one in good.values()), None),
+        examples=next((int(count) for count in examples if count), None),
+        cores=next((one.run.machine.physical_cores for one in good.values()), None),
     )
 
 

@@ -31,6 +31,8 @@ _DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data"})
 _NAMES = {"name": "workload"}
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
+NOT_ENDED = "it did not reach its end"
+UNEQUAL = "it must be the same, and is not that of"
 # Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them: a card
 # under load lives at it, in every round.
 _SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_damage)
@@ -106,7 +108,7 @@ def _happened(entry: Entry) -> list[Refusal]:
     if entry.measured.error == "no_gpu" or _fell_back(entry):
         refuse("device", run.device, "it was to compute on the GPU, and its framework saw none")
     elif run.status != "finished":
-        refuse("status", run.status, run.reason or "it did not reach its end")
+        refuse("status", run.status, run.reason or NOT_ENDED)
     elif entry.device and run.device != entry.device:
         refuse("device", run.device, f"it was to compute on the {entry.device.upper()}")
     elif run.summary.examples_per_second is None:
@@ -170,7 +172,7 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
     odd = tuple(run for run, text in spelt.items() if text != usual)
     model = next(entry for entry in group if spelt[entry.run.id] == usual)
     shown = {entry.label: values[entry.run.id] for entry in group if entry is model or entry.run.id in odd}
-    return [Refusal(name, shown, f"it must be the same, and is not that of {model.label}", odd)]
+    return [Refusal(name, shown, f"{UNEQUAL} {model.label}", odd)]
 
 
 def _fields(measured: Measured) -> dict[str, Any]:

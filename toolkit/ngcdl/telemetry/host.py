@@ -29,6 +29,7 @@ def machine(driver: str | None = None, cards: Sequence[Card] = ()) -> record.Mac
         kernel=platform.release() or None,
         driver=driver,
         gpus=tuple(gpus),
+        physical_cores=psutil.cpu_count(logical=False),
     )
 
 

@@ -1,0 +1,122 @@
+"""What goes on beside a training, and what it costs: the making of its batches, and a teacher.
+
+Rules with their thresholds, pure; what is told and what is not: questions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ngcdl.report.arm import Figures, compared, faster, longer
+from ngcdl.report.spread import Spread, by_round, duration, percent, times
+
+# The pipeline alone against the network alone: below the one it sets the pace, above the other the network does.
+INPUT_BOUND, COMPUTE_BOUND = 0.9, 1.5
+# Of the slower of the two that both together reach: from here on they go on side by side.
+OVERLAPPED = 0.9
+# With so little of a step's time more, a teacher costs its student nothing that matters.
+FREE_TEACHER = 1.05
+
+
+# -- feed -----------------------------------------------------------------------------------------------------------
+
+
+def feed(arms: Sequence[Figures]) -> Iterator[str]:
+    by_value = {arm.value: arm for arm in arms}
+    pipeline, network, plain, ahead = (by_value.get(name) for name in ("input", "constant", "plain", "ahead"))
+    resident = by_value.get("resident")
+    real = ahead or plain
+    if pipeline and network and real:
+        yield from _pace(pipeline, network, real)
+    if resident and plain:
+        made = "making and copying each batch when it is needed"
+        yield from _than("holding the data on the device", resident, plain, made)
+        if ahead:
+            yield from _than("making batches ahead", ahead, plain, "that")
+    if resident and network:
+        share = faster(resident, network)
+        if share:
+            bound_to = "the upper bound, one batch there again and again"
+            yield f"Holding them on the device reaches {percent(share)} of {bound_to}."
+
+
+def _than(subject: str, one: Figures, other: Figures, named: str) -> Iterator[str]:
+    ratio = faster(one, other)
+    if ratio:
+        yield f"{compared(subject, ratio, named)}."
+
+
+def bound(ratio: float) -> str:
+    """Say what sets the pace where the pipeline alone does `ratio` times as many examples as the network alone."""
+    return "input-bound" if ratio < INPUT_BOUND else "compute-bound" if ratio > COMPUTE_BOUND else "balanced"
+
+
+def _pace(pipeline: Figures, network: Figures, real: Figures) -> Iterator[str]:
+    ratio = faster(pipeline, network)
+    if not ratio:
+        return
+    alone = f"the pipeline by itself makes {times(ratio)} the examples a second that the network by itself trains with"
+    if bound(ratio.min) == bound(ratio.max):
+        yield f"This training is {bound(ratio.median)}: {alone}."
+    else:
+        yield f"The rounds do not agree what sets the pace, {bound(ratio.min)} or {bound(ratio.max)}: {alone}."
+    reached = by_round(lambda both, made, trained: both / min(made, trained), real.rates, pipeline.rates, network.rates)
+    if reached:
+        waits = "on a CPU they share its cores" if real.device == "cpu" else "they wait for each other"
+        why = f"; {waits}" if reached.max < OVERLAPPED else ""
+        yield f"Both together reach {percent(reached)} of the slower of the two{why}."
+
+
+# -- teacher --------------------------------------------------------------------------------------------------------
+
+
+def teacher(arms: Sequence[Figures]) -> Iterator[str]:
+    by_value = {arm.value: arm for arm in arms}
+    alone, before, ahead = (by_value.get(name) for name in ("none", "before", "ahead"))
+    if alone and ahead:
+        cost = longer(ahead, alone)
+        if cost:
+            yield _teachers_price(cost)
+    if alone and before and ahead:
+        yield from _side_by_side(alone, before, ahead)
+    for name, how in (
+        ("together", "On the student's own device, in turn"),
+        ("kept", "With answers computed beforehand"),
+    ):
+        other = by_value.get(name)
+        cost = longer(other, alone) if other and alone else None
+        if cost:
+            yield f"{how}, a step takes {times(cost)} as long as without a teacher."
+
+
+def _teachers_price(cost: Spread) -> str:
+    if cost.max < FREE_TEACHER:
+        return f"A teacher on the CPU, ahead of the student, costs it nothing that matters: {times(cost)} its step."
+    if not cost.is_told:
+        return f"Whether a teacher on the CPU costs its student anything can't be told: {times(cost)} its step."
+    return f"A teacher on the CPU, ahead of the student, makes its step {times(cost)} as long."
+
+
+def _side_by_side(alone: Figures, before: Figures, ahead: Figures) -> Iterator[str]:
+    """overlap = (t_T + t_S - t_C) / min(t_T, t_S); 1 is perfect, 0 is one after the other."""
+    teacher = by_round(lambda both, student: both - student, before.seconds, alone.seconds)
+    if not teacher or teacher.min <= 0:
+        return
+    student = by_round(lambda seconds, _: seconds, alone.seconds, before.seconds)
+    overlap = by_round(
+        lambda both, student, beside: (both - beside) / min(both - student, student),
+        before.seconds,
+        alone.seconds,
+        ahead.seconds,
+    )
+    if student and overlap:
+        fits = "it fits beside it" if teacher.max <= student.min else "it does not fit beside it"
+        fits = "whether it fits beside it can't be told" if _cross(teacher, student) else fits
+        yield (
+            f"The teacher takes {duration(teacher)} of a batch, the student {duration(student)}: {fits}; "
+            f"{percent(overlap)} of the shorter of the two is hidden behind the longer."
+        )
+
+
+def _cross(one: Spread, other: Spread) -> bool:
+    return one.min <= other.max and other.min <= one.max

@@ -1,0 +1,57 @@
+"""What a step costs whatever its batch, and what an example costs: a line through several batches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ngcdl.report.spread import Spread
+
+FEWEST_BATCHES = 3
+# The line is told where it misses no batch by more than its rounds lie apart, or by this share of it: rounds that agree
+# by luck are no finer ruler.
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Line:
+    """A step's time is `step` + `example` x batch, in seconds; `share` (0..1) of the smallest batch's is the first."""
+
+    step: Spread
+    example: Spread
+    share: Spread
+
+
+def fitted(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> Line | None:
+    """Lay a line through the seconds of a step of each of `sizes` in each round, the smallest first.
+
+    None where it would tell what the figures don't: too few of them, no cost to tell apart, or too far off.
+    """
+    if len(sizes) < FEWEST_BATCHES or len(rounds) < 2:
+        return None
+    lines = [_line(sizes, seconds) for seconds in rounds]
+    if any(a <= 0 or b <= 0 for a, b in lines):
+        return None
+    step, example = Spread.of([a for a, _ in lines]), Spread.of([b for _, b in lines])
+    share = Spread.of([a / (a + b * sizes[0]) for a, b in lines])
+    if not (step and example and share):
+        return None
+    for size, seconds in zip(sizes, zip(*rounds, strict=True), strict=True):
+        known = Spread.of(seconds)
+        missed = abs(step.median + example.median * size - known.median) if known else 0.0
+        if known and missed > max(known.max - known.min, TOLERANCE * known.median):
+            return None
+    return Line(step, example, share)
+
+
+def _line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+    """Give a and b of seconds = a + b x size by least squares of what the line misses, as a share of each: clocks err
+    in proportion."""
+    weights = [1 / value**2 for value in seconds]
+    total = sum(weights)
+    x = sum(w * size for w, size in zip(weights, sizes, strict=True)) / total
+    y = sum(w * value for w, value in zip(weights, seconds, strict=True)) / total
+    across = sum(w * (size - x) ** 2 for w, size in zip(weights, sizes, strict=True))
+    rise = sum(w * (size - x) * (value - y) for w, size, value in zip(weights, sizes, seconds, strict=True))
+    slope = rise / across if across else 0.0
+    return y - slope * x, slope

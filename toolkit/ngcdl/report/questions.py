@@ -1,0 +1,145 @@
+"""What an experiment answers, in a sentence: rules over the figures of its arms, with their thresholds. Pure.
+
+A figure that is made of several arms is made in each round by itself, and told as the median of the rounds' with the
+least and the most of them. Of one round alone nothing of the kind is told, and where the rounds do not agree that is
+what is told. An arm without figures (its runs were refused) takes only those sentences away that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ngcdl.report.arm import Figures, faster
+from ngcdl.report.beside import feed, teacher
+from ngcdl.report.fit import fitted
+from ngcdl.report.spread import Spread, duration, percent, times
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`is_whole`: it says all that the ratios would say, and better."""
+
+    text: str
+    is_whole: bool = True
+
+
+def answers(vary: str, workload: str | None, arms: Sequence[Figures]) -> tuple[Answer, ...]:
+    """Answer what was asked by varying `vary`, as far as these arms do; () where nothing is to be said."""
+    measured = [arm for arm in arms if arm.rates]
+    rule = _RULES.get(vary)
+    told = [Answer(text) for text in rule(measured)] if rule else []
+    if workload == "inference" and measured:
+        told.append(Answer(_frames(vary, measured), is_whole=False))
+    return tuple(told)
+
+
+# -- batch ----------------------------------------------------------------------------------------------------------
+
+
+def _batch(arms: Sequence[Figures]) -> Iterator[str]:
+    arms = sorted(arms, key=lambda arm: arm.number)
+    if len(arms) < 2:
+        return
+    rounds = sorted(set.intersection(*(set(arm.seconds) for arm in arms)))
+    line = fitted([arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])
+    if line:
+        yield (
+            f"A step costs {duration(line.step)} whatever its batch, and {duration(line.example)} an example: a batch "
+            f"of {arms[0].value} spends {percent(line.share)} of its time on the former."
+        )
+    ratio = faster(arms[-1], arms[0])
+    if ratio:
+        yield _epochs(arms[0], arms[-1], ratio)
+    best = max(arms, key=lambda arm: arm.rate)
+    more = faster(best, arms[-1])
+    if best is not arms[-1] and best is not arms[0] and more and more.min > 1:
+        yield f"Fastest is a batch of {best.value}: {times(more)} the work of batches of {arms[-1].value}."
+
+
+def _epochs(small: Figures, large: Figures, ratio: Spread) -> str:
+    if not ratio.is_told:
+        return f"Between batches of {small.value} and of {large.value} no difference can be told: {times(ratio)}."
+    slow, fast = (small, large) if ratio.min > 1 else (large, small)
+    share = faster(fast, slow) or ratio
+    text = f"An epoch takes {times(share)} as long with batches of {slow.value} as with batches of {fast.value}"
+    here, there = slow.whole, fast.whole
+    if here and there:
+        text += f": {duration(here)} and {duration(there)} for {slow.examples:,} examples"
+    return f"{text}."
+
+
+# -- threads, cards, precision --------------------------------------------------------------------------------------
+
+
+def _threads(arms: Sequence[Figures]) -> Iterator[str]:
+    arms = sorted(arms, key=lambda arm: arm.number)
+    if len(arms) < 2:
+        return
+    best = max(arms, key=lambda arm: arm.rate)
+    gain = faster(best, arms[0])
+    losses = [(arm, loss) for arm in arms[arms.index(best) + 1 :] if (loss := faster(arm, best)) and loss.max < 1]
+    fastest = f"Fastest with {_counted(best.value, 'thread')}"
+    if gain and gain.min > 1:
+        yield f"{fastest}: {times(gain)} the work of {_counted(arms[0].value, 'thread')}."
+    elif losses:
+        yield f"{fastest}."
+    for arm, loss in losses:
+        cores = arm.cores
+        why = f": more threads than the {cores} physical cores hurt" if cores and arm.number > cores else ""
+        yield f"{_counted(arm.value, 'thread')} do {times(loss)} the work of {best.value}{why}."
+
+
+def _gpus(arms: Sequence[Figures]) -> Iterator[str]:
+    arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
+    for arm in arms[1:]:
+        more = arm.number / arms[0].number
+        ratio = faster(arm, arms[0])
+        if ratio:
+            share = Spread(ratio.median / more, ratio.min / more, ratio.max / more)
+            yield (
+                f"{arm.value} GPUs do {times(ratio)} the work of {_counted(arms[0].value, 'GPU')}: {percent(share)} of "
+                f"{more:g} times."
+            )
+
+
+def _precision(arms: Sequence[Figures]) -> Iterator[str]:
+    for arm in arms[1:]:
+        ratio = faster(arm, arms[0])
+        if not ratio:
+            continue
+        speed = f"{times(ratio)} the speed of {arms[0].value}"
+        if ratio.is_told:
+            yield f"{arm.value} {'buys' if ratio.min > 1 else 'costs:'} {speed}."
+        else:
+            yield f"{arm.value} buys nothing that can be told: {speed}."
+
+
+def _counted(value: str, word: str) -> str:
+    return f"{value} {word}{'' if value == '1' else 's'}"
+
+
+# -- inference ------------------------------------------------------------------------------------------------------
+
+
+def _frames(vary: str, arms: Sequence[Figures]) -> str:
+    """How long one video takes: what was asked is not a rate."""
+    words = []
+    for arm in arms:
+        rate = arm.rate
+        seconds = arm.whole
+        name = arm.value.upper() if vary == "device" else f"{vary} {arm.value}"
+        took = f"{duration(seconds)}, " if seconds else ""
+        words.append(f"{name} {took}{rate:,.1f} a second")
+    known = next((arm.examples for arm in arms if arm.examples), None)
+    return f"{f'{known:,} frames' if known else 'Frames'}: {'; '.join(words)}."
+
+
+_RULES: Mapping[str, Callable[[Sequence[Figures]], Iterator[str]]] = {
+    "batch": _batch,
+    "feed": feed,
+    "teacher": teacher,
+    "threads": _threads,
+    "gpus": _gpus,
+    "precision": _precision,
+}

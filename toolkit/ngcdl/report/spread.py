@@ -1,0 +1,73 @@
+"""Several rounds' figures as one: their median with the least and the most of them, and how that is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol
+
+from ngcdl.console import NOT_AVAILABLE, number
+
+
+class Spreading(Protocol):
+    @property
+    def median(self) -> float: ...
+    @property
+    def min(self) -> float: ...
+    @property
+    def max(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of at least one value."""
+
+    median: float
+    min: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread | None:
+        return cls(median(values), min(values), max(values)) if values else None
+
+    @property
+    def is_told(self) -> bool:
+        """As a ratio: do all rounds agree which of the two is more?"""
+        return self.min > 1 or self.max < 1
+
+
+def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread | None:
+    """Make a figure of what each round has in all `series`; None of a single round: it has no spread."""
+    shared = set.intersection(*(set(one) for one in series))
+    values = [make(*(one[at] for one in series)) for at in sorted(shared)]
+    return Spread.of(values) if len(values) > 1 else None
+
+
+def times(it: Spreading) -> str:
+    """7.81 times (7.60..7.93)."""
+    digits = 2 if it.max < 10 else 1 if it.max < 100 else 0
+    return f"{it.median:,.{digits}f} times ({it.min:,.{digits}f}..{it.max:,.{digits}f})"
+
+
+def percent(it: Spreading) -> str:
+    """Of a share 0..1: 88 % (86..90)."""
+    return f"{100 * it.median:.0f} % ({100 * it.min:.0f}..{100 * it.max:.0f})"
+
+
+def duration(it: Spreading) -> str:
+    """Of seconds, three digits of them: 1.90 ms (1.85..1.97); what was measured once has nothing beside it."""
+    named = (("s", 1.0), ("ms", 1e3))
+    unit, factor = next((one for one in named if abs(it.median) * one[1] >= 1), ("µs", 1e6))
+    middle, least, most = (value * factor for value in (it.median, it.min, it.max))
+    digits = 0 if middle >= 100 else 1 if middle >= 10 else 2
+    text = f"{middle:,.{digits}f} {unit}"
+    return text if least == most else f"{text} ({least:,.{digits}f}..{most:,.{digits}f})"
+
+
+def figure(value: Spread | None, digits: int = 1) -> str:
+    """599.9 (590.1..605.0); one value alone has nothing beside it."""
+    if value is None:
+        return NOT_AVAILABLE
+    middle = number(value.median, digits)
+    return middle if value.min == value.max else f"{middle} ({number(value.min, digits)}..{number(value.max, digits)})"
