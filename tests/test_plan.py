@@ -10,7 +10,8 @@ from fakes import IMAGE
 
 from ngcdl import plan
 from ngcdl.errors import BadOption
-from ngcdl.spec import GpuRequest, Mount, RunSpec, Workload
+from ngcdl.plan import _computed
+from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
 
 CIFAR10 = Workload("cifar10", 7, 8, 9)
 ALL = GpuRequest("all")
@@ -51,6 +52,25 @@ def test_threads_are_passed_on_where_they_were_asked_for() -> None:
     assert "--seed 9 --threads 4 --data synthetic" in " ".join(spec.command)
 
 
+def test_what_was_asked_of_how_it_computes_is_passed_on_and_nothing_else() -> None:
+    asked = Workload(
+        "distill", None, 8, feed="plain", precision="amp", compile=True, channels_last=False, seconds=90.5,
+        teacher="kept",
+    )  # fmt: skip
+    line = " ".join(_computed(asked))
+    assert line == "--feed plain --precision amp --compile --channels-first --seconds 90.5 --teacher kept"
+    assert _computed(CIFAR10) == []
+    assert _computed(replace(CIFAR10, channels_last=True, epochs=3)) == ["--channels-last", "--epochs", "3"]
+
+
+def test_a_training_that_is_bounded_by_time_or_epochs_has_no_number_of_steps() -> None:
+    line = " ".join(plan.training(IMAGE, Workload("cifar10", None, 8, seconds=30), ALL, None, None).command)
+    assert "--device auto --batch 8 --seed 0 --seconds 30 --data synthetic" in line
+    assert "--batch largest --seed 9" in " ".join(
+        plan.training(IMAGE, replace(CIFAR10, largest_batch=True), ALL, None, None).command
+    )
+
+
 def test_a_training_keeps_nvidia_s_documented_flags() -> None:
     spec, documented = plan.training(IMAGE, CIFAR10, ALL, None, None), RunSpec(None)
     assert (spec.shm_bytes, spec.ulimits) == (documented.shm_bytes, documented.ulimits)
@@ -67,7 +87,8 @@ def test_what_a_training_is_stands_in_its_file_and_is_read_without_running_it() 
     assert (keras.batch, keras.input, keras.data, keras.unit) == (32, (32, 32, 3), "cifar10", "images")
     for name in plan.workloads():
         known = plan.bundled(name)
-        assert known.flops_per_example > 4 * known.forward_macs > 0, "backward is up to twice forward, at 2 FLOP a MAC"
+        least = 4 if known.trains else 2  # backward is up to twice forward, at 2 FLOP a MAC
+        assert known.flops_per_example >= least * known.forward_macs > 0
         assert set(known.frameworks) <= {"pytorch", "tf1", "tf2"}
         assert known.source.startswith("seed 00")
 
@@ -82,12 +103,39 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
 @pytest.mark.parametrize(
     "bad", [Workload("mnist9"), Workload("__init__"), Workload("cifar10", steps=0), Workload("cifar10", batch=-1),
             Workload("cifar10", device="tpu"), Workload("cifar10", threads=0), Workload("../cifar10"),
-            Workload("cifar10_keras"), Workload("fcn-s", data="/cifar10")]
+            Workload("cifar10_keras"), Workload("fcn-s", data="/cifar10"),
+            Workload("cifar10", feed="fast"), Workload("cifar10", precision="fp16"), Workload("cifar10", epochs=0),
+            Workload("cifar10", seconds=0.0), Workload("cifar10", seconds=float("inf")),
+            Workload("cifar10", seconds=float("nan")), Workload("cifar10", 7, epochs=1),
+            Workload("cifar10", teacher="kept"), Workload("cifar10", feed="resident"),
+            Workload("cifar10", largest_batch=True, resume="older")]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
     with pytest.raises(BadOption):
         plan.check_workload(bad)
     plan.check_workload(CIFAR10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "image", "device", "said"),
+    [
+        (replace(CIFAR10, precision="amp"), "tensorflow:18.01-py2", "gpu", "amp.*TensorFlow 1.4.0"),
+        (replace(CIFAR10, compile=True), "tensorflow:20.01-tf1-py3", "gpu", "--compile.*TensorFlow 1.15"),
+        (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU"),
+    ],
+)
+def test_what_an_image_or_a_device_can_t_compute_is_refused_by_name(
+    asked: Workload, image: str, device: str, said: str
+) -> None:
+    with pytest.raises(BadOption, match=said):
+        plan.check_place(asked, ImageRef.parse(image), device)
+
+
+@pytest.mark.parametrize("image", ["tensorflow:24.05-tf2-py3", "pytorch:24.05-py3", "tensorflow:99.01-py3", None])
+def test_an_image_that_can_or_that_nobody_knows_is_left_to_the_trainer(image: str | None) -> None:
+    asked = replace(CIFAR10, precision="amp", compile=True)
+    plan.check_place(asked, ImageRef.parse(image) if image else None, "cpu")
+    plan.check_place(CIFAR10, ImageRef.parse("tensorflow:18.01-py2"), "cpu")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,13 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
     ((*COMPARE, "--vary", "gpus=none,1"), "it is the CPU"),
     ((*COMPARE, "--vary", "threads=1,2", "--steps", "10"), "give no figure to compare"),
+    ((*COMPARE, "--vary", "feed=ahead,fast"), "--feed fast: ahead, plain"),
+    ((*COMPARE, "--vary", "feed=ahead,resident"), "distorts its pictures"),
+    ((*COMPARE, "--vary", "precision=float32,amp", "--amp"), "--precision is what is varied"),
+    ((*COMPARE, "--vary", "precision=float32,tf32"), "computes on the CPU"),
+    ((*COMPARE, "--vary", "teacher=none,kept"), "cifar10 has none"),
+    ((*COMPARE, "--vary", "threads=1,2", "--batch", "largest"), "the same batch"),
+    ((*COMPARE, "--vary", "threads=1,2", "--batch", "many"), "a whole number"),
     (COMPARE, "--gpus none leaves nothing"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
     ((*THREADS, "--", "ls"), "no command can stand after --"),
@@ -204,6 +212,31 @@ def test_numbers_of_cards_and_seeds_are_taken_one_by_one() -> None:
     assert seeds == [0, 7]
     with pytest.raises(BadOption, match="takes one image"):
         arms(BASE, "batch=1,2", [TF, TORCH], REGISTRY)
+
+
+@pytest.mark.parametrize(("vary", "changes"), [
+    ("feed=plain,resident", [{"feed": "plain"}, {"feed": "resident"}]),
+    ("precision=float32,amp", [{"precision": "float32"}, {"precision": "amp"}]),
+    ("teacher=none,kept", [{"teacher": "none"}, {"teacher": "kept"}]),
+    ("compile=off,on", [{"compile": False}, {"compile": True}]),
+    ("channels=first,last", [{"channels_last": False}, {"channels_last": True}]),
+])  # fmt: skip
+def test_an_axis_varies_one_thing_of_the_training_and_leaves_the_rest(vary: str, changes: list[dict[str, Any]]) -> None:
+    name, made = arms(BASE, vary, [], REGISTRY)
+    assert (name, [arm.name for arm in made]) == (
+        vary.partition("=")[0], [f"{name}={value}" for value in vary.partition("=")[2].split(",")],
+    )  # fmt: skip
+    assert [arm.asked for arm in made] == [
+        replace(BASE, workload=replace(BASE.workload, **change)) for change in changes
+    ]
+
+
+@pytest.mark.parametrize(("vary", "said"), [
+    ("compile=yes,no", "there is on and off"), ("channels=last,middle", "there is last and first"),
+])  # fmt: skip
+def test_a_value_that_an_axis_has_not_is_refused(vary: str, said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        arms(BASE, vary, [], REGISTRY)
 
 
 @pytest.mark.parametrize(("workload", "steps"), [("cifar10", 200), ("resnet-50", 81), ("catdog", 60), ("fcn-s", 200)])

@@ -13,6 +13,7 @@ import pytest
 from house import TRAIN, House
 
 from ngcdl import __version__
+from ngcdl.record import Run
 
 HEAVY = {"docker", "requests", "typer", "rich", "pynvml", "psutil"}
 
@@ -68,12 +69,22 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
         (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),
         (("run", "--train", "cifar10", "--pull", "x"), "missing or always"),
+        (("run", "--train", "cifar10", "--amp", "--precision", "float32"), "--amp and --precision float32: one of"),
+        (("run", "--train", "cifar10", "--steps", "9", "--epochs", "2"), "both say how far"),
+        (("run", "--train", "cifar10", "--seconds", "nan"), "a number above 0"),
+        (("run", "--train", "cifar10", "--batch", "most"), "or largest"),
+        (("run", "--train", "cifar10", "--teacher", "kept"), "cifar10 has none"),
+        (("run", "--train", "cifar10", "--gpus", "none", "--precision", "tf32"), "computes on the CPU"),
         (("run", "tensorflow:1", "--device", "cpu"), "--device: only --train reads that"),
+        (
+            ("run", "tensorflow:1", "--feed", "plain", "--amp", "--channels-first", "--batch", "largest"),
+            "--batch, --feed, --amp, --channels-first: only --train reads that",
+        ),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
         (("run", "tensorflow"), "which release"),
         (("run", "TensorFlow:1"), "lower case"),
         (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
-        (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py"),
+        (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs ..."),
         (("run", "tensorflow:1", "-v", ".:/work"), "Mount it elsewhere"),
         (("run", "tensorflow:1", "--train", "cifar10", "-w", "/x"), "its own working directory"),
         ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only a container"),
@@ -95,6 +106,38 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
 def test_a_resume_of_a_run_that_is_not_there_is_told(house: House) -> None:
     done = house.run(*TRAIN, "--resume", "last")
     assert (done.returncode, "no run" in done.stderr) == (125, True)
+
+
+def made(house: House, *events: dict[str, object]) -> str:
+    """Put the record of an older run there, with what its trainer told."""
+    run = Run(house.shelf.new_id("cifar10"), "interrupted", 1.0, 2.0)
+    folder = house.shelf.create(run)
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return run.id
+
+
+@pytest.mark.parametrize(("typed", "said"), [
+    (("--batch", "8"), "it trained with workload cifar10, seed 3"),
+    (("--batch", "16", "--seed", "3"), "it trained with workload cifar10, batch 8"),
+])  # fmt: skip
+def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
+    house: House, typed: tuple[str, ...], said: str
+) -> None:
+    older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 8, "seed": 3})
+    done = house.run("run", "--train", "cifar10-keras", *TRAIN[3:], *typed, "--resume", "last")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert f"ngcdl run ... --train cifar10 --batch 8 --seed 3 --resume {older}" in done.stderr
+    assert house.shelf.ids() == [older], "nothing was recorded"
+
+
+def test_a_resume_without_a_checkpoint_or_of_no_training_is_refused(house: House) -> None:
+    made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
+    done = house.run(*TRAIN, "--resume", "last")
+    assert (done.returncode, "saved no checkpoint" in done.stderr) == (2, True)
+    made(house)
+    done = house.run(*TRAIN, "--resume", "last")
+    assert (done.returncode, "a training that began" in done.stderr) == (125, True)
 
 
 def test_a_key_in_a_variable_never_shows_in_a_dry_run(house: House) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ngcdl.catalog import releases
 from ngcdl.engines.base import RUN_FOLDER
 from ngcdl.errors import BadOption, LocalUnavailable
-from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
+from ngcdl.spec import FEEDS, PRECISIONS, TEACHERS, GpuRequest, ImageRef, Mount, RunSpec, Workload
 
 INSIDE = "/ngcdl"  # trainer/, data/, resume/ and run/ stand below it
 HERE = "/work"  # the caller's working directory, in an interactive container
+_DISTORTED = ("cifar10", "input-pipeline")  # the tutorial's pictures: each time another cut, side and light
 
 
 def containers_folder() -> Path:
@@ -30,7 +33,8 @@ class Bundled:
 
     `data` is "cifar10", or the name of what its made-up data stands for; `unit` is what one example is, `input` its
     shape. `forward_macs` are multiply-accumulates of one example, `flops_per_example` the operations of a training step
-    for one: convolutions and matrix products alone. `parameters` is as the source counts them.
+    for one: convolutions and matrix products alone. `parameters` is as the source counts them. `vary` is what a
+    comparison of it varies, None: the CPU against the GPU. One that does not train only computes forward.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Bundled:
     forward_macs: int
     flops_per_example: int
     frameworks: tuple[str, ...]
+    vary: str | None = None
+    trains: bool = True
 
 
 def workloads() -> tuple[str, ...]:
@@ -75,6 +81,8 @@ def bundled(name: str) -> Bundled:
         forward_macs=said["MACS"],
         flops_per_example=said["FLOPS"],
         frameworks=said["FRAMEWORKS"],
+        vary=said.get("VARY"),
+        trains=said.get("TRAINS", True),
     )
 
 
@@ -95,12 +103,56 @@ def check_workload(workload: Workload) -> None:
     known = bundled(workload.name)
     if known.data != "cifar10" and workload.data not in ("auto", "synthetic"):
         raise BadOption(f"--data {workload.data}: {workload.name} makes its data up.", "Leave --data away.")
-    if workload.steps < 1 or workload.batch < 1:
-        raise BadOption("--steps and --batch are whole numbers from 1 on.")
-    if workload.threads is not None and workload.threads < 1:
-        raise BadOption("--threads is a whole number from 1 on.")
-    if workload.device not in ("auto", "cpu", "gpu"):
-        raise BadOption(f"--device {workload.device}: auto, cpu or gpu.")
+    for option, value, words in (
+        ("--device", workload.device, ("auto", "cpu", "gpu")),
+        ("--feed", workload.feed, FEEDS),
+        ("--precision", workload.precision, PRECISIONS),
+        ("--teacher", workload.teacher or TEACHERS[0], TEACHERS),
+    ):
+        if value not in words:
+            raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.")
+    for option, number in (("--threads", workload.threads), ("--epochs", workload.epochs), ("--steps", workload.steps)):
+        if number is not None and number < 1:
+            raise BadOption(f"{option} is a whole number from 1 on.")
+    if workload.batch < 1:
+        raise BadOption("--batch is a whole number from 1 on, or largest.")
+    _check_together(workload)
+
+
+def _check_together(workload: Workload) -> None:
+    """Raises BadOption where two things were typed that don't go together."""
+    if workload.steps is not None and workload.epochs is not None:
+        raise BadOption("--steps and --epochs both say how far.", "Leave one of them away.")
+    if workload.seconds is not None and not 0 < workload.seconds < math.inf:
+        raise BadOption("--seconds is a number above 0.")
+    if workload.teacher and workload.name != "distill":
+        raise BadOption(f"--teacher: {workload.name} has none.", "    ngcdl run --train distill --teacher ...")
+    if workload.feed == "resident" and workload.name in _DISTORTED:
+        raise BadOption(
+            f"--feed resident: {workload.name} distorts its pictures on the CPU, each time anew.",
+            f"    ngcdl run --train {workload.name} --feed plain\n    ngcdl run --train cifar10-keras --feed resident",
+        )
+    if workload.largest_batch and workload.resume:
+        raise BadOption("--batch largest: what is resumed keeps its batch.", "Leave --batch away.")
+
+
+def check_place(workload: Workload, image: ImageRef | None, device: str) -> None:
+    """Raises BadOption where a training can't be computed so in `image`, as far as the catalogue knows it, or on
+    `device`."""
+    if device == "cpu" and workload.precision == "tf32":
+        raise BadOption("--precision tf32: that is a GPU's, and this computes on the CPU.", "    --precision float32")
+    typed = [name for name, is_given in {
+        "--precision amp": workload.precision == "amp", "--compile": workload.compile,
+    }.items() if is_given]  # fmt: skip
+    if not typed or image is None or image.tag is None:
+        return
+    release = releases.find(image.framework, image.tag)
+    version = release.framework_version if release else None
+    if image.framework == "tensorflow" and version and version.startswith("1."):
+        raise BadOption(
+            f"{', '.join(typed)}: {image.framework}:{image.tag} has TensorFlow {version}, which is not asked for that.",
+            "Leave it away, or take an image of TensorFlow 2 or PyTorch:\n    ngcdl resolve tensorflow",
+        )
 
 
 def training(
@@ -116,8 +168,10 @@ def training(
     data = data if bundled(workload.name).data == "cifar10" else None
     words = ["python", "-m", "trainer", workload.name, "--out", RUN_FOLDER]
     words += ["--device", workload.device]
-    words += ["--steps", str(workload.steps), "--batch", str(workload.batch), "--seed", str(workload.seed)]
+    words += ["--steps", str(workload.steps)] if workload.steps is not None else []
+    words += ["--batch", "largest" if workload.largest_batch else str(workload.batch), "--seed", str(workload.seed)]
     words += ["--threads", str(workload.threads)] if workload.threads else []
+    words += _computed(workload)
     words += ["--data", (f"{INSIDE}/data" if inside else str(data)) if data else "synthetic"]
     words += ["--resume", f"{INSIDE}/resume" if inside else str(resume)] if resume else []
     words += [] if workload.evaluate else ["--no-eval"]
@@ -134,6 +188,19 @@ def training(
         workdir=INSIDE if inside else str(containers),
         workload=workload,
     )
+
+
+def _computed(workload: Workload) -> list[str]:
+    """Give the trainer's options of how it computes, how it is fed and how long: what differs from its own."""
+    plain = Workload(workload.name)
+    words = ["--feed", workload.feed] if workload.feed != plain.feed else []
+    words += ["--precision", workload.precision] if workload.precision != plain.precision else []
+    words += ["--compile"] if workload.compile else []
+    if workload.channels_last is not None:
+        words += ["--channels-last" if workload.channels_last else "--channels-first"]
+    words += ["--seconds", f"{workload.seconds:.15g}"] if workload.seconds is not None else []
+    words += ["--epochs", str(workload.epochs)] if workload.epochs is not None else []
+    return words + (["--teacher", workload.teacher] if workload.teacher else [])
 
 
 def command(image: ImageRef, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool) -> RunSpec:

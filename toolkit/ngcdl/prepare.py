@@ -98,6 +98,7 @@ def decide(
         _look_ahead(asked)
         verdicts.tell(picked, show)
     if asked.workload:
+        plan.check_place(asked.workload, picked.image, asked.device or picked.device)
         data = data or _data(asked.workload, settings, show, dry)
     return picked, _spec(asked, picked, data, shelf), data
 

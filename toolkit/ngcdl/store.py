@@ -30,6 +30,7 @@ from ngcdl.record import Run
 
 log = logging.getLogger(__name__)
 RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ngcdl import compare as comparing
 from ngcdl import console, plan, settings
-from ngcdl.cli.run import Typed, no_open_record, parsed, reconcile_last
+from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
+from ngcdl.cli.typed import Typed, parsed
 from ngcdl.compare import Comparing, Kept, Variant
 from ngcdl.engines.base import Chunk
 from ngcdl.errors import BadOption, NgcdlError, signal_exit_code
@@ -30,13 +31,44 @@ RUN_FLOPS = 30e12
 STEPS_LEAST, STEPS_MOST = 31, 200
 # The trainer tells a figure every ten steps, and none of the first.
 STEPS_FEWEST = 11
-_NUMBERS: Mapping[str, Callable[[Workload, int], Workload]] = {
-    "batch": lambda workload, number: replace(workload, batch=number),
-    "threads": lambda workload, number: replace(workload, threads=number),
-    "seed": lambda workload, number: replace(workload, seed=number),
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One thing of a workload that can be varied: its field, the option that sets it, and how a value is read."""
+
+    field: str
+    option: str
+    read: Callable[[str], object]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise ValueError("wanted whole numbers")
+    return int(text)
+
+
+def _one_of(**values: bool) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        if text not in values:
+            raise ValueError(f"there is {' and '.join(values)}")
+        return values[text]
+
+    return read
+
+
+_AXES: Mapping[str, _Axis] = {
+    "batch": _Axis("batch", "--batch", _number),
+    "threads": _Axis("threads", "--threads", _number),
+    "seed": _Axis("seed", "--seed", _number),
+    "feed": _Axis("feed", "--feed", str),
+    "precision": _Axis("precision", "--precision", str),
+    "teacher": _Axis("teacher", "--teacher", str),
+    "compile": _Axis("compile", "--compile", _one_of(on=True, off=False)),
+    "channels": _Axis("channels_last", "--channels-last or --channels-first", _one_of(last=True, first=False)),
 }
 _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch": "pytorch"}
-_FORM = "wanted NAME=VALUE,VALUE with batch, threads, seed, gpus, image, framework or device for the name."
+_FORM = f"wanted NAME=VALUE,VALUE with {', '.join(_AXES)}, gpus, image, framework or device for the name."
 _EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
 
 
@@ -66,15 +98,18 @@ def carried_out(
         raise BadOption("--repeat is a whole number from 1 on.")
     config = settings.load()
     shelf = Store(config.runs)
-    if typed.steps is None:
+    if typed.batch == "largest":
+        raise BadOption("--batch largest: what is compared has the same batch.", "    ngcdl run ... --batch largest")
+    if typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=_steps(plan.bundled(typed.train or "")))
-    elif typed.steps < STEPS_FEWEST:
+    elif typed.steps is not None and typed.steps < STEPS_FEWEST:
         raise BadOption(f"--steps {typed.steps}: less than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
     images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
     asked = replace(parsed(typed, config, shelf), command="compare")
     name, variants = arms(asked, vary, images, config.registry)
-    for variant in variants:
-        plan.check_workload(variant.asked.workload or Workload(""))
+    for one in (variant.asked for variant in variants):
+        plan.check_workload(one.workload or Workload(""))
+        plan.check_place(one.workload or Workload(""), one.image, one.device or _device(one.gpus))
     reconcile_last(shelf)
     screen, number = _Hushed(output_to_stderr=True), None
     with screen:
@@ -91,6 +126,10 @@ def carried_out(
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
             screen.say(f"stopped by {signal.Signals(number).name}; what is whole:")
     return going.kept, number
+
+
+def _device(gpus: GpuRequest) -> str:
+    return "cpu" if gpus.kind == "none" else "auto"
 
 
 def _steps(known: plan.Bundled) -> int:
@@ -156,8 +195,8 @@ def arms(base: Asked, vary: str | None, images: Sequence[ImageRef], registry: st
 
 def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], registry: str) -> Asked:
     """Give what is asked with the one thing that is varied. Raises UsageError."""
-    if name in _NUMBERS:
-        return _numbered(base, name, value)
+    if name in _AXES:
+        return replace(base, workload=_on_axis(base.workload, name, value))
     if name == "gpus":
         return replace(base, gpus=GpuRequest.parse(value))
     if name == "image":
@@ -178,14 +217,17 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
     return [Variant(value, replace(base, device=value), value) for value in ("cpu", "gpu")]
 
 
-def _numbered(base: Asked, name: str, value: str) -> Asked:
-    assert base.workload is not None  # compare has a training
-    if not value.isdecimal() or len(value) > 9:
-        raise BadOption(f"--vary {name}={value}: wanted whole numbers.")
-    plain = Workload("", batch=plan.bundled(base.workload.name).batch)
-    if getattr(base.workload, name) != getattr(plain, name):
-        raise BadOption(f"--{name} is what is varied.", f"Leave --{name} out.")
-    return replace(base, workload=_NUMBERS[name](base.workload, int(value)))
+def _on_axis(base: Workload | None, name: str, value: str) -> Workload:
+    assert base is not None  # compare has a training
+    axis = _AXES[name]
+    plain = Workload("", batch=plan.bundled(base.name).batch)
+    if getattr(base, axis.field) != getattr(plain, axis.field):
+        raise BadOption(f"{axis.option} is what is varied.", f"Leave {axis.option} out.")
+    try:
+        found = axis.read(value)
+    except ValueError as error:
+        raise BadOption(f"--vary {name}={value}: {error}.") from error
+    return replace(base, **{axis.field: found})  # type: ignore[arg-type]  # what the axis reads is of its field
 
 
 def _of_framework(value: str, images: Sequence[ImageRef]) -> ImageRef:

@@ -14,11 +14,36 @@ Train = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option(help="Train up to this step; the workload's own number.")]
 Fewer = Annotated[int | None, typer.Option(help="Train up to this step; 200, fewer of a big network.")]
-Batch = Annotated[int | None, typer.Option(help="Examples a step; the workload's own number.")]
+Epochs = Annotated[int | None, typer.Option(help="Instead of --steps: so many times all examples.")]
+Seconds = Annotated[float | None, typer.Option(help="Train that long; with --steps or --epochs, what comes first.")]
+Batch = Annotated[
+    str | None,
+    typer.Option(metavar="N|largest", help="Examples a step; the workload's own number. largest: what fits."),
+]
 Seed = Annotated[int, typer.Option(help="Of weights, order and distortions.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads that compute; as many as there are.")]
 Data = Annotated[
     str, typer.Option("--data", metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder.")
+]
+Feed = Annotated[
+    str,
+    typer.Option(
+        metavar="ahead|plain|resident|constant|input",
+        help="Batches made beforehand; when needed; kept on the device; one for all; or made alone, training nothing.",
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(metavar="auto|float32|tf32|amp", help="What is computed in. auto: tf32 where the card has it."),
+]
+Amp = Annotated[bool, typer.Option("--amp", help="Mixed precision: --precision amp.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the step: torch.compile, or XLA.")]
+ChannelsLast = Annotated[
+    bool | None, typer.Option("--channels-last/--channels-first", help="How pictures lie in memory.")
+]
+Teacher = Annotated[
+    str | None,
+    typer.Option(metavar="together|before|ahead|kept|none", help="Of distill: where and when its teacher computes."),
 ]
 Device = Annotated[str | None, typer.Option(metavar="gpu|cpu", help="What a training computes on, if not by --gpus.")]
 

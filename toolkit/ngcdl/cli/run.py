@@ -1,60 +1,24 @@
-"""`ngcdl run`: what was typed, parsed once; then prepare, start and show."""
+"""`ngcdl run`: prepare, start and show what was typed."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import shlex
 import signal
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 
-from ngcdl import console, launch, plan, prepare, settings
+from ngcdl import console, launch, prepare, settings
 from ngcdl.cli.screen import Screen
+from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.base import Order
-from ngcdl.errors import BadOption, NgcdlError, NoSuchRun, signal_exit_code
+from ngcdl.errors import NgcdlError, signal_exit_code
 from ngcdl.interrupt import Interrupted
 from ngcdl.owner import this_process
 from ngcdl.record import Run
-from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, parse_bytes, parse_environment
-from ngcdl.store import EVENTS, Store
-
-
-@dataclass(frozen=True)
-class Typed:
-    """argv of `ngcdl run`, or of what runs the like, as typer read it; nothing in it is checked yet."""
-
-    image: str | None = None
-    stray: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    train: str | None = None
-    steps: int | None = None  # None: the workload's own
-    batch: int | None = None
-    seed: int = 0
-    threads: int | None = None
-    data: str = "auto"
-    resume: str | None = None
-    evaluate: bool = True
-    gpus: str = "auto"
-    device: str | None = None
-    engine: str = "auto"
-    volumes: tuple[str, ...] = ()
-    environment: tuple[str, ...] = ()
-    ports: tuple[str, ...] = ()
-    shm_size: str = "1g"
-    ulimits: tuple[str, ...] = ()
-    workdir: str | None = None
-    interactive: bool = False
-    root: bool = False
-    pull: str = "missing"
-    force: bool = False
-    detach: bool = False
-    dry_run: bool = False
-    json: bool = False
+from ngcdl.spec import RunSpec
+from ngcdl.store import CHECKPOINTS, Store
 
 
 def run(typed: Typed) -> int:
@@ -122,7 +86,7 @@ def no_open_record(shelf: Store) -> Iterator[None]:
 
 def _next_step(done: Run, shelf: Store) -> None:
     """After a training that did not reach its end: what to type."""
-    if done.status != "finished" and any((shelf.folder(done.id) / "checkpoints").glob("step-*")):
+    if done.status != "finished" and any((shelf.folder(done.id) / CHECKPOINTS).glob("step-*")):
         console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {done.id}")
     elif done.exit_code in (126, 127):
         console.say("this image has no python: take one of TensorFlow or PyTorch")
@@ -152,115 +116,6 @@ def _terminal(spec: RunSpec) -> launch.Terminal | None:
     from ngcdl.cli.terminal import Pipe, RawTerminal
 
     return RawTerminal() if spec.tty else Pipe()
-
-
-def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Asked:
-    """Parse. Raises UsageError with the form that was wanted."""
-    if typed.stray:
-        words = " ".join(typed.stray)
-        raise BadOption(f"{words}: the container's command stands after --.", f"    ngcdl run {typed.image} -- {words}")
-    if typed.train and typed.command:
-        raise BadOption("--train runs the bundled training: no command can stand after --.")
-    if typed.train and typed.workdir:
-        raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
-    if typed.pull not in ("missing", "always"):
-        raise BadOption(f"--pull {typed.pull}: missing or always.")
-    image = ImageRef.parse(typed.image, config.registry) if typed.image else None
-    gpus = GpuRequest.parse(typed.gpus)
-    if not typed.train:
-        _nothing_of_a_training(typed)
-    own = None
-    if not typed.train and image:
-        terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
-        own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
-        own = plan.at_hand(own, _here())
-    return prepare.Asked(
-        engine=typed.engine,
-        image=image,
-        gpus=gpus,
-        workload=_workload(typed, shelf) if typed.train else None,
-        own=own,
-        device=typed.device,
-        always_pull=typed.pull == "always",
-        force=typed.force,
-        root=typed.root,
-        extra=_extra(typed, own),
-    )
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise BadOption("The folder that this was typed in is gone.", "    cd") from error
-
-
-def _nothing_of_a_training(typed: Typed) -> None:
-    """Raises BadOption where an option stands that only --train reads."""
-    plain = Workload("")
-    given = {
-        "--steps": typed.steps is not None,
-        "--batch": typed.batch is not None,
-        "--seed": typed.seed != plain.seed,
-        "--threads": typed.threads != plain.threads,
-        "--data": typed.data != plain.data,
-        "--resume": bool(typed.resume),
-        "--no-eval": not typed.evaluate,
-        "--device": bool(typed.device),
-    }
-    stray = [name for name, is_given in given.items() if is_given]
-    if stray:
-        raise BadOption(f"{', '.join(stray)}: only --train reads that.", "    ngcdl run IMAGE --train cifar10 ...")
-
-
-def _workload(typed: Typed, shelf: Store) -> Workload:
-    resume = shelf.find(typed.resume) if typed.resume else None
-    if resume and not (shelf.folder(resume) / EVENTS).exists():
-        raise NoSuchRun(f"{typed.resume} (a training that began)", shelf.root)
-    assert typed.train is not None  # the caller looked
-    known = plan.bundled(typed.train)
-    return Workload(
-        typed.train,
-        known.steps if typed.steps is None else typed.steps,
-        known.batch if typed.batch is None else typed.batch,
-        typed.seed,
-        typed.data,
-        typed.device or "auto",
-        typed.evaluate,
-        resume,
-        typed.threads,
-    )
-
-
-def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
-    """What was typed beside the plan. An own command keeps what its plan mounts already."""
-    here, home = str(_here()), os.environ.get("HOME", "/")
-    limits = {"memlock": -1, "stack": 67108864}
-    for text in typed.ulimits:
-        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)", text)
-        if not match:
-            raise BadOption(f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1; memlock=host leaves it out.")
-        if match[2] == "host":
-            limits.pop(match[1], None)
-        else:
-            limits[match[1]] = int(match[2])
-    mounts = tuple(Mount.parse(text, here, home) for text in typed.volumes)
-    taken = {mount.container for mount in own.mounts} if own else set()
-    for mount in mounts:
-        if mount.container in taken:
-            raise BadOption(
-                f"-v {mount}: {mount.container} is the working directory of this run.", "Mount it elsewhere."
-            )
-    return RunSpec(
-        image=None,
-        mounts=mounts,
-        environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
-        ports=tuple(Port.parse(text) for text in typed.ports),
-        shm_bytes=parse_bytes(typed.shm_size),
-        ulimits=tuple(limits.items()),
-        workdir=typed.workdir,
-        stdin=typed.interactive,
-    )
 
 
 def dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from ngcdl import compare as comparing
 from ngcdl import console, plan, settings
 from ngcdl.cli.compare import carried_out, exit_code
-from ngcdl.cli.run import Typed
+from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption, NgcdlError, UsageError, signal_exit_code
 from ngcdl.report import compared
 from ngcdl.report.pairs import published

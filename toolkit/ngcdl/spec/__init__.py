@@ -10,11 +10,14 @@ from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import NVCR, ImageRef
 from ngcdl.spec.run import RunSpec
 from ngcdl.spec.secrets import REDACTED, redacted, redacted_words
-from ngcdl.spec.workload import Workload
+from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload
 
 __all__ = [
+    "FEEDS",
     "NVCR",
+    "PRECISIONS",
     "REDACTED",
+    "TEACHERS",
     "GpuRequest",
     "ImageRef",
     "Mount",

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# How a training is fed, what it is computed in, and where `distill`'s teacher is: containers/trainer/events.py has what
+# each word means.
+FEEDS = ("ahead", "plain", "resident", "constant", "input")
+PRECISIONS = ("auto", "float32", "tf32", "amp")
+TEACHERS = ("together", "before", "ahead", "kept", "none")
+
 
 @dataclass(frozen=True)
 class Workload:
     """A bundled training. `steps` is the number to reach, `batch` examples a step, `data` auto, synthetic or a folder.
 
+    `steps` None: as many as `epochs` have, or as fit into `seconds`; where `seconds` stand beside one of them, what
+    comes first. With `largest_batch` the trainer looks for the largest that fits, and `batch` says nothing.
     `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it is shown. `resume` is the id of
     the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
+    `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None is the trainer's own choice, as it
+    is of `channels_last`.
     """
 
     name: str
-    steps: int = 1000
+    steps: int | None = 1000
     batch: int = 128
     seed: int = 0
     data: str = "auto"
@@ -22,3 +32,11 @@ class Workload:
     evaluate: bool = True
     resume: str | None = None
     threads: int | None = None
+    feed: str = "ahead"
+    precision: str = "auto"
+    compile: bool = False
+    channels_last: bool | None = None
+    seconds: float | None = None
+    epochs: int | None = None
+    teacher: str | None = None
+    largest_batch: bool = False

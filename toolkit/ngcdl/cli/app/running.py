@@ -24,9 +24,17 @@ def run(
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
     train: options.Train = None,
     steps: options.Steps = None,
+    epochs: options.Epochs = None,
+    seconds: options.Seconds = None,
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    feed: options.Feed = "ahead",
+    precision: options.Precision = "auto",
+    amp: options.Amp = False,
+    compile_step: options.Compile = False,
+    channels_last: options.ChannelsLast = None,
+    teacher: options.Teacher = None,
     data: options.Data = "auto",
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.")] = None,
     no_eval: Annotated[bool, typer.Option("--no-eval", help="Don't test the trained network.")] = False,
@@ -58,16 +66,25 @@ def run(
     """Run a training, a command or a shell, measured and recorded."""
     del tty, rm  # typed out of habit: a terminal is taken where there is one, and no container is left behind
     from ngcdl.cli import run as it
+    from ngcdl.cli.typed import Typed
 
-    typed = it.Typed(
+    typed = Typed(
         image=image,
         stray=tuple(stray or ()),
         command=context.obj or (),
         train=train,
         steps=steps,
+        epochs=epochs,
+        seconds=seconds,
         batch=batch,
         seed=seed,
         threads=threads,
+        feed=feed,
+        precision=precision,
+        amp=amp,
+        compile=compile_step,
+        channels_last=channels_last,
+        teacher=teacher,
         data=data,
         resume=resume,
         evaluate=not no_eval,
@@ -104,15 +121,25 @@ def compare(
     vary: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME=A,B", help="batch, threads, seed, gpus, image or framework; without it CPU against GPU."
+            metavar="NAME=A,B",
+            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, image or framework; "
+            "without it CPU against GPU.",
         ),
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
     show: Annotated[str | None, typer.Option(metavar="ID|last", help="Print one from its records again.")] = None,
     steps: options.Fewer = None,
+    epochs: options.Epochs = None,
+    seconds: options.Seconds = None,
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    feed: options.Feed = "ahead",
+    precision: options.Precision = "auto",
+    amp: options.Amp = False,
+    compile_step: options.Compile = False,
+    channels_last: options.ChannelsLast = None,
+    teacher: options.Teacher = None,
     data: options.Data = "auto",
     gpus: options.Gpus = "auto",
     device: options.Device = None,
@@ -128,7 +155,7 @@ def compare(
 ) -> int:
     """Train in turn on the CPU and the GPU, or vary one thing."""
     from ngcdl.cli import compare as it
-    from ngcdl.cli.run import Typed
+    from ngcdl.cli.typed import Typed
 
     if show:
         return it.show(show, json)
@@ -138,9 +165,17 @@ def compare(
         command=context.obj or (),
         train=train,
         steps=steps,
+        epochs=epochs,
+        seconds=seconds,
         batch=batch,
         seed=seed,
         threads=threads,
+        feed=feed,
+        precision=precision,
+        amp=amp,
+        compile=compile_step,
+        channels_last=channels_last,
+        teacher=teacher,
         data=data,
         evaluate=False,  # what is compared is the speed of the training
         gpus=gpus,
@@ -186,8 +221,8 @@ def suite(
     json: Json = False,
 ) -> int:
     """Run published experiments as comparisons on this machine."""
-    from ngcdl.cli.run import Typed
     from ngcdl.cli.suite import suite
+    from ngcdl.cli.typed import Typed
 
     typed = Typed(image=image, steps=steps, data=data, evaluate=False, gpus=gpus, engine=engine, json=json)
     return suite(name, typed, repeat, budget)

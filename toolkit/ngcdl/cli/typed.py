@@ -1,0 +1,208 @@
+"""What was typed for a run, parsed once: argv becomes prepare.Asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngcdl import plan, prepare, settings
+from ngcdl.errors import BadOption, NoSuchRun
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, parse_bytes, parse_environment
+from ngcdl.store import CHECKPOINTS, EVENTS, Store, lines
+
+
+@dataclass(frozen=True)
+class Typed:
+    """argv of `ngcdl run`, or of what runs the like, as typer read it; nothing in it is checked yet."""
+
+    image: str | None = None
+    stray: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    train: str | None = None
+    steps: int | None = None  # None: the workload's own
+    epochs: int | None = None
+    seconds: float | None = None
+    batch: str | None = None
+    seed: int = 0
+    threads: int | None = None
+    feed: str = "ahead"
+    precision: str = "auto"
+    amp: bool = False
+    compile: bool = False
+    channels_last: bool | None = None
+    teacher: str | None = None
+    data: str = "auto"
+    resume: str | None = None
+    evaluate: bool = True
+    gpus: str = "auto"
+    device: str | None = None
+    engine: str = "auto"
+    volumes: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    shm_size: str = "1g"
+    ulimits: tuple[str, ...] = ()
+    workdir: str | None = None
+    interactive: bool = False
+    root: bool = False
+    pull: str = "missing"
+    force: bool = False
+    detach: bool = False
+    dry_run: bool = False
+    json: bool = False
+
+
+def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Asked:
+    """Parse. Raises UsageError with the form that was wanted."""
+    if typed.stray:
+        words = " ".join(typed.stray)
+        rest = "".join(f" {name} ..." for name in _of_a_training(typed))  # meant for the container's command
+        hint = f"    ngcdl run {typed.image} -- {words}{rest}"
+        raise BadOption(f"{words}: the container's command stands after --.", hint)
+    if typed.train and typed.command:
+        raise BadOption("--train runs the bundled training: no command can stand after --.")
+    if typed.train and typed.workdir:
+        raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
+    if typed.pull not in ("missing", "always"):
+        raise BadOption(f"--pull {typed.pull}: missing or always.")
+    image = ImageRef.parse(typed.image, config.registry) if typed.image else None
+    gpus = GpuRequest.parse(typed.gpus)
+    if not typed.train:
+        _nothing_of_a_training(typed)
+    own = None
+    if not typed.train and image:
+        terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
+        own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
+        own = plan.at_hand(own, _here())
+    return prepare.Asked(
+        engine=typed.engine,
+        image=image,
+        gpus=gpus,
+        workload=_workload(typed, shelf) if typed.train else None,
+        own=own,
+        device=typed.device,
+        always_pull=typed.pull == "always",
+        force=typed.force,
+        root=typed.root,
+        extra=_extra(typed, own),
+    )
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise BadOption("The folder that this was typed in is gone.", "    cd") from error
+
+
+def _of_a_training(typed: Typed) -> list[str]:
+    """Name the options that were typed and that only --train reads."""
+    plain = Typed()
+    given = {
+        f"--{name}": getattr(typed, name) != getattr(plain, name)
+        for name in ("steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision")
+    }
+    given |= {f"--{name}": bool(getattr(typed, name)) for name in ("amp", "compile", "teacher", "device")}
+    given |= {"--channels-last": typed.channels_last is True, "--channels-first": typed.channels_last is False}
+    given |= {"--no-eval": not typed.evaluate}
+    return [name for name, is_given in given.items() if is_given]
+
+
+def _nothing_of_a_training(typed: Typed) -> None:
+    """Raises BadOption where an option stands that only --train reads."""
+    stray = _of_a_training(typed)
+    if stray:
+        raise BadOption(f"{', '.join(stray)}: only --train reads that.", "    ngcdl run IMAGE --train cifar10 ...")
+
+
+def _workload(typed: Typed, shelf: Store) -> Workload:
+    assert typed.train is not None  # the caller looked
+    known = plan.bundled(typed.train)
+    if typed.amp and typed.precision not in ("auto", "amp"):
+        raise BadOption(f"--amp and --precision {typed.precision}: one of them.", "--amp is --precision amp.")
+    is_bounded = typed.seconds is not None or typed.epochs is not None
+    asked = Workload(
+        typed.train,
+        steps=known.steps if typed.steps is None and not is_bounded else typed.steps,
+        batch=_batch(typed.batch, known.batch),
+        seed=typed.seed,
+        data=typed.data,
+        device=typed.device or "auto",
+        evaluate=typed.evaluate,
+        resume=shelf.find(typed.resume) if typed.resume else None,
+        threads=typed.threads,
+        feed=typed.feed,
+        precision="amp" if typed.amp else typed.precision,
+        compile=typed.compile,
+        channels_last=typed.channels_last,
+        seconds=typed.seconds,
+        epochs=typed.epochs,
+        teacher=typed.teacher,
+        largest_batch=typed.batch == "largest",
+    )
+    if asked.resume:
+        _check_resume(asked, asked.resume, shelf)
+    return asked
+
+
+def _batch(text: str | None, usual: int) -> int:
+    if text in (None, "largest"):
+        return usual
+    if not text.isdecimal() or len(text) > 9:
+        raise BadOption(f"--batch {text}: a whole number from 1 on, or largest.")
+    return int(text)
+
+
+def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
+    """Raises NoSuchRun or BadOption where the trainer would refuse to go on from the run `before`."""
+    folder = shelf.folder(before)
+    start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
+    if start is None:
+        raise NoSuchRun(f"{before} (a training that began)", shelf.root)
+    trained = {name: start.get(name) for name in ("workload", "batch", "seed")}
+    wanted = {"workload": asked.name, "batch": asked.batch, "seed": asked.seed}
+    other = [name for name, value in trained.items() if value is not None and value != wanted[name]]
+    if other and not asked.largest_batch:
+        said = ", ".join(f"{name} {trained[name]}" for name in other)
+        same = [f"--{name} {trained[name]}" for name in ("batch", "seed") if trained[name] is not None]
+        words = [f"--train {trained['workload'] or asked.name}", *same, f"--resume {before}"]
+        raise BadOption(
+            f"--resume {before}: it trained with {said}, and goes on with nothing else.",
+            f"    ngcdl run ... {' '.join(words)}",
+        )
+    if not any((folder / CHECKPOINTS).glob("step-*")):
+        raise BadOption(f"--resume {before}: it saved no checkpoint to go on from.", f"    ngcdl show {before}")
+
+
+def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
+    """What was typed beside the plan. An own command keeps what its plan mounts already."""
+    here, home = str(_here()), os.environ.get("HOME", "/")
+    limits = {"memlock": -1, "stack": 67108864}
+    for text in typed.ulimits:
+        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)", text)
+        if not match:
+            raise BadOption(f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1; memlock=host leaves it out.")
+        if match[2] == "host":
+            limits.pop(match[1], None)
+        else:
+            limits[match[1]] = int(match[2])
+    mounts = tuple(Mount.parse(text, here, home) for text in typed.volumes)
+    taken = {mount.container for mount in own.mounts} if own else set()
+    for mount in mounts:
+        if mount.container in taken:
+            raise BadOption(
+                f"-v {mount}: {mount.container} is the working directory of this run.", "Mount it elsewhere."
+            )
+    return RunSpec(
+        image=None,
+        mounts=mounts,
+        environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
+        ports=tuple(Port.parse(text) for text in typed.ports),
+        shm_bytes=parse_bytes(typed.shm_size),
+        ulimits=tuple(limits.items()),
+        workdir=typed.workdir,
+        stdin=typed.interactive,
+    )
