@@ -111,7 +111,7 @@ def run(asked, events, voice, signals):
 
 def modelled(asked, workload):
     """Give the recipe.Model of what was asked for. What the workload can't be asked for raises Stop."""
-    if asked.data and workload.DATA != "cifar10":
+    if asked.data and not asked.dataset:
         raise Stop("bad_argument", "%s makes its data up: leave --data away" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
     model = Model(words, workload.RECIPE, workload.INPUT, asked.batch)
@@ -196,10 +196,16 @@ def fill(asked):
     workload = imported(asked.workload)
     asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
     asked.data = None if asked.data == "synthetic" else asked.data
+    asked.dataset = read_by(workload)
     if asked.runs:
         made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order
         unique = binascii.hexlify(os.urandom(2)).decode("ascii")
         asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
+
+
+def read_by(workload):
+    """Give what --data has to hold: "cifar10", "pictures"; None where the workload always makes its data up."""
+    return getattr(workload, "DATA_FOLDER", "cifar10" if workload.DATA == "cifar10" else None)
 
 
 def above_zero(kind, most=None):

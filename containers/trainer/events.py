@@ -9,8 +9,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>, UTC
        --framework NAME           auto (what can be imported, the default), tf1, tf2, pytorch
        --device NAME              auto (gpu if the framework sees one, else cpu), cpu (keeps off a GPU), gpu (or fails)
-       --data DIR|synthetic       a folder with or above cifar-10-batches-bin or cifar-10-batches-py; default synthetic;
-                                  for workloads of CIFAR-10 alone
+       --data DIR|synthetic       default synthetic. For CIFAR-10's workloads a folder with or above cifar-10-batches-bin
+                                  or cifar-10-batches-py, for catdog one of pictures (pictures.py); else refused
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others
@@ -47,8 +47,9 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
        Examples are what "unit" says: images, or sequences of tokens.
        "step" of a step event is the number of the batch, from 0; elsewhere it is how many steps are done.
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
-              devices [name], batch, steps, seed, parameters, dataset (cifar10|synthetic), dataset_images (examples),
-              dataset_sha256 (of the training files one after the other; null if synthetic), dataset_note (null|text),
+              devices [name], batch, steps, seed, parameters, dataset (cifar10|pictures|synthetic),
+              dataset_images (examples), dataset_sha256 (of the training files one after the other; of pictures of their
+              names and sizes; null if synthetic), dataset_note (null|text),
               resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the network has none), pid
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it)

@@ -67,8 +67,9 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     epoch_steps = getattr(source, "epoch_steps", None) if model.counted else None
     log = Log(asked, events, voice, model, first, epoch_steps)
     steps(asked, model, network, source, first, log, save, signals)
-    if not asked.no_eval and hasattr(workload, "load_test"):
-        evaluate(workload, model, workload.load_test(asked.data), network, asked.steps, events, voice, signals)
+    tested = None if asked.no_eval or not hasattr(workload, "load_test") else workload.load_test(asked.data)
+    if tested is not None:
+        evaluate(workload, model, tested, network, asked.steps, events, voice, signals)
     events.write("finish", step=asked.steps, seconds=clock() - began)
 
 

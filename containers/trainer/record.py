@@ -3,7 +3,7 @@
 run.json, written whole at the start and at the end:
     format 1, id (the folder's name), status (running|finished|failed|interrupted), started, finished (null at first),
     exit_code (null|n), oom_killed (null: nobody inside knows), reason (null|text), engine (NGCDL_ENGINE or "trainer"),
-    image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|synthetic),
+    image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|pictures|synthetic),
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
              gpus [{index, name, uuid, memory_bytes, compute_capability}]},
     spec: what was asked, {image (NGCDL_IMAGE), workload {name, steps, batch, seed, data, device, evaluate}}, and over
@@ -66,7 +66,7 @@ def first(asked):
         "exit_code": None, "oom_killed": None, "reason": None,
         "engine": environment("NGCDL_ENGINE") or "trainer",
         "image": {"reference": environment("NGCDL_IMAGE"), "digest": environment("NGCDL_IMAGE_DIGEST")},
-        "dataset": "cifar10" if asked.data else "synthetic",
+        "dataset": asked.dataset if asked.data else "synthetic",
         "machine": dict(host.machine(), **graphics()), "spec": spec, "notes": notes,
     }
 

@@ -4,6 +4,8 @@ A workload's name is its file's with "-" for "_". What others read without runni
 
     SUMMARY, SOURCE     what it is; whose numbers these are
     DATA, UNIT          "cifar10" (real, or its stand-in), or what its made-up data stands for; what an example is
+    DATA_FOLDER         what --data takes instead of the made-up data: "pictures" (pictures.py); "cifar10" where DATA is
+                        that; without it --data is refused
     BATCH, STEPS        the source's batch; how far to train by default: about ten minutes on a small GPU
     INPUT               the shape of one example
     PARAMETERS          as its source counts them; TRAINED where that is not all of these (batch norm's running values)
@@ -16,6 +18,7 @@ and beside these
     load(folder)        the training set, a data.Dataset; folder None: made up
     source(dataset, batch, seed, fraction, first=0)    what gives step -> (examples, labels); with an attribute
                         epoch_steps where epochs take each example once
-    load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise
+    load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise; load_test gives None
+                        where the folder has nothing to test with
     queued(fraction)    only the tutorial: how many images are mixed
 """

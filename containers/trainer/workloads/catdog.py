@@ -2,11 +2,11 @@
 
 (The seed's slide counts 15 and 6; the notebook, whose number of parameters the seed prints, has 13 and 5.) Its batches
 are 16 on a card of 2 GB, 32, which did not fit there, and 128 on a T4. Its last runs turn and shift the pictures on the
-way in, which can't be shown of the others and is not done here.
+way in, which can't be shown of the others and is not done here. Real pictures are a folder's: pictures.py.
 """
 from __future__ import absolute_import, division, print_function
 
-from .. import data, made
+from .. import data, made, pictures
 from ..epochs import shuffled
 from ..layers import batch_norm, constant, conv, dense, dropout, glorot, max_pool, relu
 from ..recipe import adam, recipe
@@ -14,6 +14,7 @@ from ..recipe import adam, recipe
 SUMMARY = "Keras on cats and dogs: 13 convolutions, 3 dense layers, 256x256 pictures"
 SOURCE = "seed 004: S. Agrawal, GPUs for deep learning, and his notebook Cats_versus_Dogs"
 DATA = "cats and dogs"
+DATA_FOLDER = "pictures"
 UNIT = "pictures"
 STEPS = 1250            # one epoch of the 20,000 pictures that the notebook has
 BATCH = 16
@@ -25,6 +26,7 @@ FLOPS = 31026327552
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
 
 NONE = constant(0.0)
+CLASSES = 2
 
 
 def block(number, convolutions, inputs, outputs, pool):
@@ -50,11 +52,11 @@ RECIPE = recipe(adam(b1=0.9, b2=0.999, epsilon=1e-7), rate=0.0001, loss="sigmoid
 
 
 def load(folder):
-    return made.pictures("train")
+    return pictures.dataset(folder, "train", CLASSES, INPUT[0]) if folder else made.pictures("train")
 
 
 def load_test(folder):
-    return made.pictures("test")
+    return pictures.dataset(folder, "test", CLASSES, INPUT[0]) if folder else made.pictures("test")
 
 
 plain = data.scaled

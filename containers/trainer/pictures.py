@@ -1,0 +1,133 @@
+"""A folder of real pictures, one sub-folder a class: found, named by a sha256, decoded as the batches need them.
+
+    DIR/cats/*.jpg  DIR/dogs/*.jpg             as they are, or below DIR/train (DIR/training); what tests is below
+                                               DIR/test, DIR/validation or DIR/val, and may be missing
+
+JPEG and PNG. A label is the place of its folder's name in the alphabet. Each picture is brought to the wanted size by
+taking the nearest pixel, which is what Keras' load_img does unless told otherwise. 20,000 of 256 x 256 are 3.9 GB: only
+their names are kept. A few broken ones are named and left out; what is more is no data.
+"""
+from __future__ import absolute_import, division, print_function
+
+import hashlib
+import os
+import sys
+import threading
+
+import numpy as np
+
+from .decoders import Undecodable, decoder
+from .events import Stop, stopped_by
+
+SPLITS = {"train": ("train", "training"), "test": ("test", "validation", "val")}
+ENDINGS = ".jpg", ".jpeg", ".png"
+MOST_BROKEN, BROKEN_SHARE = 20, 0.1  # left out at most: so many, and no more than that share of all
+
+
+def dataset(folder, split, classes, side, decoder=decoder):
+    """Give the Pictures of a split; None where the folder has none to test with. No data in it raises Stop("data")."""
+    place = found(folder, split)
+    if place is None:
+        return None
+    names, listed = listing(place)
+    if len(names) != classes:
+        raise Stop("data", "%s has %s: wanted are %d folders of pictures, one a class (%s)" % (
+            place, "the folders " + ", ".join(names) if names else "no folder of pictures", classes,
+            "such as %s and %s" % (os.path.join(place, "cats"), os.path.join(place, "dogs"))))
+    return Pictures(place, names, listed, side, *decoder())
+
+
+def found(folder, split):
+    if not os.path.isdir(folder):
+        raise Stop("data", "%s is no folder" % folder)
+    for name in SPLITS[split]:
+        place = os.path.join(folder, name)
+        if os.path.isdir(place):
+            return place
+    return folder if split == "train" else None
+
+
+def listing(place):
+    """Give the names of the folders that hold pictures, and [(label, path below the place, bytes)], in order."""
+    names, listed = [], []
+    try:
+        for name in sorted(os.listdir(place)):
+            inside = os.path.join(place, name)
+            if not os.path.isdir(inside) or name in SPLITS["train"] + SPLITS["test"]:
+                continue
+            files = sorted(file for file in os.listdir(inside) if file.lower().endswith(ENDINGS))
+            if files:
+                listed += [(len(names), os.path.join(name, file), os.path.getsize(os.path.join(inside, file)))
+                           for file in files]
+                names.append(name)
+    except EnvironmentError as error:
+        raise stopped_by(error, place, "data")
+    return names, listed
+
+
+class Pictures(object):
+    """What data.Dataset is; `images` is the object itself: whoever takes some of them has them decoded."""
+
+    name, files = "pictures", 1
+
+    def __init__(self, place, names, listed, side, decode, decoded_by):
+        self.place, self.side, self.decode = place, side, decode
+        self.paths = [path for _, path, _ in listed]
+        self.labels = np.array([label for label, _, _ in listed], np.int32)
+        self.count, self.images, self.dtype = len(listed), self, np.dtype(np.uint8)
+        self.shape = (self.count, side, side, 3)
+        self.nbytes = int(np.prod(self.shape, dtype=np.int64))
+        said = "".join("%s %d\n" % (path, size) for _, path, size in listed)
+        self.sha256 = hashlib.sha256(said if bytes is str else said.encode("utf-8", "replace")).hexdigest()
+        self.note = "%s; %dx%d by nearest pixels, decoded by %s; the sha256 is of their names and sizes" % (
+            ", ".join("%d in %s" % ((self.labels == k).sum(), name) for k, name in enumerate(names)),
+            side, side, decoded_by)
+        self.broken, self.lock = set(), threading.Lock()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, chosen):
+        """Decode some, uint8 [n, side, side, 3]; chosen: a slice or numbers. May be asked by many threads at once."""
+        chosen = np.arange(self.count)[chosen]
+        pixels = np.empty((len(chosen),) + self.shape[1:], np.uint8)
+        for k, number in enumerate(chosen):
+            pixels[k] = self.whole(int(number))
+        return pixels
+
+    def whole(self, number):
+        """Give a picture; of a broken one the next of its class, so that batch and labels stay what they are."""
+        same = np.flatnonzero(self.labels == self.labels[number])
+        at = int(np.searchsorted(same, number))
+        for candidate in np.roll(same, -at):
+            if candidate not in self.broken:
+                try:
+                    return nearest(self.decode(self.content(candidate)), self.side)
+                except Undecodable as error:
+                    self.leave_out(int(candidate), error)
+        raise Stop("data", "no picture beside %s can be read" % self.paths[number])
+
+    def content(self, number):
+        path = os.path.join(self.place, self.paths[number])
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except EnvironmentError as error:
+            raise stopped_by(error, path, "data")
+
+    def leave_out(self, number, why):
+        with self.lock:
+            if number in self.broken:
+                return
+            self.broken.add(number)
+            count = len(self.broken)
+        told = "%s is no picture (%s)" % (os.path.join(self.place, self.paths[number]), why)
+        if count > min(MOST_BROKEN, self.count * BROKEN_SHARE):
+            raise Stop("data", "%s; that makes %d broken ones of %d: too many to leave out" % (told, count, self.count))
+        print("%s: left out, the next of its folder is taken in its place" % told, file=sys.stderr)
+
+
+def nearest(pixels, side):
+    """Bring [height, width, 3] to [side, side, 3]: each pixel is the one that its middle falls on, as in Pillow."""
+    rows, columns = (((np.arange(side) + 0.5) * (length / side)).astype(int) for length in pixels.shape[:2])
+    return pixels[rows[:, None], columns]
