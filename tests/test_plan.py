@@ -41,6 +41,14 @@ def test_a_resumed_training_sees_the_older_run_read_only() -> None:
     assert "--data synthetic --resume /ngcdl/resume" in " ".join(spec.command)
 
 
+def test_cats_and_dogs_may_be_somebody_s_own_pictures() -> None:
+    spec = plan.training(IMAGE, replace(CIFAR10, name="catdog", data="pets"), ALL, Path("/home/me/pets"), None)
+    assert Mount("/home/me/pets", "/ngcdl/data") in spec.mounts
+    plan.check_workload(replace(CIFAR10, name="catdog", data="pets"))
+    with pytest.raises(BadOption, match="lstm makes its data up"):
+        plan.check_workload(replace(CIFAR10, name="lstm", data="pets"))
+
+
 def test_no_evaluation_and_the_device_are_passed_on() -> None:
     spec = plan.training(IMAGE, replace(CIFAR10, evaluate=False, device="gpu"), ALL, None, None)
     assert "--device gpu" in " ".join(spec.command)

@@ -9,8 +9,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>, UTC
        --framework NAME           auto (what can be imported, the default), tf1, tf2, pytorch
        --device NAME              auto (gpu if the framework sees one, else cpu), cpu (keeps off a GPU), gpu (or fails)
-       --data DIR|synthetic       default synthetic. For CIFAR-10's workloads a folder with or above cifar-10-batches-bin
-                                  or cifar-10-batches-py, for catdog one of pictures (pictures.py); else refused
+       --data DIR|synthetic       default synthetic. For CIFAR-10 a folder with or above cifar-10-batches-bin or
+                                  cifar-10-batches-py; for catdog one of pictures (pictures.py); else refused
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others

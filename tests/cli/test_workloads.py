@@ -7,7 +7,7 @@ import json
 from house import House
 
 KEYS = {
-    "name", "summary", "source", "data", "unit", "steps", "batch", "input", "parameters", "forward_macs",
+    "name", "summary", "source", "data", "data_folder", "unit", "steps", "batch", "input", "parameters", "forward_macs",
     "flops_per_example", "frameworks", "vary", "trains",
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ngcdl
-from ngcdl.dataset import CIFAR10, Dataset, prepare
+from ngcdl.dataset import CIFAR10, Dataset, pictures, prepare
 from ngcdl.errors import BadOption, DatasetUnavailable, DatasetWrong
 
 from . import small
@@ -202,3 +202,9 @@ def test_the_official_facts() -> None:
 
 def test_the_small_archive_is_what_it_says() -> None:
     assert small.archive_of(PACKED).sha256 == hashlib.sha256(PACKED).hexdigest()
+
+
+def test_a_folder_of_pictures_is_taken_as_it_is_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
+    assert pictures(str(tmp_path)) == Dataset("pictures", tmp_path, None, f"the pictures of {tmp_path}")
+    with pytest.raises(BadOption, match="no such folder"):
+        pictures(str(tmp_path / "nowhere"))

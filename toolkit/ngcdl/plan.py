@@ -31,16 +31,18 @@ def containers_folder() -> Path:
 class Bundled:
     """What the trainer's file says of a workload. `batch` is its source's, `steps` about ten minutes on a small GPU.
 
-    `data` is "cifar10", or the name of what its made-up data stands for; `unit` is what one example is, `input` its
-    shape. `forward_macs` are multiply-accumulates of one example, `flops_per_example` the operations of a training step
-    for one: convolutions and matrix products alone. `parameters` is as the source counts them. `vary` is what a
-    comparison of it varies, None: the CPU against the GPU. One that does not train only computes forward.
+    `data` is "cifar10", or the name of what its made-up data stands for; `data_folder` is what --data takes: "cifar10",
+    "pictures", or None for nothing. `unit` is what one example is, `input` its shape. `forward_macs` are
+    multiply-accumulates of one example, `flops_per_example` the operations of a training step for one: convolutions and
+    matrix products alone. `parameters` is as the source counts them. `vary` is what a comparison of it varies, None:
+    the CPU against the GPU. One that does not train only computes forward.
     """
 
     name: str
     summary: str
     source: str
     data: str
+    data_folder: str | None
     unit: str
     steps: int
     batch: int
@@ -73,6 +75,7 @@ def bundled(name: str) -> Bundled:
         summary=said["SUMMARY"],
         source=said["SOURCE"],
         data=said["DATA"],
+        data_folder=said.get("DATA_FOLDER", "cifar10" if said["DATA"] == "cifar10" else None),
         unit=said["UNIT"],
         steps=said["STEPS"],
         batch=said["BATCH"],
@@ -101,7 +104,7 @@ def _literals(source: str) -> dict[str, Any]:
 def check_workload(workload: Workload) -> None:
     """Raises BadOption where the trainer would refuse what was typed."""
     known = bundled(workload.name)
-    if known.data != "cifar10" and workload.data not in ("auto", "synthetic"):
+    if not known.data_folder and workload.data not in ("auto", "synthetic"):
         raise BadOption(f"--data {workload.data}: {workload.name} makes its data up.", "Leave --data away.")
     for option, value, words in (
         ("--device", workload.device, ("auto", "cpu", "gpu")),
@@ -160,12 +163,12 @@ def training(
 ) -> RunSpec:
     """Plan a bundled training, in `image` or, where it is None, with this host's own Python.
 
-    `data` is a checked folder of CIFAR-10, None for the synthetic set, and left aside where the workload makes its own
-    data up; `resume` the folder of the run to go on from.
+    `data` is a checked folder of CIFAR-10 or one of pictures, None for the synthetic set, and left aside where the
+    workload makes its own data up; `resume` the folder of the run to go on from.
     The command runs through the image's own ENTRYPOINT, which enables NVIDIA's compatibility libraries.
     """
     inside = image is not None
-    data = data if bundled(workload.name).data == "cifar10" else None
+    data = data if bundled(workload.name).data_folder else None
     words = ["python", "-m", "trainer", workload.name, "--out", RUN_FOLDER]
     words += ["--device", workload.device]
     words += ["--steps", str(workload.steps)] if workload.steps is not None else []

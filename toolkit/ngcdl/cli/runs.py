@@ -126,8 +126,7 @@ def _what(run: Run) -> list[tuple[str, str]]:
     if run.device:
         rows.append(("computed on", run.device.upper()))
     if run.dataset:
-        synthetic = run.dataset != "cifar10"
-        kind = "SYNTHETIC, nothing real" if synthetic else "CIFAR-10"
+        kind = {"cifar10": "CIFAR-10", "pictures": "real pictures"}.get(run.dataset, "SYNTHETIC, nothing real")
         rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))
     return rows
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 on the host: found, or downloaded, verified and kept. `prepare` is the one entrance.
+"""CIFAR-10 on the host: found, or downloaded, verified and kept. `prepare` is the one entrance; `pictures` for others'.
 
     official   what the official archive is          address, pace, part, fetch   how it comes here
     given      a folder that the user names          unpack, kept                 how it is unpacked and stays whole
@@ -20,9 +20,9 @@ from ngcdl.dataset.fetch import Fetch, Offline
 from ngcdl.dataset.kept import Kept
 from ngcdl.dataset.official import CIFAR10, Archive, Member
 from ngcdl.dataset.pace import Patience, Progress
-from ngcdl.errors import DatasetWrong
+from ngcdl.errors import BadOption, DatasetWrong
 
-__all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "cached", "prepare"]
+__all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "cached", "pictures", "prepare"]
 
 FOLDER = "NGCDL_DATA"
 
@@ -31,10 +31,18 @@ FOLDER = "NGCDL_DATA"
 class Dataset:
     """What a training gets: a folder that holds cifar-10-batches-bin or -py, to be mounted read-only, or none."""
 
-    kind: Literal["cifar10", "synthetic"]
+    kind: Literal["cifar10", "pictures", "synthetic"]
     folder: Path | None  # None: the trainer makes its images itself
     sha256: str | None  # of the five training files, one after the other
     note: str | None  # whether the bytes are the official ones; why it is synthetic
+
+
+def pictures(folder: str) -> Dataset:
+    """Find a folder of somebody's own pictures, one sub-folder a class: the trainer looks into it. BadOption: none."""
+    place = Path(folder).expanduser().absolute()
+    if not place.is_dir():
+        raise BadOption(f"--data {folder}: there is no such folder.", "It holds one folder a class: cats/ and dogs/.")
+    return Dataset("pictures", place, None, f"the pictures of {place}")
 
 
 def prepare(
