@@ -96,9 +96,13 @@ def run(asked, events, voice, signals):
     network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads)
     try:
         network.devices = network.devices or [processor()]
-        voice.say("Training %s with %s %s on the %s (%s)" % (
-            asked.workload, name, network.version, network.device.upper(), ", ".join(network.devices)))
+        voice.say("%s %s with %s %s on the %s (%s)" % (
+            "Training" if getattr(workload, "TRAINS", True) else "Computing", asked.workload, name, network.version,
+            network.device.upper(), ", ".join(network.devices)))
         signals.check(None)
+        if hasattr(workload, "run"):
+            workload.run(asked, name, network, events, voice)
+            return
         dataset = workload.load(asked.data)
         voice.say("Training on %d %s of %s" % (dataset.count, workload.UNIT, asked.data) if asked.data else
                   "Training on %d SYNTHETIC %s, not on %s: %s" % (
@@ -197,6 +201,7 @@ def fill(asked):
     asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
     asked.data = None if asked.data == "synthetic" else asked.data
     asked.dataset = read_by(workload)
+    asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)
     if asked.runs:
         made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order
         unique = binascii.hexlify(os.urandom(2)).decode("ascii")

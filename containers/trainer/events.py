@@ -47,19 +47,23 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
        Examples are what "unit" says: images, or sequences of tokens.
        "step" of a step event is the number of the batch, from 0; elsewhere it is how many steps are done.
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
-              devices [name], batch, steps, seed, parameters, dataset (cifar10|pictures|synthetic),
+              devices [name], batch, steps, seed, parameters, dataset (cifar10|pictures|synthetic; null: there is none),
               dataset_images (examples), dataset_sha256 (of the training files one after the other; of pictures of their
-              names and sizes; null if synthetic), dataset_note (null|text),
-              resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the network has none), pid
+              names and sizes; null if synthetic), dataset_note (null|text), resumed_from_step (null|n), threads
+              (null|n), dropout (true|false; null: the network has none), pid
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it)
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch of what the training
               itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the
               workload counts accuracy
   checkpoint  step, path (relative to the folder), seconds
+  smoke       product [[4 numbers]], device (cpu|gpu), place (the framework's name of where the product lay), devices
+              [name], first_seconds, second_seconds, memory_fraction (that the card's memory was held to), refused
+              (whether more was refused); both null where that could not be tried. It comes between start, whose
+              dataset is null, and finish: smoke trains nothing, and there are no steps
   eval        step, precision_at_1 (0..1), examples, seconds
   finish      step, seconds (since the start event)
-  error       kind (no_gpu|nan|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message,
+  error       kind (no_gpu|nan|smoke|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message,
               step (null|n; of nan the number of the batch)
 
 EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no event)

@@ -57,7 +57,7 @@ class Model(object):
         self.optimiser, self.loss, self.clip = recipe["optimiser"], recipe["loss"], recipe["clip"]
         self.averaged, self.counted = recipe["averages"] is not None, recipe["counted"]
         self.labels, self.ops = tuple(recipe["labels"]), layers.ops(words)
-        self.tokens = words[0]["op"] == "embedding"  # whole numbers come in, not floats
+        self.tokens = bool(words) and words[0]["op"] == "embedding"  # whole numbers come in, not floats
         self.decays, self.weights = layers.decays(words), [name for name, _ in layers.shapes(words)]
         self.slots = SLOTS[self.optimiser["op"]]
 

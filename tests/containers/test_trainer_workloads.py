@@ -40,7 +40,8 @@ def count(shapes):
 
 
 def test_these_are_all_the_workloads_that_are_there():
-    assert entry.names(workloads) == NAMES
+    trains_nothing = {"smoke"}  # it has no network: test_trainer_smoke.py
+    assert set(entry.names(workloads)) - trains_nothing == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

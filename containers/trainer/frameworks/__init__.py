@@ -18,6 +18,6 @@ processors:
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
 that can be imported the last in the alphabet is taken, unless --framework names one. A new folder is all that a
-framework needs: ops.py has its layers, learning.py its losses and optimisers. Nothing here is imported before it is
-asked for: `trainer.frameworks.tf2` imports tensorflow.
+framework needs: ops.py has its layers, learning.py its losses and optimisers, smoke.py the smoke test's product.
+Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports tensorflow.
 """

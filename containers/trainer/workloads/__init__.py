@@ -21,4 +21,6 @@ and beside these
     load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise; load_test gives None
                         where the folder has nothing to test with
     queued(fraction)    only the tutorial: how many images are mixed
+    MEMORY_FRACTION     the share of a GPU's memory to take at most, where none is asked for
+    run(asked, framework, network, events, voice)    instead of all of these: what is done where nothing is trained
 """

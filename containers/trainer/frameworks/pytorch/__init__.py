@@ -23,7 +23,7 @@ class Network:
         self.device = "gpu" if visible and device != "cpu" else "cpu"
         self.on = torch.device("cuda:0" if self.device == "gpu" else "cpu")
         self.devices = [torch.cuda.get_device_name(0)] if self.device == "gpu" else []
-        if self.device == "gpu" and memory_fraction:
+        if self.device == "gpu" and memory_fraction and hasattr(torch.cuda, "set_per_process_memory_fraction"):  # 1.8
             torch.cuda.set_per_process_memory_fraction(memory_fraction, 0)
         self.model, self.kept = model, {}
 

@@ -1,0 +1,89 @@
+"""The smoke test of the first seed: one small matrix product, whose place and time are looked at as well.
+
+The seed's card had 40 % of its memory taken, and so has this one: an allocation of half of it must then be refused.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import os
+import sys
+
+import numpy as np
+
+from .. import nvml
+from ..events import FORMAT, Stop, clock
+from ..recipe import recipe, sgd
+
+SUMMARY = "Smoke test: a product of 2x3 and 3x2, its place and its time; 40 % of the card's memory"
+SOURCE = "seed 000: the test that TensorFlow computes on the GPU, 1 to 6 as 2x3 times 1 to 6 as 3x2"
+DATA = "a data set"
+UNIT = "products"
+STEPS = 1
+BATCH = 1
+INPUT = (2, 3)
+PARAMETERS = 0
+MACS = 12
+FLOPS = 24
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
+TRAINS = False
+
+MEMORY_FRACTION = 0.4   # of the card's memory, at most
+REFUSED_FRACTION = 0.5  # what it must then not give
+A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+B = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
+WANTED = np.array([[22, 28], [49, 64]], np.float32)  # small whole numbers: exact in float16, bfloat16 and TF32 too
+
+NETWORK = []  # nothing is built of words: frameworks/*/smoke.py have the product
+RECIPE = recipe(sgd(), rate=0.0)
+
+
+def run(asked, framework, network, events, voice):
+    """Do what the others do by training. A wrong result, a wrong place or too much memory raises Stop."""
+    on = importlib.import_module("trainer.frameworks.%s.smoke" % framework)
+    began = clock()
+    events.write("start", format=FORMAT, workload=asked.workload, batch=BATCH, steps=STEPS, seed=asked.seed,
+                 framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
+                 device=network.device, devices=network.devices, parameters=PARAMETERS, dataset=None,
+                 dataset_images=None, dataset_sha256=None, dataset_note=None, resumed_from_step=None,
+                 threads=asked.threads, dropout=None, pid=os.getpid())
+    found, place, seconds = None, None, []
+    for _ in range(2):
+        started = clock()
+        found, place = on.multiply(network, A, B)
+        seconds.append(clock() - started)
+    refused = refuses(on, network)
+    events.write("smoke", product=found.tolist(), device=network.device, place=place, devices=network.devices,
+                 first_seconds=seconds[0], second_seconds=seconds[1], refused=refused,
+                 memory_fraction=None if refused is None else asked.gpu_memory_fraction)
+    check(found, place, network.device, refused)
+    voice.say("%s on the %s (%s), at %s: right. The first call took %.6f s, the second %.6f s. %s" % (
+        " ".join(str(found).split()), network.device.upper(), ", ".join(network.devices), place, seconds[0],
+        seconds[1], memory(network.device, refused, asked.gpu_memory_fraction)))
+    events.write("finish", step=STEPS, seconds=clock() - began)
+
+
+def refuses(on, network):
+    """Tell whether half of the card is refused; None where nobody can tell."""
+    totals = {card["memory_total_bytes"] for card in nvml.read()} if network.device == "gpu" else ()
+    total = totals.pop() if len(totals) == 1 else None  # of cards that differ nobody knows which is the framework's
+    return on.refuses(network, int(total * REFUSED_FRACTION)) if total else None
+
+
+def check(found, place, device, refused):
+    if found.shape != WANTED.shape or (found != WANTED).any():
+        raise Stop("smoke", "The product is %s, not %s" % (found.tolist(), WANTED.tolist()))
+    wanted = {"gpu": ("GPU:0", "cuda:0"), "cpu": ("CPU:0", "cpu")}[device]
+    if not place.endswith(wanted):
+        raise Stop("no_gpu" if device == "gpu" else "smoke", "The product lies at %s, not on the %s" % (
+            place, device.upper()))
+    if refused is False:
+        raise Stop("smoke", "An allocation of %.0f %% of the card's memory was not refused, with less allowed" % (
+            100 * REFUSED_FRACTION))
+
+
+def memory(device, refused, fraction):
+    if device == "cpu":
+        return "No GPU was used."
+    if refused is None:
+        return "Whether it keeps to its share of the card's memory could not be tried."
+    return "It keeps to %.0f %% of the card's memory: more was refused." % (100 * fraction)
