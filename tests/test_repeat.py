@@ -14,7 +14,7 @@ from made_runs import DIGEST, UUID, Made
 from ngcdl import __version__, repeat, settings
 from ngcdl.errors import NotRepeatable
 from ngcdl.record import Run
-from ngcdl.spec import GpuRequest
+from ngcdl.spec import GpuRequest, Workload
 from ngcdl.store import Store
 
 SYNTHETIC = Made(steps=10, seed=3, dataset="synthetic")
@@ -40,6 +40,16 @@ def test_a_training_is_asked_for_by_digest_with_its_cards_its_seed_and_its_data(
     assert asked.workload
     assert (asked.workload.steps, asked.workload.seed, asked.workload.data) == (10, 3, "synthetic")
     assert (asked.engine, asked.device) == ("docker", "gpu")
+
+
+def test_how_it_was_fed_and_computed_and_how_long_is_asked_for_once_more(config: settings.Settings) -> None:
+    run = SYNTHETIC.run("x")
+    asked = Workload(
+        "distill", None, 8, feed="plain", precision="amp", compile=True, channels_last=False, seconds=30.0,
+        teacher="kept", data="synthetic",
+    )  # fmt: skip
+    for workload in (asked, replace(asked, seconds=None, epochs=2, largest_batch=True)):
+        assert again(with_spec(run, workload=vars(workload)), config).asked.workload == workload
 
 
 def test_what_may_be_otherwise_this_time_is_said(config: settings.Settings) -> None:

@@ -20,7 +20,10 @@ from ngcdl.report.unlike import BECAUSE_OF, Measured
 CARD = "GPU-1"
 MACHINE = Machine("host", "Xeon", 16, gpus=(Gpu(0, "GeForce GTX 1050 Ti", CARD),), driver="390.12")
 WORKLOAD = {"name": "cifar10", "steps": 200, "batch": 128, "seed": 0, "data": "auto", "device": "cpu", "threads": None}
-START = {"event": "start", "framework": "tf1", "framework_version": "1.4.0", "dataset_sha256": "aa", "parameters": 10}
+OLD_START = {
+    "event": "start", "framework": "tf1", "framework_version": "1.4.0", "dataset_sha256": "aa", "parameters": 10,
+}  # fmt: skip
+START = {**OLD_START, "channels_last": False}
 
 
 def measured(
@@ -135,6 +138,10 @@ def test_what_must_be_the_same_and_is_not_is_refused_by_its_name(field: str, cha
 @pytest.mark.parametrize(("vary", "workload", "changed"), [
     ("batch", {"batch": 64}, {}), ("threads", {"threads": 4}, {}), ("seed", {"seed": 5}, {}),
     ("gpus", {}, {"gpus": (CARD, "GPU-2")}),
+    ("feed", {"feed": "plain"}, {}), ("feed", {}, {"start": {**START, "feed": "input", "precision": None}}),
+    ("precision", {"precision": "amp"}, {"start": {**START, "precision": "bfloat16"}}),
+    ("teacher", {"teacher": "kept"}, {}), ("compile", {"compile": True}, {"start": {**START, "compiled": True}}),
+    ("channels", {"channels_last": True}, {"start": {**START, "channels_last": True}}),
     ("image", {}, {"image": Image("p:1", "sha256:9"), "start": {**START, "framework": "pytorch"}}),
     ("framework", {}, {"image": Image("p:1", "sha256:9"), "start": {**START, "framework": "pytorch"}}),
 ])  # fmt: skip
@@ -148,6 +155,34 @@ def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_throug
     assert refused(comparison([one, other], "device")), "of another comparison it is a difference"
     mixed = Arm("other", (other.rounds[0], measured("b2", 200.0)))
     assert refused(comparison([one, mixed], vary)), "an arm's own rounds must agree"
+
+
+CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
+
+
+def test_a_card_may_compute_in_tf32_beside_the_cpu_where_nothing_else_was_asked_for() -> None:
+    cpu = Arm("cpu", tuple(measured(f"a{n}", 100.0, start=CPU) for n in (1, 2)), "cpu")
+    gpu = Arm("gpu", tuple(measured(f"b{n}", 200.0, "gpu", start=GPU) for n in (1, 2)), "gpu")
+    assert refused(comparison([cpu, gpu], "device")) == []
+    amp = tuple(measured(f"b{n}", 200.0, "gpu", {"precision": "amp"}, start=GPU) for n in (1, 2))
+    assert refused(comparison([cpu, replace(gpu, rounds=amp)], "device")) == ["precision"]
+
+
+def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it_the_same() -> None:
+    one = Arm("a", tuple(measured(f"a{n}", 100.0, "gpu", start=CPU) for n in (1, 2)))
+    other = Arm("b", tuple(measured(f"b{n}", 200.0, "gpu", start=GPU) for n in (1, 2)))
+    it = comparison([one, other], "image")
+    assert refused(it) == ["precision"]
+    assert "the same in all: --precision float32" in text(it)
+    assert (it.refused[0].values["a, round 1"], it.refused[0].values["b, round 1"]) == ("float32", "tf32")
+
+
+def test_what_an_older_record_does_not_tell_is_no_difference() -> None:
+    old = Arm("a", tuple(measured(f"a{n}", 100.0, start=OLD_START) for n in (1, 2)))
+    told = {**CPU, "feed": "ahead", "compiled": False, "channels_last": True, "teacher": None, "batch": 128}
+    whole = {"feed": "ahead", "precision": "auto", "compile": False, "evaluate": True, "largest_batch": False}
+    new = Arm("b", tuple(measured(f"b{n}", 200.0, workload=whole, start=told) for n in (1, 2)))
+    assert refused(comparison([old, new], "threads")) == []
 
 
 def test_a_fall_back_to_the_cpu_is_refused_as_the_device() -> None:

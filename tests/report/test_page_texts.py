@@ -9,6 +9,7 @@ import shlex
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ from ngcdl.report.difference import difference
 from ngcdl.report.markdown import markdown, plain
 from ngcdl.report.tables import conditions
 from ngcdl.report.verdict import duration, verdict
-from ngcdl.spec import ImageRef, Port, RunSpec
+from ngcdl.spec import ImageRef, Port, RunSpec, Workload
 from ngcdl.store import EVENTS, SAMPLES, Store, lines
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -66,6 +67,34 @@ def test_the_command_that_repeats_a_training_names_the_image_by_digest_and_all_t
     assert words[3:] == [
         "--train", "cifar10", "--steps", "300", "--batch", "128", "--seed", "3", "--device", "gpu", "--gpus", UUID,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "words"), [
+    ({"channels_last": True, "compile": True}, "--compile --channels-last"),
+    ({"channels_last": False, "precision": "amp"}, "--precision amp --channels-first"),
+    ({"seconds": 30.0, "teacher": "kept"}, "--seconds 30.0 --teacher kept"),
+    ({"feed": "plain", "epochs": 2}, "--feed plain --epochs 2"),
+])  # fmt: skip
+def test_the_command_repeats_how_it_computed_was_fed_and_how_long(asked: dict[str, Any], words: str) -> None:
+    spec = RunSpec(None, workload=Workload("cifar10", None, **asked)).as_json()
+    run = Run("x", "finished", STARTED, engine="local", spec=spec)
+    assert naming.command(run) == f"ngcdl run --train cifar10 --batch 128 --seed 0 {words} --engine local"
+    run = replace(run, spec=RunSpec(None, workload=Workload("cifar10", 9, largest_batch=True)).as_json())
+    assert naming.command(run) == "ngcdl run --train cifar10 --steps 9 --batch largest --seed 0 --engine local"
+
+
+WAY = {"feed": "resident", "precision": "bfloat16", "compiled": True, "channels_last": False, "teacher": "kept"}
+
+
+def test_the_conditions_say_what_was_computed_in_and_how_far_it_was_to_train() -> None:
+    run = GPU.run("x")
+    timed = replace(run, spec={**(run.spec or {}), "workload": {"name": "distill", "steps": None, "seconds": 30.0}})
+    start = {"event": "start", "t": STARTED, "steps": None, "batch": 32, **WAY}
+    rows = dict(conditions(told(timed, [start], [])))
+    assert rows["computed in"] == "bfloat16, compiled, channels first, fed resident, teacher kept"
+    assert (rows["asked for"], rows["batch"]) == ("30 s", "32")
+    assert dict(conditions(told(run, [], [])))["asked for"] == "300 steps"
+    assert dict(conditions(told(run, [], [])))["computed in"] == "n/a", "an old record does not tell it of a GPU"
 
 
 def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_secret() -> None:

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from ngcdl import console, engines
 from ngcdl.cli import kept
@@ -15,7 +17,8 @@ from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import STOPPED, reconcile, training
 from ngcdl.record import Run, Summary
-from ngcdl.store import LOG, Store, opened
+from ngcdl.report import naming
+from ngcdl.store import EVENTS, LOG, Store, lines, opened
 
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
@@ -82,12 +85,14 @@ def show(name: str, as_json: bool) -> None:
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
     run = kept.with_figures(shelf, run)
-    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run), *_figures(run), *_why(run)]
+    start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
+    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run, start)]
+    rows += [*_figures(run), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     width = max(len(name) for name, _ in rows)
-    lines = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
-    console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in lines))
+    shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
+    console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in shown))
 
 
 def _how_it_ended(run: Run) -> str:
@@ -108,7 +113,7 @@ def _diagnosis(run: Run) -> list[tuple[str, str]]:
     return rows + [("remedy" if number == 0 else "", line) for number, line in enumerate(remedy)]
 
 
-def _what(run: Run) -> list[tuple[str, str]]:
+def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     if run.image.reference:
         name, _, pinned = run.image.reference.partition("@")
@@ -124,7 +129,7 @@ def _what(run: Run) -> list[tuple[str, str]]:
         )
     )
     if run.device:
-        rows.append(("computed on", run.device.upper()))
+        rows.append(("computed on", ", ".join(filter(None, (run.device.upper(), naming.way(run, start))))))
     if run.dataset:
         kind = {"cifar10": "CIFAR-10", "pictures": "real pictures"}.get(run.dataset, "SYNTHETIC, nothing real")
         rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))

@@ -13,9 +13,17 @@ from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 # What `ngcdl compare` holds the same and two runs of different days seldom have: it is named beside the figures, and
 # does not by itself change what a step is.
 _NAMED_ONLY = frozenset({
-    "steps", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user", "workdir", "shm_bytes",
+    "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
+    "workdir", "shm_bytes",
     "ulimits", "machine", "driver", "engine",
 })  # fmt: skip
+_COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher")
+
+
+def _computed(name: str) -> Callable[[Story], Any]:
+    return lambda it: naming.computed(it.run, it.training.start)[name] if it.is_training else None
+
+
 _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("workload", lambda it: naming.workload(it.run).get("name") or it.training.start.get("workload")),
     ("dataset", lambda it: it.run.dataset),
@@ -27,8 +35,9 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("framework's version", lambda it: it.training.start.get("framework_version")),
     ("batch", lambda it: it.training.start.get("batch", naming.workload(it.run).get("batch"))),
     ("seed", lambda it: it.training.start.get("seed", naming.workload(it.run).get("seed"))),
-    ("steps asked for", lambda it: it.training.start.get("steps", naming.workload(it.run).get("steps"))),
+    ("asked for", lambda it: naming.length(it.run, it.training.start)),
     ("threads", lambda it: (it.training.start.get("threads") or "all") if it.is_training else None),
+    *((name.replace("_", " "), _computed(name)) for name in _COMPUTED),
     ("resumed from step", lambda it: it.training.start.get("resumed_from_step")),
     ("computed on", lambda it: it.run.device),
     ("hardware", lambda it: naming.hardware(it.run)),
@@ -59,7 +68,8 @@ def differences(stories: Sequence[Story]) -> list[Difference]:
 def refused(one: Story, other: Story) -> list[str]:
     """Say why these two can't be compared; [] where they can."""
     entries = [Entry(it.letter, 1, Measured(it.run, it.training.start, it.training.error)) for it in (one, other)]
-    return [_said(refusal) for refusal in refusals(entries, "device") if refusal.field not in _NAMED_ONLY]
+    vary = "device" if one.run.device != other.run.device else ""
+    return [_said(refusal) for refusal in refusals(entries, vary) if refusal.field not in _NAMED_ONLY]
 
 
 def _said(refusal: Refusal) -> str:

@@ -34,7 +34,10 @@ def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> 
     return "\n\n".join(parts) + "\n"
 
 
-_CONDITIONS = ("image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed")
+_CONDITIONS = (
+    *("image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed"),
+    "computed in",
+)
 
 
 def plain(text: str) -> str:

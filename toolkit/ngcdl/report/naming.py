@@ -17,6 +17,7 @@ _CONTAINER = RunSpec(None)  # what a container is given where nothing was typed
 _FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE and HERE)
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 _OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
+_SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", False): ["--channels-first"]}
 
 
 def workload(run: Run) -> Mapping[str, Any]:
@@ -32,6 +33,46 @@ def what(run: Run) -> str:
         return name
     reference = run.image.reference
     return f"a command in {reference.rpartition('/')[2]}" if reference else run.id
+
+
+def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
+    """Say how it was fed and computed, by its `start` event, else as it was asked for; None is unknown, or has no
+    meaning in it. Trainers that did not tell all of this fed ahead, and computed float32 on a CPU."""
+    asked = workload(run)
+    precision = asked.get("precision")
+    if precision in (None, "auto"):
+        precision = "float32" if run.device == "cpu" else None
+    told = {
+        "feed": asked.get("feed") or "ahead",
+        "precision": precision,
+        "compiled": bool(asked.get("compile")),
+        "channels_last": asked.get("channels_last"),
+        "teacher": asked.get("teacher"),
+        "batch": asked.get("batch"),
+    }
+    return {name: start.get(name, value) for name, value in told.items()}
+
+
+def way(run: Run, start: Mapping[str, Any]) -> str | None:
+    """Give the same in words, but for the batch: `tf32, compiled, channels last, fed resident`. None: not known."""
+    it = computed(run, start)
+    words = [str(it["precision"])] if it["precision"] else []
+    words += ["compiled"] if it["compiled"] else []
+    words += [f"channels {'last' if it['channels_last'] else 'first'}"] if it["channels_last"] is not None else []
+    words += [f"fed {it['feed']}"] if it["feed"] != "ahead" else []
+    words += [f"teacher {it['teacher']}"] if it["teacher"] else []
+    return ", ".join(words) or None
+
+
+def length(run: Run, start: Mapping[str, Any]) -> str | None:
+    """Say how far it was to train: 1,000 steps; 10 epochs (2,000 steps); 30 s; None where nobody knows."""
+    asked = workload(run)
+    steps, epochs, seconds = start.get("steps", asked.get("steps")), asked.get("epochs"), asked.get("seconds")
+    words = [f"{steps:,} steps"] if isinstance(steps, int) else []
+    if epochs is not None:
+        words = [f"{epochs} epochs{f' ({words[0]})' if words else ''}"]
+    words += [f"{seconds:g} s"] if isinstance(seconds, int | float) else []
+    return " or ".join(words) or None
 
 
 def is_synthetic(run: Run) -> bool:
@@ -74,7 +115,7 @@ def command(run: Run) -> str | None:
     words = ["ngcdl", "run", *_image(run)]
     asked = workload(run)
     for name, value in asked.items():
-        words += _option(name, value)
+        words += _option(name, "largest" if name == "batch" and asked.get("largest_batch") else value)
     if asked and is_synthetic(run) and asked.get("data") == "auto":
         words += ["--data", "synthetic"]
     gpus = str(spec.get("gpus") or "auto")
@@ -126,7 +167,9 @@ def _image(run: Run) -> list[str]:
 
 
 def _option(name: str, value: Any) -> list[str]:
-    if value is None or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
+    if value is None or name == "largest_batch" or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
         return []
+    if (name, value) in _SWITCHES:
+        return _SWITCHES[name, value]
     word = _OWN_WORDS.get(name, f"--{name.replace('_', '-')}")
     return [word] if isinstance(value, bool) else [word, str(value)]

@@ -128,7 +128,10 @@ COUNTERPARTS: dict[str, Callable[[Story], str]] = {
 }
 
 
-_OF_A_TRAINING = ("framework", "data", "training images, sha256", "batch", "seed", "threads", "parameters")
+_OF_A_TRAINING = (
+    *("framework", "data", "training images, sha256", "asked for", "batch", "seed", "threads", "computed in"),
+    "parameters",
+)
 
 
 def conditions(story: Story) -> list[tuple[str, str]]:
@@ -154,9 +157,11 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("kernel", machine.kernel),
         ("data", f"{data(run)}{f': {run.dataset_note}' if run.dataset_note else ''}"),
         ("training images, sha256", start.get("dataset_sha256")),
-        ("batch", training.get("batch") or start.get("batch")),
+        ("asked for", naming.length(run, start)),
+        ("batch", naming.computed(run, start)["batch"]),
         ("seed", training.get("seed") if training.get("seed") is not None else start.get("seed")),
         ("threads", start.get("threads") or "all"),
+        ("computed in", naming.way(run, start)),
         ("parameters", f"{value:,}" if isinstance(value := start.get("parameters"), int) else None),
         ("samples that lack a reading", _gaps(run)),
         ("recorded by ngcdl", run.ngcdl),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import lines, naming, throttling
+from ngcdl.spec import Workload
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
@@ -20,16 +21,28 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
     "batch": frozenset({"batch"}),
     "threads": frozenset({"threads"}),
     "seed": frozenset({"seed"}),
+    "feed": frozenset({"feed"}),
+    "precision": frozenset({"precision"}),
+    "teacher": frozenset({"teacher"}),
+    "compile": frozenset({"compiled"}),
+    "channels": frozenset({"channels_last"}),
     "gpus": frozenset({"gpus"}),
     # another image brings another release of its framework, or another framework
     "image": frozenset({"digest", "framework", "framework_version"}),
     "framework": frozenset({"digest", "framework", "framework_version"}),
 }
+_PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
 # Of the spec: what the other fields tell already, and better. The tag may move, the digest not; the command is made of
 # the workload; the request is one thing, the cards that the run got another.
 _DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin"})
-_DERIVED_OF_WORKLOAD = frozenset({"device", "data"})
+_DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch"})
+# What a device may have of its own where nothing was asked for: a card computes TF32 beside the processor's float32.
+_LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None}
+# What makes these the same, where they were left to the framework and the card.
+_SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
+# An older trainer did not tell these, and one that trains nothing has none.
+_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 NOT_ENDED = "it did not reach its end"
 UNEQUAL = "it must be the same, and is not that of"
@@ -149,11 +162,15 @@ def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
 
 
 def _unequal(entries: Sequence[Entry], vary: str) -> list[Refusal]:
+    free = BECAUSE_OF.get(vary, frozenset())
+    if vary == "device":
+        asked = [_whole(naming.workload(entry.run)) for entry in entries]
+        free |= {name for name, left in _LEFT_TO_DEVICE.items() if all(one.get(name) == left for one in asked)}
     by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
     names = list(dict.fromkeys(name for values in by_run.values() for name in values))
     found = []
     for name in names:
-        if name in BECAUSE_OF.get(vary, frozenset()):
+        if name in free:
             groups = [[entry for entry in entries if entry.arm == arm] for arm in dict.fromkeys(e.arm for e in entries)]
         else:
             groups = [list(entries)]
@@ -164,6 +181,9 @@ def _unequal(entries: Sequence[Entry], vary: str) -> list[Refusal]:
 
 def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[Refusal]:
     """Refuse those whose value is not what most have; among equals the first run's counts."""
+    if name in _MAY_BE_UNKNOWN:
+        group = [entry for entry in group if values[entry.run.id] is not None]
+        values = {entry.run.id: values[entry.run.id] for entry in group}
     spelt = {run: json.dumps(value, sort_keys=True, default=str) for run, value in values.items()}
     counted = Counter(spelt.values())
     if len(counted) < 2:
@@ -172,7 +192,8 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
     odd = tuple(run for run, text in spelt.items() if text != usual)
     model = next(entry for entry in group if spelt[entry.run.id] == usual)
     shown = {entry.label: values[entry.run.id] for entry in group if entry is model or entry.run.id in odd}
-    return [Refusal(name, shown, f"{UNEQUAL} {model.label}", odd)]
+    same = f"; the same in all: {_SAME_BY[name]}" if name in _SAME_BY else ""
+    return [Refusal(name, shown, f"{UNEQUAL} {model.label}{same}", odd)]
 
 
 def _fields(measured: Measured) -> dict[str, Any]:
@@ -180,8 +201,9 @@ def _fields(measured: Measured) -> dict[str, Any]:
     asked = naming.workload(run)
     machine = run.machine
     return {
-        **{_NAMES.get(key, key): value for key, value in asked.items() if key not in _DERIVED_OF_WORKLOAD},
+        **{_NAMES.get(key, key): value for key, value in _whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
         **({"threads": asked.get("threads") or "all"} if asked else {}),  # none were asked for: as many as there are
+        **naming.computed(run, start),
         "dataset": run.dataset,
         "digest": run.image.digest,
         **{name: start.get(name) for name in _OF_START},
@@ -193,3 +215,8 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "machine": [machine.hostname, machine.cpu, machine.cores],
         "driver": machine.driver,
     }
+
+
+def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the training that was asked for with what its record is too old to have, as it was then."""
+    return {**_PLAIN, **asked} if asked else {}
