@@ -141,7 +141,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     if figures.steps is not None:
         rows.append(("steps", f"{figures.steps:,}"))
         if figures.examples_per_second is None:
-            rows.append(("speed", f"{NOT_AVAILABLE} (too few steps)"))
+            why = " (too few steps)" if figures.loss_first is not None else ""  # the smoke test has no speed
+            rows.append(("speed", f"{NOT_AVAILABLE}{why}"))
         else:
             rows.append(("speed", f"{number(figures.examples_per_second)} examples/s (median)"))
             rows.append(("", f"{number(figures.seconds_per_batch, 4)} s/batch (median)"))

@@ -106,6 +106,11 @@ class Story:
         """Was it one of the bundled trainings, and not somebody's own command?"""
         return bool(self.training.start) or bool((self.run.spec or {}).get("workload"))
 
+    @property
+    def trains_nothing(self) -> bool:
+        """Did it reach its end without a loss? A network that only computes forward, or batches that are only made."""
+        return self.run.status == "finished" and not self.training.losses.known
+
 
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
     """Read a run's lines, each once."""

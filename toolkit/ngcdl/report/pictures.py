@@ -44,7 +44,7 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
     yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", bytes_axis)
     yield "GPU power", _cards(stories, "GPU power", "watts", lambda high: axis(0.0, high, "W"))
     yield "GPU clocks", _clocks(stories)
-    if training:
+    if any(story.is_training and not story.trains_nothing for story in stories):
         yield "loss", _loss(stories)
         yield "accuracy", _accuracy(stories)
 
