@@ -104,9 +104,10 @@ def run(asked, events, voice, signals):
             workload.run(asked, name, network, events, voice)
             return
         dataset = workload.load(asked.data)
-        voice.say("Training on %d %s of %s" % (dataset.count, workload.UNIT, asked.data) if asked.data else
-                  "Training on %d SYNTHETIC %s, not on %s: %s" % (
-                      dataset.count, workload.UNIT, INSTEAD.get(workload.DATA, workload.DATA), dataset.note))
+        does = "Training" if model.trains else "Computing"
+        voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else
+                  "%s on %d SYNTHETIC %s, not on %s: %s" % (
+                      does, dataset.count, workload.UNIT, INSTEAD.get(workload.DATA, workload.DATA), dataset.note))
         signals.check(None)
         train(asked, workload, model, dataset, network, name, events, voice, signals)
     finally:
@@ -119,7 +120,9 @@ def modelled(asked, workload):
         raise Stop("bad_argument", "%s makes its data up: leave --data away" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
     model = Model(words, workload.RECIPE, workload.INPUT, asked.batch)
-    if asked.batch < 2 and "batch_norm" in model.ops:
+    if asked.resume and not model.trains:
+        raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
+    if asked.batch < 2 and model.trains and "batch_norm" in model.ops:
         raise Stop("bad_argument", "%s has batch norm, which needs a --batch of 2 at least" % asked.workload)
     return model
 
@@ -177,7 +180,7 @@ def arguments(argv):
     parser.add_argument("--batch", type=above_zero(int), help="images, or sequences, a step")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
-    parser.add_argument("--log-frequency", type=above_zero(int), default=10)
+    parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
     parser.add_argument("--checkpoint-seconds", type=above_zero(float), default=600.0)
@@ -199,6 +202,7 @@ def fill(asked):
     """Put the workload's own numbers where none were given, and make the folder's name."""
     workload = imported(asked.workload)
     asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
+    asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)
     asked.data = None if asked.data == "synthetic" else asked.data
     asked.dataset = read_by(workload)
     asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)

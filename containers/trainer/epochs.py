@@ -35,6 +35,21 @@ def shuffled(prepared):
     return lambda dataset, batch, seed, fraction, first=0: Shuffled(dataset, batch, seed, prepared)
 
 
+def in_order(prepared):
+    """Give a source whose every pass takes the examples as they lie; the last batch of a pass has what is left."""
+    def source(dataset, batch, seed, fraction, first=0):
+        steps = -(-len(dataset.labels) // batch)
+
+        def take(step):
+            part = slice(step % steps * batch, (step % steps + 1) * batch)
+            return prepared(dataset.images[part]), dataset.labels[part]
+
+        take.epoch_steps = steps
+        return take
+
+    return source
+
+
 def in_turn(dataset, batch, seed, fraction, first=0):
     """Give a source that takes the examples one after the other and begins again: for data that is noise."""
     count = len(dataset.labels)

@@ -4,7 +4,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        python -m trainer --list   prints the workloads as JSON: [{"name", "summary", "source", "data" ("cifar10", or
                                   what the made-up data stands for), "unit" (what an example is), "steps", "batch",
                                   "input" (an example's shape), "parameters", "forward_macs" (multiply-accumulates of an
-                                  example), "flops_per_example" (of a training step), "frameworks"}]
+                                  example), "flops_per_example" (of a training step; of a step forward
+                                  where nothing is trained), "frameworks"}]
        --out DIR                  the run's folder, made if missing
        --runs DIR                 instead of --out: make DIR/<YYYYmmdd-HHMMSS>-<workload>-<4 hex>, UTC
        --framework NAME           auto (what can be imported, the default), tf1, tf2, pytorch
@@ -14,7 +15,7 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others
-       --log-frequency N          steps between lines (10)
+       --log-frequency N          steps between lines; default: the workload's own, else 10
        --queue-fraction F         share of 50,000 images that are mixed (0.4)
        --gpu-memory-fraction F    share of the GPU's memory to take at most
        --checkpoint-seconds S     between checkpoints (600); there is one at the end and one on SIGTERM as well
@@ -33,6 +34,8 @@ STDOUT a line each that says device and data, then what the TensorFlow tutorial 
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
        Where accuracy is counted, after each epoch means over it, as Keras prints them:
        2018-02-16 18:25:30.123456: epoch 1, loss = 1.4528, accuracy = 0.4710 (226 s)
+       Of a workload that trains nothing (it only computes forward; no checkpoint, no --resume):
+       2018-02-16 18:21:30.123456: step 230 (592.6 examples/sec; 0.216 sec/batch)
        Times are local; the rate is over the steps since the previous line, in the first line with the start-up.
 STDERR what frameworks say, and why the trainer stopped.
 
@@ -52,7 +55,8 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               names and sizes; null if synthetic), dataset_note (null|text), resumed_from_step (null|n), threads
               (null|n), dropout (true|false; null: the network has none), pid
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
-              (both rates are null in the first of an attempt: start-up hides in it)
+              (both rates are null in the first of an attempt: start-up hides in it; loss and learning_rate are null
+              where nothing is trained)
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch of what the training
               itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the
               workload counts accuracy

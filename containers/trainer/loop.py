@@ -66,7 +66,10 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
     epoch_steps = getattr(source, "epoch_steps", None) if model.counted else None
     log = Log(asked, events, voice, model, first, epoch_steps)
-    steps(asked, model, network, source, first, log, save, signals)
+    if model.trains:
+        steps(asked, model, network, source, first, log, save, signals)
+    else:
+        forward(asked, network, source, log, signals)
     tested = None if asked.no_eval or not hasattr(workload, "load_test") else workload.load_test(asked.data)
     if tested is not None:
         evaluate(workload, model, tested, network, asked.steps, events, voice, signals)
@@ -110,8 +113,24 @@ def steps(asked, model, network, source, first, log, save, signals):
         save(asked.steps)
 
 
+def forward(asked, network, source, log, signals):
+    """Compute the batches 0..asked.steps-1 and take what comes out to the host; nothing is kept of it."""
+    batches = network.batches(source, 0, asked.steps)
+    try:
+        for step, batch in enumerate(batches):
+            if not np.isfinite(network.infer(batch)).all():
+                raise Stop("nan", "What was computed of batch %d is no number" % step, step)
+            log.add(step, len(batch[1]), None, None)
+            signals.check(step + 1)
+    finally:
+        getattr(batches, "close", int)()
+
+
 class Log(object):
-    """Writes line and event of every n-th step. Losses are read from the device only then: reading waits for it."""
+    """Writes line and event of every n-th step. Losses are read from the device only then: reading waits for it.
+
+    A loss of None: nothing was trained.
+    """
 
     def __init__(self, asked, events, voice, model, first=0, epoch_steps=None):
         self.asked, self.events, self.voice, self.model = asked, events, voice, model
@@ -123,7 +142,8 @@ class Log(object):
         self.epoch, self.epoch_steps = Epoch(), epoch_steps
 
     def add(self, step, examples, loss, right):
-        self.pending.append((step, examples, loss, right))
+        if loss is not None:
+            self.pending.append((step, examples, loss, right))
         self.sizes.append(examples)
         if step % self.asked.log_frequency == 0:
             self.write(step, self.settle())
@@ -132,7 +152,7 @@ class Log(object):
             self.write_epoch(step + 1)
 
     def settle(self):
-        """Read the losses not yet read, and give the last; the first that is no number raises Stop("nan")."""
+        """Read the losses not yet read, and give the last or None; the first that is no number raises Stop("nan")."""
         value = None
         for step, examples, loss, right in self.pending:
             value = float(loss)
@@ -151,8 +171,8 @@ class Log(object):
                           learning_rate=self.model.rate(step),
                           examples_per_second=None if self.first else rate,
                           seconds_per_batch=None if self.first else seconds)
-        self.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
-            datetime.datetime.now(), step, loss, rate, seconds))
+        self.voice.say("%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (
+            datetime.datetime.now(), step, "" if loss is None else ", loss = %.2f" % loss, rate, seconds))
         self.first = False
 
     def write_epoch(self, done):
@@ -181,7 +201,7 @@ def evaluate(workload, model, dataset, network, step, events, voice, signals):
     112 twice."""
     started, right = clock(), 0
     at_once = max(1, min(TEST_BATCH, TEST_VALUES // int(np.prod(model.shape))))
-    voice.say("Testing the network on %d other images" % len(dataset.labels))
+    voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
     for start in range(0, len(dataset.labels), at_once):
         part = slice(start, start + at_once)
         guesses = model.guesses(network.logits(workload.plain(dataset.images[part])))

@@ -1,4 +1,4 @@
-"""What is made up where no data set is at hand: noise, digits, tokens, cats and dogs.
+"""What is made up where no data set is at hand: noise, digits, tokens, cats and dogs, a film, protein chains.
 
 RandomState's stream is frozen: the same bytes on every Python and numpy. Speed does not depend on what pixels show;
 that a network learns it shows that the training works, and nothing else.
@@ -52,6 +52,31 @@ def pictures(split):
         pattern = stripes[None, :] if labels[k] else stripes[:, None]
         images[k] = bytes_of(128 + AMPLITUDE * pattern[:, :, None] + NOISE * random.normal(size=(side, side, 3)))
     return Dataset(images, labels, "synthetic", 1, note=noted("stripes for cats and dogs, %d pictures" % count))
+
+
+def film(count, shape):
+    """Frames of noise, uint8 [count, height, width, 3]: nothing is asked of them but their number."""
+    random = np.random.RandomState(SYNTHETIC_SEED)
+    frames = np.frombuffer(random.bytes(count * int(np.prod(shape))), np.uint8).reshape((count,) + tuple(shape))
+    note = "generator seed %d, %d frames of noise" % (SYNTHETIC_SEED, count)
+    return Dataset(frames, np.zeros(count, np.int32), "synthetic", 1, note=note)
+
+
+WINDOW, RESIDUES, CLASSES = 50, 21, 3
+NEAR = slice(22, 28)  # whose residues say the class of a window
+
+
+def chains(split):
+    """Windows of protein chains, float32 [n, 50, 1, 21], a 1 for each residue: like all others but for the six in the
+    middle, which draw to one of three classes each as much as a common table says, and noise that hides a part."""
+    count = {"train": 50000, "test": 25000}[split]
+    draw = np.random.RandomState(SYNTHETIC_SEED).normal(size=(RESIDUES, CLASSES))
+    random = np.random.RandomState(SYNTHETIC_SEED + SPLITS[split])
+    residues = random.randint(0, RESIDUES, (count, WINDOW))
+    pull = draw[residues[:, NEAR]].sum(axis=1) + random.normal(size=(count, CLASSES))
+    windows = np.eye(RESIDUES, dtype=np.float32)[residues][:, :, None]
+    note = "generator seed %d, %d windows whose middle residues draw to a class" % (SYNTHETIC_SEED, count)
+    return Dataset(windows, pull.argmax(axis=1).astype(np.int32), "synthetic", 1, note=note)
 
 
 def bytes_of(values):

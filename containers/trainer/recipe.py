@@ -18,7 +18,7 @@ import numpy as np
 
 from . import layers
 
-SLOTS = {"sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
+SLOTS = {"none": (), "sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
 
 # What one step is told: its number and the seed, for what it draws; the rate that the weights move by, an optimiser's
 # correction included; the share of each moving average that stays, None where there are none.
@@ -49,13 +49,18 @@ def recipe(optimiser, rate, loss="softmax", clip=None, averages=None, counted=Fa
             "counted": counted, "labels": labels}
 
 
+def untrained():
+    """Give the recipe of a network that only computes forward."""
+    return recipe({"op": "none"}, rate=None, loss=None)
+
+
 class Model(object):
     """A network in words, its recipe and its batch: what a framework builds, and all it needs to know of a workload."""
 
     def __init__(self, words, recipe, shape, batch):
         self.words, self.recipe, self.shape, self.batch = words, recipe, tuple(shape), batch
         self.optimiser, self.loss, self.clip = recipe["optimiser"], recipe["loss"], recipe["clip"]
-        self.averaged, self.counted = recipe["averages"] is not None, recipe["counted"]
+        self.trains, self.averaged, self.counted = self.loss is not None, bool(recipe["averages"]), recipe["counted"]
         self.labels, self.ops = tuple(recipe["labels"]), layers.ops(words)
         self.tokens = bool(words) and words[0]["op"] == "embedding"  # whole numbers come in, not floats
         self.decays, self.weights = layers.decays(words), [name for name, _ in layers.shapes(words)]
@@ -85,6 +90,7 @@ class Model(object):
         return values
 
     def rate(self, step):
+        """Give the learning rate; None where nothing learns."""
         rate = self.recipe["rate"]
         return rate(step, self.batch) if callable(rate) else rate
 

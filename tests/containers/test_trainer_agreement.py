@@ -50,12 +50,30 @@ def test_the_same_weights_give_the_same_losses_in_both_frameworks(name, cifar10)
 @pytest.mark.tensorflow
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("name", "batch", "tolerance"), [("fcn-r", 32, 1e-4), ("lstm", 4, 2e-3), ("alexnet-r", 32, 1e-4)]
+    ("name", "batch", "tolerance"),
+    [("fcn-r", 32, 1e-4), ("lstm", 4, 2e-3), ("alexnet-r", 32, 1e-4), ("batch-sweep", 64, 1e-4)],
 )
-def test_networks_of_table_7_agree_as_well(name, batch, tolerance, cifar10):
+def test_other_networks_agree_as_well(name, batch, tolerance, cifar10):
     dataset = cifar10 if name == "alexnet-r" else entry.imported(name).load(None)
     one, other = (Training(framework, name, batch).losses(dataset, 0, 3) for framework in ("tf2", "pytorch"))
     assert one == pytest.approx(other, abs=tolerance)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.torch
+def test_a_frame_has_the_same_features_in_both_frameworks_and_in_every_batch():
+    inference = entry.imported("inference")
+    film, found = inference.load(None), {}
+    for framework in "tf2", "pytorch":
+        network = Training(framework, "inference").network
+        batches = [network.batches(inference.source(film, batch, 0, 0.4), 0, 1) for batch in (1, 3)]
+        found[framework] = [network.infer(next(iter(made))) for made in batches]
+    one, three = found["tf2"]
+    assert three.shape == (3, 2048)
+    assert np.abs(three[0] - one[0]).max() < 1e-3
+    assert np.abs(three[1:] - one[0]).max(axis=1).min() > 1e-2, "another frame has others"
+    for mine, others in zip(found["tf2"], found["pytorch"], strict=True):
+        assert others == pytest.approx(mine, rel=1e-4, abs=1e-4)
 
 
 def test_a_first_loss_is_that_of_a_guess(framework, cifar10):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from conftest import events
 
-from trainer import data, loop
+from trainer import data, epochs, layers, loop
 from trainer.events import Events, Stop, Voice
-from trainer.recipe import Model, recipe, sgd
+from trainer.recipe import Model, recipe, sgd, untrained
 from trainer.workloads import cifar10
 
 LINE = re.compile(
@@ -23,7 +23,7 @@ class FakeNetwork:
     version, device, devices = "1", "cpu", ["a CPU"]
 
     def __init__(self, losses=None, at=None, right=None):
-        self.losses, self.at, self.right, self.trained = losses or {}, at or {}, right, []
+        self.losses, self.at, self.right, self.trained, self.inferred = losses or {}, at or {}, right, [], []
 
     def load(self, values):
         self.kept = values
@@ -39,6 +39,12 @@ class FakeNetwork:
         self.trained.append((batch, turn))
         self.at.get(step, lambda: None)()
         return self.losses.get(step, 2.0), self.right
+
+    def infer(self, batch):
+        step = len(self.inferred)
+        self.inferred.append(len(batch[0]))
+        self.at.get(step, lambda: None)()
+        return np.array([self.losses.get(step, 2.0)])
 
     def logits(self, images):
         return np.eye(10)[np.zeros(len(images), int)]
@@ -130,6 +136,49 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
         "finish": {"step", "seconds"},
     }
     assert events(tmp_path, "start")[0]["parameters"] == 1068298
+
+
+def forward(tmp_path, network, signals=None, **changes):
+    """Compute forward alone, five frames in batches of two, and give what was said."""
+    asked = argparse.Namespace(**{"workload": "small", "out": str(tmp_path), "batch": 2, "steps": 5, "seed": 0,
+                                  "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
+                                  "no_eval": False, "no_dropout": False, "threads": None, **changes})  # fmt: skip
+    words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
+    workload = argparse.Namespace(NETWORK=words, PARAMETERS=6, MACS=6, source=epochs.in_order(lambda part: part))
+    dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
+    said, model = Said(), Model(words, untrained(), (3,), 2)
+    loop.train(asked, workload, model, dataset, network, "fake", Events(str(tmp_path)), Voice(said),
+               signals or loop.Signals())  # fmt: skip
+    return said
+
+
+def test_what_trains_nothing_tells_its_speed_and_keeps_nothing(tmp_path):
+    network = FakeNetwork()
+    said = forward(tmp_path, network)
+    assert network.trained == []
+    assert network.inferred == [2, 2, 1, 2, 2], "the last batch of a pass is smaller"
+    kinds = [event["event"] for event in events(tmp_path)]
+    assert kinds == ["start"] + ["step"] * 5 + ["finish"]
+    steps = events(tmp_path, "step")
+    assert {(step["loss"], step["learning_rate"]) for step in steps} == {(None, None)}
+    assert steps[0]["examples_per_second"] is None
+    assert [round(step["examples_per_second"] * step["seconds_per_batch"]) for step in steps[1:]] == [2, 1, 2, 2]
+    assert re.match(r"^\S+ \S+: step 1 \([\d.]+ examples/sec; [\d.]+ sec/batch\)\n$", said[1])
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_told_to_end_what_trains_nothing_ends_without_a_checkpoint(tmp_path):
+    signals = loop.Signals()
+    with pytest.raises(Stop) as stop:
+        forward(tmp_path, FakeNetwork(at={2: lambda: signals.receive(signal.SIGTERM, None)}), signals)
+    assert (stop.value.kind, stop.value.step, stop.value.exit_code) == ("interrupted", 3, 143)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_what_is_computed_and_no_number_stops_with_its_batch(tmp_path):
+    with pytest.raises(Stop, match="of batch 3 is no number") as stop:
+        forward(tmp_path, FakeNetwork({3: float("nan")}))
+    assert (stop.value.kind, stop.value.step) == ("nan", 3)
 
 
 def test_a_loss_that_is_no_number_stops_with_its_step_and_saves_nothing(run, tmp_path):

@@ -1,6 +1,7 @@
 """What is made up, and the order in which examples come."""
 
 import hashlib
+import importlib
 
 import numpy as np
 import pytest
@@ -42,6 +43,32 @@ def test_keras_steps_an_epoch_are_1563():
 def test_noise_comes_in_turn_and_begins_again():
     source = epochs.in_turn(numbered(10), 4, 0, 0.4)
     assert [source(step)[1].tolist() for step in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]]
+
+
+def test_a_film_is_taken_in_order_and_the_last_batch_of_a_pass_is_smaller():
+    source = epochs.in_order(lambda frames: frames)(numbered(10), 4, 0, 0.4)
+    assert [source(step)[1].tolist() for step in range(4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3]]
+    assert source.epoch_steps == 3
+
+
+def test_a_film_lies_in_bytes_and_becomes_floats_a_batch_at_a_time():
+    inference = importlib.import_module("trainer.workloads.inference")
+    film = inference.load(None)
+    assert (film.images.dtype, film.images.nbytes, film.count) == (np.uint8, 222 * 299 * 299 * 3, 222)
+    frames, _ = inference.source(film, 32, 0, 0.4)(6)
+    assert (frames.dtype, len(frames)) == (np.float32, 30)
+    assert (frames.min(), frames.max()) == (-1, 1)
+    assert np.abs(inference.source(film, 32, 0, 0.4)(7)[0][0] - (film.images[0] / 127.5 - 1)).max() < 1e-6
+
+
+def test_a_protein_chain_has_one_residue_at_each_place_and_classes_that_can_be_learnt():
+    train, test = made.chains("train"), made.chains("test")
+    assert (train.images.shape, test.images.shape) == ((50000, 50, 1, 21), (25000, 50, 1, 21))
+    assert train.images.nbytes + test.images.nbytes + 75000 * 3 * 4 == 315_900_000  # as the source counts: 316 MB
+    assert (train.images.sum(axis=3) == 1).all()
+    learnt, asked = (part.images[:5000, made.NEAR].reshape(5000, -1) for part in (train, test))
+    weights, *_ = np.linalg.lstsq(learnt, np.eye(3)[train.labels[:5000]], rcond=None)
+    assert 0.7 < ((asked @ weights).argmax(axis=1) == test.labels[:5000]).mean() < 0.9
 
 
 def test_text_is_read_on_row_by_row_and_foretold_by_one_token():

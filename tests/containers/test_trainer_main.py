@@ -10,7 +10,7 @@ from conftest import CONTAINERS, events, trainer
 from trainer import __main__ as entry
 from trainer import layers
 from trainer.events import Stop
-from trainer.workloads import catdog, lstm
+from trainer.workloads import catdog, inference, lstm
 
 
 def test_the_workloads_are_listed_as_json():
@@ -96,13 +96,21 @@ def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
 
 
 def asked(**changes):
-    return argparse.Namespace(**{"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, **changes})
+    return argparse.Namespace(
+        **{"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, **changes}
+    )
 
 
 def test_batch_norm_refuses_a_batch_of_one():
     with pytest.raises(Stop, match="--batch of 2 at least"):
         entry.modelled(asked(batch=1), catdog)
     assert entry.modelled(asked(), catdog).batch == 2
+
+
+def test_what_trains_nothing_takes_a_batch_of_one_and_nothing_to_go_on_from():
+    assert not entry.modelled(asked(workload="inference", batch=1), inference).trains
+    with pytest.raises(Stop, match="inference trains nothing and leaves no checkpoint: leave --resume away"):
+        entry.modelled(asked(workload="inference", resume="a folder"), inference)
 
 
 def test_without_dropout_the_network_is_the_same_but_for_that():

@@ -16,17 +16,26 @@ from trainer.recipe import Model
 FIGURES = {
     "alexnet-r": (85_098, 85_098, 10_732_160, 59_477_760, 1024),
     "alexnet-s": (62_378_344, 62_378_344, 1_135_256_096, 6_600_706_176, 16),
+    "batch-sweep": (47_811, 47_811, 1_913_600, 10_540_800, 64),
     "catdog": (21_463_713, 21_455_521, 5_189_928_960, 31_026_327_552, 16),
     "cifar10": (1_068_298, 1_068_298, 18_470_784, 105_295_104, 128),
     "cifar10-keras": (1_667_594, 1_667_594, 14_439_424, 84_867_072, 32),
     "fcn-r": (14_205_962, 14_205_962, 14_198_784, 81_981_440, 1024),
     "fcn-s": (117_997_696, 117_997_696, 117_964_800, 598_212_608, 64),
+    "inference": (21_802_784, 21_768_352, 5_711_168_096, 2 * 5_711_168_096, 1),
     "lstm": (6_180_624, 6_180_624, 115_474_432, 692_846_592, 128),
     "resnet-50": (25_557_032, 25_557_032, 3_857_973_248, 22_911_811_584, 16),
     "resnet-56": (853_018, 853_018, 125_485_696, 752_029_440, 128),
 }
-RUNNING = {"catdog": 8_192, "resnet-50": 53_120, "resnet-56": 4_064}  # batch norm's means and variances
+RUNNING = {
+    "catdog": 8_192,
+    "inference": 34_432,
+    "resnet-50": 53_120,
+    "resnet-56": 4_064,
+}  # batch norm's means and variances
 NAMES = sorted(FIGURES)
+CLASSES = {"alexnet-s": 1000, "resnet-50": 1000, "fcn-s": 26752, "lstm": 10000, "catdog": 1, "batch-sweep": 3}
+CLASSES["inference"] = 2048  # features
 ENTRIES = "SUMMARY", "SOURCE", "DATA", "UNIT", "STEPS", "BATCH", "INPUT", "PARAMETERS", "MACS", "FLOPS", "FRAMEWORKS"
 
 
@@ -50,7 +59,9 @@ def test_parameters_and_work_are_those_of_the_source(name):
     assert (parameters, macs, flops, batch) == (workload.PARAMETERS, workload.MACS, workload.FLOPS, workload.BATCH)
     assert layers.parameters(workload.NETWORK) == getattr(workload, "TRAINED", parameters) == trained
     assert cost.macs(workload.NETWORK, workload.INPUT) == macs
-    assert cost.training_flops(workload.NETWORK, workload.INPUT) == flops
+    work = cost.training_flops(workload.NETWORK, workload.INPUT) if model(name).trains else 2 * macs
+    assert work == flops
+    assert model(name).trains == getattr(workload, "TRAINS", True)
 
 
 @pytest.mark.parametrize(("name", "running"), RUNNING.items())
@@ -72,6 +83,55 @@ def test_the_layers_of_cifar10_keras_are_the_sources():
     assert [a + b for a, b in zip(sizes[::2], sizes[1::2], strict=True)] == [896, 18_496, 36_928, 1_606_144, 5_130]
 
 
+def test_what_keras_counts_of_inception_v3_has_running_values_too():
+    inference = entry.imported("inference")
+    assert inference.TRAINED + RUNNING["inference"] == inference.PARAMETERS
+    assert sum(word["op"] == "conv" for word in layers.flat(inference.NETWORK)) == 94
+
+
+@pytest.mark.tensorflow
+def test_the_words_of_inference_compute_what_keras_inception_v3_does():
+    needs("tensorflow")
+    import tensorflow as tf
+
+    network, frames = (
+        built("tf2", "inference"),
+        entry.imported("inference").scaled(entry.imported("inference").load(None).images[:2]),
+    )
+    values = {**network.model.first(3), **spread(network.model)}
+    network.load(values)
+    theirs = tf.keras.applications.InceptionV3(
+        weights=None, include_top=False, pooling="avg", input_shape=(299, 299, 3)
+    )
+    for op, kind, arrays in (
+        ("conv", tf.keras.layers.Conv2D, ("weights",)),
+        ("batch_norm", tf.keras.layers.BatchNormalization, ("offset", "mean", "variance")),
+    ):
+        ours = [word["name"] for word in layers.flat(network.model.words) if word["op"] == op]
+        layers_of_theirs = sorted((layer for layer in theirs.layers if isinstance(layer, kind)), key=numbered)
+        for name, layer in zip(ours, layers_of_theirs, strict=True):
+            layer.set_weights([values[f"{name}/{which}"] for which in arrays])
+    expected = theirs(frames, training=False).numpy()
+    assert expected.std() > 0.1
+    assert network.logits(frames) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def numbered(layer):
+    """Keras numbers layers as they were made, beginning with conv2d or, where others were made before, any number."""
+    number = layer.name.rpartition("_")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def spread(model):
+    """Give running values and offsets that are not 0 and 1."""
+    random = np.random.RandomState(4)
+    return {
+        name: random.uniform(0.8, 1.2, shape).astype(np.float32)
+        for name, shape in model.kept().items()
+        if name.endswith(("/offset", "/mean", "/variance"))
+    }
+
+
 def test_resnet_56_has_55_convolutions_and_resnet_50_53():
     found = {name: layers.flat(entry.imported(name).NETWORK) for name in ("resnet-56", "resnet-50")}
     assert {name: sum(word["op"] == "conv" for word in words) for name, words in found.items()} == {
@@ -85,8 +145,7 @@ def test_no_two_words_share_a_name_and_the_end_has_the_classes(name):
     workload = entry.imported(name)
     names = [word["name"] for word in layers.flat(workload.NETWORK)]
     assert len(set(names)) == len(names)
-    classes = {"alexnet-s": 1000, "resnet-50": 1000, "fcn-s": 26752, "lstm": 10000, "catdog": 1}.get(name, 10)
-    assert cost.layers(workload.NETWORK, workload.INPUT)[1][-1] == classes
+    assert cost.layers(workload.NETWORK, workload.INPUT)[1][-1] == CLASSES.get(name, 10)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,7 +159,7 @@ def test_what_the_host_reads_without_running_are_plain_literals(name):
                 read[statement.targets[0].id] = ast.literal_eval(statement.value)
             except ValueError:
                 continue
-    for key in ENTRIES:
+    for key in ENTRIES + tuple(key for key in ("TRAINS", "VARY", "LINES") if hasattr(workload, key)):
         assert read[key] == getattr(workload, key)
     assert entry.described(name)["frameworks"] == workload.FRAMEWORKS
 

@@ -14,6 +14,7 @@ processors:
                                  how many guesses were right (None unless model.counted); float() waits for the device
     logits(examples)             examples [n, ...] -> numpy [n, classes], computed as for a test: with the averages
                                  where there are, batch norm's running values, no dropout
+    infer(batch)                 the same of a batch as batches() yields it
     close()                      harmless twice
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those

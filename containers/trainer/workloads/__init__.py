@@ -11,11 +11,14 @@ A workload's name is its file's with "-" for "_". What others read without runni
     PARAMETERS          as its source counts them; TRAINED where that is not all of these (batch norm's running values)
     MACS, FLOPS         of one example: multiply-accumulates forward; operations of a training step (cost.py)
     FRAMEWORKS          that have layers for all of its words
+    TRAINS = False      where it only computes forward: no loss, no checkpoint; FLOPS are then those of the way forward
+    VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU
+    LINES               steps between lines, where that is not 10
 
 and beside these
 
     NETWORK, RECIPE     words of layers.py, words of recipe.py
-    load(folder)        the training set, a data.Dataset; folder None: made up
+    load(folder)        the set to train on, a data.Dataset; folder None: made up
     source(dataset, batch, seed, fraction, first=0)    what gives step -> (examples, labels); with an attribute
                         epoch_steps where epochs take each example once
     load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise; load_test gives None

@@ -24,7 +24,8 @@ def workloads(as_json: bool) -> None:
         console.result(line)
     console.say(
         f"They train in {', '.join(frameworks)}. MACs are multiply-accumulates of one example; FLOP/EXAMPLE is a whole "
-        "training step's, 2 a MAC; both of convolutions and matrix products alone. Sources: ngcdl workloads --json"
+        "training step's (inference: of its way forward), 2 a MAC; both of convolutions and matrix products alone. "
+        "Sources: ngcdl workloads --json"
     )
 
 

@@ -91,8 +91,11 @@ class Network:
         return layers.through(self.model.words, x, at, LAYERS)
 
     def logits(self, examples):
+        return self.infer((torch.from_numpy(examples).to(self.on), None))
+
+    def infer(self, batch):
         with torch.no_grad():
-            return self.forward(torch.from_numpy(examples).to(self.on), Pass(self.kept, False)).cpu().numpy()
+            return self.forward(batch[0], Pass(self.kept, False)).cpu().numpy()
 
     def close(self):
         pass

@@ -1,6 +1,7 @@
 """How TensorFlow 1.4 to 1.15 trains, on Python 2.7 and 3: a graph, a session, variables on the CPU.
 
 As in the tutorial, the variables stay in the CPU's memory when a GPU computes: their transfer is part of its times.
+Those of a network that trains nothing lie where it computes, as in a graph that is frozen for that.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -46,25 +47,31 @@ class Network(object):
         self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
         self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
         self.rate, self.keep = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
-        with tf.device("/cpu:0"):
+        where = "/gpu:0" if self.device == "gpu" else "/cpu:0"
+        with tf.device("/cpu:0" if model.trains else where):
             self.kept = collections.OrderedDict(
                 (name, tf.Variable(tf.zeros(shape), trainable=name in model.weights))
                 for name, shape in model.kept().items())
-        with tf.device("/gpu:0" if self.device == "gpu" else "/cpu:0"):
-            learning = Pass(self.kept, True)
-            logits = self.forward(self.examples, learning)
+        with tf.device(where):
             self.guess = self.forward(self.examples, Pass(self.kept, False))
-            labels = tf.reshape(self.labels, [-1])
-            self.loss = LOSSES[model.loss](logits, labels)
-            if model.labels:
-                self.loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
-            for name, factor in model.decays:
-                self.loss += factor * tf.nn.l2_loss(self.kept[name])
-            self.right = tf.constant(0)
-            if model.counted:
-                guesses = tf.argmax(logits, 1) if model.loss == "softmax" else logits[:, 0] > 0
-                self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
-        self.step = self.descend(learning.moved)
+            moved = self.learn() if model.trains else None
+        self.step = self.descend(moved) if model.trains else None
+
+    def learn(self):
+        """Compute the loss and what was guessed right; give what moves beside the weights."""
+        model, learning = self.model, Pass(self.kept, True)
+        logits = self.forward(self.examples, learning)
+        labels = tf.reshape(self.labels, [-1])
+        self.loss = LOSSES[model.loss](logits, labels)
+        if model.labels:
+            self.loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+        for name, factor in model.decays:
+            self.loss += factor * tf.nn.l2_loss(self.kept[name])
+        self.right = tf.constant(0)
+        if model.counted:
+            guesses = tf.argmax(logits, 1) if model.loss == "softmax" else logits[:, 0] > 0
+            self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
+        return learning.moved
 
     def descend(self, running):
         """Give the operation that moves the weights, and then the averages; running: what moves beside the weights."""
@@ -108,7 +115,10 @@ class Network(object):
         return loss, right if self.model.counted else None
 
     def logits(self, examples):
-        return self.session.run(self.guess, {self.examples: examples})
+        return self.infer((examples, None))
+
+    def infer(self, batch):
+        return self.session.run(self.guess, {self.examples: batch[0]})
 
     def close(self):
         self.session.close()

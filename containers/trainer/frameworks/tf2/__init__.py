@@ -59,9 +59,12 @@ class Network:
         with tf.device(self.on):
             loss, right = self.step(*batch, tf.constant(turn.rate, tf.float32),
                                     tf.constant(1.0 if turn.keep is None else turn.keep, tf.float32), tf.constant(key))
-        if self.device.upper() not in loss.device:
-            raise Stop("no_gpu", f"TensorFlow computed on {loss.device}, not on {self.on}")
-        return loss, right
+        return self.checked(loss), right
+
+    def checked(self, found):
+        if self.device.upper() not in found.device:
+            raise Stop("no_gpu", f"TensorFlow computed on {found.device}, not on {self.on}")
+        return found
 
     def descend(self, examples, labels, rate, keep, key):
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
@@ -88,8 +91,11 @@ class Network:
         return layers.through(self.model.words, x, at, LAYERS)
 
     def logits(self, examples):
+        return self.infer((tf.constant(examples), None))
+
+    def infer(self, batch):
         with tf.device(self.on):
-            return self.guess(tf.constant(examples)).numpy()
+            return self.checked(self.guess(batch[0])).numpy()
 
     def close(self):
         pass

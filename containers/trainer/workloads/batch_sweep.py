@@ -1,0 +1,56 @@
+"""What the third seed asks about batches: a small network on protein chains, whose training takes 35 minutes in batches
+of 8 and 12 in batches of 64. Is that the batch?
+
+Its network and data are not told but in their size, so these stand in for them: 75,000 windows of 50 residues, each
+one of 21, which with their three classes are the 316 MB of the source; 50,000 train and 25,000 test, as in one of its
+three folds. The network has its two hidden layers. Batches of 8 and 64 are compared; the whole sweep is `--vary
+batch=1,2,4,8,16,32,64,128,256`. (The source's loss became NaN at times in batches of 4 and often in smaller ones: here
+a training stops then, and says so.)
+"""
+from __future__ import absolute_import, division, print_function
+
+from .. import made
+from ..epochs import shuffled
+from ..layers import constant, conv, dense, glorot, relu
+from ..recipe import adam, recipe
+
+SUMMARY = "A small network on made-up protein chains: 2 convolutions over 50 residues, Adam"
+SOURCE = "seed 002: a question about batches of 8 and 64, and 50,000 windows of protein chains"
+DATA = "windows of protein chains"
+UNIT = "windows"
+STEPS = 7820            # ten epochs of 782
+BATCH = 64
+INPUT = (50, 1, 21)
+PARAMETERS = 47811
+MACS = 1913600
+FLOPS = 10540800
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
+VARY = "batch=8,64"
+
+FILTERS = 64
+NONE = constant(0.0)
+
+
+def hidden(number, inputs):
+    """Seven residues wide, along the chain."""
+    name = "conv%d" % number
+    return [conv(name, (7, 1), inputs, FILTERS, glorot(inputs, FILTERS, 7), NONE), relu("relu%d" % number)]
+
+
+NETWORK = hidden(1, 21) + hidden(2, FILTERS) + [dense("softmax_linear", 50 * FILTERS, 3, glorot(50 * FILTERS, 3), NONE)]
+RECIPE = recipe(adam(b1=0.9, b2=0.999, epsilon=1e-7), rate=0.001, counted=True)
+
+
+def load(folder):
+    return made.chains("train")
+
+
+def load_test(folder):
+    return made.chains("test")
+
+
+def plain(windows):
+    return windows
+
+
+source = shuffled(plain)

@@ -1,0 +1,129 @@
+"""What the third seed asks of a film: the 2,048 features that Inception V3 has in its layer pool_3, of 222 frames.
+
+It is asked there why CPU and GPU both take 40 to 50 seconds for the 222, a frame at a time, and how much batches help.
+So the batch is 1, as there, and a batch of 32 is compared with it; `--vary device=cpu,gpu` asks the other question.
+The film is 222 steps of 1, or 7 of 32, the last of which has 30 frames. Each step tells its own time, to the moment
+that its features are in the host's memory; the first, in which the network is made, counts in no rate.
+The layers are Keras' (Inception V3 without its top); its first weights are He's, for speed does not depend on them.
+"""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from .. import made
+from ..epochs import in_order
+from ..layers import batch_norm, concat, conv, global_avg_pool, he, max_pool, relu, smooth
+from ..recipe import untrained
+
+SUMMARY = "Inception V3 without its top on a made-up film: 2,048 features a frame, computed forward only"
+SOURCE = "seed 002: a question about 222 frames of a film, Inception V3's layer pool_3"
+DATA = "a film"
+UNIT = "frames"
+STEPS = 222             # the film once
+BATCH = 1
+INPUT = (299, 299, 3)
+PARAMETERS = 21802784   # as Keras counts: with batch norm's running values
+TRAINED = 21768352      # of these, would be if anything were
+MACS = 5711168096
+FLOPS = 11422336192     # forward alone
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
+TRAINS = False
+VARY = "batch=1,32"
+LINES = 1
+
+FRAMES = 222
+
+
+def convolution(name, size, inputs, outputs, stride=1, padding=None):
+    """Without biases, batch norm without a scale, and ReLU."""
+    height, width = size if isinstance(size, tuple) else (size, size)
+    return [conv(name, size, inputs, outputs, he(inputs, height * width), stride=stride, padding=padding),
+            batch_norm(name + "/norm", outputs, momentum=0.99, epsilon=0.001, scaled=False), relu(name + "/relu")]
+
+
+def chain(name, inputs, *sizes):
+    """One convolution after the other, each (size, outputs)."""
+    words = []
+    for k, (size, outputs) in enumerate(sizes, 1):
+        words += convolution("%s/conv%d" % (name, k), size, inputs, outputs)
+        inputs = outputs
+    return words
+
+
+def pooled(name, inputs, outputs):
+    return [smooth(name + "/mean", 3)] + convolution(name, 1, inputs, outputs)
+
+
+def small(name, inputs, outputs):
+    """At 35 x 35."""
+    return concat(
+        name,
+        chain(name + "/1x1", inputs, (1, 64)),
+        chain(name + "/5x5", inputs, (1, 48), (5, 64)),
+        chain(name + "/3x3", inputs, (1, 64), (3, 96), (3, 96)),
+        pooled(name + "/pool", inputs, outputs))
+
+
+def long_and_narrow(name, width):
+    """At 17 x 17: windows of 7 x 7 taken apart."""
+    return concat(
+        name,
+        chain(name + "/1x1", 768, (1, 192)),
+        chain(name + "/7x7", 768, (1, width), ((1, 7), width), ((7, 1), 192)),
+        chain(name + "/twice", 768, (1, width), ((7, 1), width), ((1, 7), width), ((7, 1), width), ((1, 7), 192)),
+        pooled(name + "/pool", 768, 192))
+
+
+def split(name, inputs):
+    """A window of 3 x 3 taken apart into two that lie beside each other."""
+    return concat(
+        name,
+        convolution(name + "/1x3", (1, 3), inputs, 384),
+        convolution(name + "/3x1", (3, 1), inputs, 384))
+
+
+def wide(name, inputs):
+    """At 8 x 8."""
+    return concat(
+        name,
+        chain(name + "/1x1", inputs, (1, 320)),
+        chain(name + "/3x3", inputs, (1, 384)) + [split(name + "/3x3/split", 384)],
+        chain(name + "/twice", inputs, (1, 448), (3, 384)) + [split(name + "/twice/split", 384)],
+        pooled(name + "/pool", inputs, 192))
+
+
+def halved(name, body):
+    """Another way to 17 x 17 or 8 x 8 than the maximum, beside it."""
+    return concat(name, *(body + [[max_pool(name + "/most", 3, 2)]]))
+
+
+def shrunk(name, inputs, outputs):
+    return convolution(name, 3, inputs, outputs, stride=2, padding=0)
+
+
+NETWORK = shrunk("conv1", 3, 32) + convolution("conv2", 3, 32, 32, padding=0) + convolution("conv3", 3, 32, 64)
+NETWORK += [max_pool("pool1", 3, 2)]
+NETWORK += convolution("conv4", 1, 64, 80) + convolution("conv5", 3, 80, 192, padding=0) + [max_pool("pool2", 3, 2)]
+NETWORK += [small("mixed0", 192, 32), small("mixed1", 256, 64), small("mixed2", 288, 64)]
+NETWORK += [halved("mixed3", [
+    shrunk("mixed3/3x3", 288, 384),
+    chain("mixed3/twice", 288, (1, 64), (3, 96)) + shrunk("mixed3/twice/half", 96, 96)])]
+NETWORK += [long_and_narrow("mixed4", 128), long_and_narrow("mixed5", 160), long_and_narrow("mixed6", 160)]
+NETWORK += [long_and_narrow("mixed7", 192)]
+NETWORK += [halved("mixed8", [
+    chain("mixed8/3x3", 768, (1, 192)) + shrunk("mixed8/3x3/half", 192, 320),
+    chain("mixed8/7x7", 768, (1, 192), ((1, 7), 192), ((7, 1), 192)) + shrunk("mixed8/7x7/half", 192, 192)])]
+NETWORK += [wide("mixed9", 1280), wide("mixed10", 2048), global_avg_pool("pool_3")]
+RECIPE = untrained()
+
+
+def load(folder):
+    return made.film(FRAMES, INPUT)
+
+
+def scaled(frames):
+    """Bytes become floats of -1 to 1: of a batch alone, for all 222 would be four times the memory."""
+    return frames.astype(np.float32) / np.float32(127.5) - np.float32(1)
+
+
+source = in_order(scaled)
