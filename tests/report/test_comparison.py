@@ -157,6 +157,16 @@ def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_throug
     assert refused(comparison([one, mixed], vary)), "an arm's own rounds must agree"
 
 
+@pytest.mark.parametrize(("vary", "names", "said"), [
+    ("channels", ("first", "last"), "Channels last does 2.00 times (2.00..2.00) the work of channels first."),
+    ("compile", ("off", "on"), "Compile on does 2.00 times (2.00..2.00) the work of compile off."),
+])  # fmt: skip
+def test_the_verdict_names_what_was_varied_with_its_value(vary: str, names: tuple[str, str], said: str) -> None:
+    slow = Arm(f"{vary}={names[0]}", tuple(measured(f"a{n}", 100.0) for n in (1, 2)))
+    fast = Arm(f"{vary}={names[1]}", tuple(measured(f"b{n}", 200.0) for n in (1, 2)))
+    assert said in compared.verdict(comparison([slow, fast], vary))
+
+
 CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
 
 

@@ -29,7 +29,8 @@ Feed = Annotated[
     str,
     typer.Option(
         metavar="ahead|plain|resident|constant|input",
-        help="Batches made beforehand; when needed; kept on the device; one for all; or made alone, training nothing.",
+        help="Batches are made beforehand; when needed (plain); gathered on the device (resident); one again and again "
+        "(constant); or made alone, and nothing is trained (input).",
     ),
 ]
 Precision = Annotated[

@@ -128,12 +128,14 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
 
 
 def _phrase(it: Comparison, arm: str) -> str:
-    """2 threads, a batch of 64, 1 GPU; a name stands as it is."""
+    """2 threads, a batch of 64, 1 GPU, compile on; a name stands as it is."""
     value = arm.partition("=")[2] or arm
     if it.vary == "threads":
         return f"{value} thread{'' if value == '1' else 's'}"
     if it.vary == "gpus" and value.isdecimal():
         return f"{value} GPU{'' if value == '1' else 's'}"
+    if it.vary in ("feed", "teacher", "compile", "channels"):
+        return f"{it.vary} {value}"
     return {"batch": f"a batch of {value}", "device": f"the {value.upper()}", "seed": f"seed {value}"}.get(
         it.vary, value
     )
