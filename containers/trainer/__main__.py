@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from . import frameworks, layers, workloads
+from . import feed, frameworks, layers, nvml, workloads
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
 from .loop import Signals, train
@@ -91,6 +91,8 @@ def run(asked, events, voice, signals):
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
     workload = imported(asked.workload)
     model = modelled(asked, workload)
+    feed.check(asked)
+    free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
     name, maker = framework(asked.framework)
     check_words(model, maker, name, workload)
     network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads)
@@ -109,7 +111,7 @@ def run(asked, events, voice, signals):
                   "%s on %d SYNTHETIC %s, not on %s: %s" % (
                       does, dataset.count, workload.UNIT, INSTEAD.get(workload.DATA, workload.DATA), dataset.note))
         signals.check(None)
-        train(asked, workload, model, dataset, network, name, events, voice, signals)
+        train(asked, workload, model, dataset, network, name, events, voice, signals, free)
     finally:
         network.close()
 
@@ -180,6 +182,7 @@ def arguments(argv):
     parser.add_argument("--batch", type=above_zero(int), help="images, or sequences, a step")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
+    parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
     parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))

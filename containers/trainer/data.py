@@ -6,6 +6,7 @@ The synthetic set has ten patterns, one a label, under noise: speed does not dep
 """
 from __future__ import absolute_import, division, print_function
 
+import collections
 import hashlib
 import io
 import os
@@ -205,21 +206,43 @@ def windows(images, side):
         images, (n, height - side + 1, width - side + 1, side, side, channels), (a, b, c, b, c, d))
 
 
-def distorted(images, chosen, random, side):
-    """Cut, flip, brighten, contrast, each at random, and standardize: float32 [batch, side, side, 3]."""
+Drawn = collections.namedtuple("Drawn", "tops lefts flips brightness contrast")  # what chance says of each image
+
+
+def distorted(images, chosen, random, side, count=None):
+    """Cut, flip, brighten, contrast, each at random, and standardize: float32 [batch, side, side, 3].
+
+    With a count only the first so many of DISTORTIONS are done to what is cut out."""
     view = windows(images, side)
     n = len(chosen)
-    tops, lefts = random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n)
-    flips, brightness, contrast = random.rand(n) < 0.5, random.uniform(-63, 63, n), random.uniform(0.2, 1.8, n)
-    cut = view[chosen, tops, lefts]
-    cut[flips] = cut[flips][:, :, ::-1]
-    values = cut.reshape(n, side * side, -1).astype(np.float32)
-    values += brightness.astype(np.float32)[:, None, None]  # standardizing undoes it; the tutorial pays for it as well
-    means = np.einsum("npc->nc", values)[:, None, :] / np.float32(side * side)
+    drawn = Drawn(random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n), random.rand(n) < 0.5,
+                  random.uniform(-63, 63, n).astype(np.float32), random.uniform(0.2, 1.8, n).astype(np.float32))
+    values = view[chosen, drawn.tops, drawn.lefts]
+    for _, distort in DISTORTIONS[:count]:
+        values = distort(values, drawn)
+    return values.reshape(n, side, side, -1)
+
+
+def flipped(cut, drawn):
+    cut[drawn.flips] = cut[drawn.flips][:, :, ::-1]
+    return cut
+
+
+def as_floats(cut, drawn):
+    return cut.reshape(len(cut), -1, cut.shape[3]).astype(np.float32)
+
+
+def brightened(values, drawn):
+    values += drawn.brightness[:, None, None]  # standardizing undoes it; the tutorial pays for it as well
+    return values
+
+
+def contrasted(values, drawn):
+    means = np.einsum("npc->nc", values)[:, None, :] / np.float32(values.shape[1])
     values -= means
-    values *= contrast.astype(np.float32)[:, None, None]
+    values *= drawn.contrast[:, None, None]
     values += means
-    return standardized(values).reshape(n, side, side, -1)
+    return values
 
 
 def central(images, side):
@@ -235,6 +258,10 @@ def standardized(values):
     deviation = np.sqrt(np.einsum("nv,nv->n", flat, flat) / np.float32(flat.shape[1]))
     flat /= np.maximum(deviation, np.float32(1 / np.sqrt(flat.shape[1])))[:, None]
     return values
+
+
+DISTORTIONS = (("flip", flipped), ("float", as_floats), ("brightness", brightened), ("contrast", contrasted),
+               ("standardise", lambda values, drawn: standardized(values)))
 
 
 def scaled(images):

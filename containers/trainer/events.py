@@ -15,6 +15,11 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others
+       --feed NAME                how it is fed (feed.py): ahead (batches are made by threads beforehand, the default),
+                                  plain (each made, and copied, when it is needed), resident (the data set is put on the
+                                  device once and batches are gathered there), constant (one batch, on the device, again
+                                  and again), input (batches are made and dropped, nothing is trained). The last two
+                                  leave no result: no checkpoint, no epoch, no evaluation, and no --resume
        --log-frequency N          steps between lines; default: the workload's own, else 10
        --queue-fraction F         share of 50,000 images that are mixed (0.4)
        --gpu-memory-fraction F    share of the GPU's memory to take at most
@@ -53,10 +58,12 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               devices [name], batch, steps, seed, parameters, dataset (cifar10|pictures|synthetic; null: there is none),
               dataset_images (examples), dataset_sha256 (of the training files one after the other; of pictures of their
               names and sizes; null if synthetic), dataset_note (null|text), resumed_from_step (null|n), threads
-              (null|n), dropout (true|false; null: the network has none), pid
+              (null|n), dropout (true|false; null: the network has none), pid,
+              feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
+              of resident the order of an epoch alone, for the examples cross once before)
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it; loss and learning_rate are null
-              where nothing is trained)
+              where nothing is trained, and the line on stdout has no loss then)
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch of what the training
               itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the
               workload counts accuracy
@@ -66,6 +73,8 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               (whether more was refused); both null where that could not be tried. It comes between start, whose
               dataset is null, and finish: smoke trains nothing, and there are no steps
   eval        step, precision_at_1 (0..1), examples, seconds
+  stages      stages [{name, examples_per_second}]: after --feed input, how fast the first one, two, ... stages of the
+              pipeline are on one thread
   finish      step, seconds (since the start event)
   error       kind (no_gpu|nan|smoke|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message,
               step (null|n; of nan the number of the batch)

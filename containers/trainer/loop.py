@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from . import checkpoint, cost, layers
+from . import checkpoint, cost, feed, layers
 from .events import FORMAT, Stop, clock
 
 TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
@@ -37,19 +37,26 @@ class Signals(object):
             raise Stop("interrupted", "ended by signal %d" % self.received, step, self.EXIT[self.received])
 
 
-def train(asked, workload, model, dataset, network, framework, events, voice, signals):
-    """Train from the first or the checkpoint's step to asked.steps, write what happens, and test what came out."""
+def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None):
+    """Train from the first or the checkpoint's step to asked.steps, write what happens, and test what came out.
+
+    free: bytes of the GPU's memory before the framework took its own, None if unknown."""
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
              "framework": framework, "step": 0}
     first = prepare(asked, workload, model, network, about, voice)
+    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
+    if asked.feed == "resident":
+        feed.check_resident(asked.workload, source, free if network.device == "gpu" else None)
     events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, steps=asked.steps, seed=asked.seed,
                  framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS,
                  dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
                  dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, threads=asked.threads,
-                 dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, pid=os.getpid())
+                 dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, pid=os.getpid(),
+                 feed=asked.feed,
+                 epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
     began = clock()
 
     def save(step):
@@ -63,16 +70,22 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
 
     if queued is not None:
         voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes." % queued)
-    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
-    epoch_steps = getattr(source, "epoch_steps", None) if model.counted else None
+    has_result = asked.feed not in feed.WITHOUT_RESULT
+    if not has_result:
+        voice.say(feed.WITHOUT_RESULT[asked.feed])
+    epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
     log = Log(asked, events, voice, model, first, epoch_steps)
-    if model.trains:
-        steps(asked, model, network, source, first, log, save, signals)
+    if model.trains and asked.feed != "input":
+        steps(asked, model, network, source, first, log, save if has_result else None, signals)
     else:
         forward(asked, network, source, log, signals)
-    tested = None if asked.no_eval or not hasattr(workload, "load_test") else workload.load_test(asked.data)
-    if tested is not None:
-        evaluate(workload, model, tested, network, asked.steps, events, voice, signals)
+    if asked.feed == "input":
+        named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
+        events.write("stages", stages=feed.rates(named, lambda: signals.check(asked.steps)))
+    if has_result and not asked.no_eval and hasattr(workload, "load_test"):
+        tested = workload.load_test(asked.data)
+        if tested is not None:
+            evaluate(workload, model, tested, network, asked.steps, events, voice, signals)
     events.write("finish", step=asked.steps, seconds=clock() - began)
 
 
@@ -94,14 +107,16 @@ def prepare(asked, workload, model, network, about, voice):
 
 
 def steps(asked, model, network, source, first, log, save, signals):
-    """Train on the batches first..asked.steps-1. Told to end, save first; never weights whose loss is no number."""
+    """Train on the batches first..asked.steps-1. Told to end, save first; never weights whose loss is no number.
+
+    save: None where what comes out is not kept."""
     saved, at = clock(), None
     signals.check(first)
-    batches = network.batches(source, first, asked.steps)
+    batches = network.batches(source, first, asked.steps, asked.feed)
     try:
         for step, batch in enumerate(batches, first):
-            log.add(step, len(batch[1]), *network.train(batch, model.turn(step, asked.seed)))
-            if signals.received or clock() - saved >= asked.checkpoint_seconds:
+            log.add(step, len(batch[-1]), *network.train(batch, model.turn(step, asked.seed)))
+            if save and (signals.received or clock() - saved >= asked.checkpoint_seconds):
                 log.settle()
                 save(step + 1)
                 saved, at = clock(), step + 1
@@ -109,18 +124,20 @@ def steps(asked, model, network, source, first, log, save, signals):
     finally:
         getattr(batches, "close", int)()
     log.settle()
-    if at != asked.steps and first < asked.steps:
+    if save and at != asked.steps and first < asked.steps:
         save(asked.steps)
 
 
 def forward(asked, network, source, log, signals):
-    """Compute the batches 0..asked.steps-1 and take what comes out to the host; nothing is kept of it."""
-    batches = network.batches(source, 0, asked.steps)
+    """Compute the batches 0..asked.steps-1 and take what comes out to the host; nothing is kept of it.
+
+    Of --feed input the batches are made, and that is all."""
+    batches = network.batches(source, 0, asked.steps, asked.feed)
     try:
         for step, batch in enumerate(batches):
-            if not np.isfinite(network.infer(batch)).all():
+            if asked.feed != "input" and not np.isfinite(network.infer(batch)).all():
                 raise Stop("nan", "What was computed of batch %d is no number" % step, step)
-            log.add(step, len(batch[1]), None, None)
+            log.add(step, len(batch[-1]), None, None)
             signals.check(step + 1)
     finally:
         getattr(batches, "close", int)()
@@ -168,7 +185,7 @@ class Log(object):
         seconds, self.since = max(now - self.since, 1e-9) / (step - self.written), now
         rate, self.written, self.sizes = sum(self.sizes) / len(self.sizes) / seconds, step, []
         self.events.write("step", step=step, loss=loss,
-                          learning_rate=self.model.rate(step),
+                          learning_rate=None if loss is None else self.model.rate(step),
                           examples_per_second=None if self.first else rate,
                           seconds_per_batch=None if self.first else seconds)
         self.voice.say("%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (

@@ -6,8 +6,8 @@ run.json, written whole at the start and at the end:
     image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|pictures|synthetic),
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
              gpus [{index, name, uuid, memory_bytes, compute_capability}]},
-    spec: what was asked, {image (NGCDL_IMAGE), workload {name, steps, batch, seed, data, device, evaluate}}, and over
-    it what NGCDL_SPEC, a JSON object, says; notes [text]
+    spec: what was asked, {image (NGCDL_IMAGE), workload {name, steps, batch, seed, data, device, evaluate, threads,
+    feed}}, and over it what NGCDL_SPEC, a JSON object, says; notes [text]
 log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
 A run.json that says "running" without a process is a run that was killed.
 """
@@ -79,7 +79,7 @@ def specified(asked):
     """Give what was asked, and the note that NGCDL_SPEC could not be read."""
     workload = {"name": asked.workload, "steps": asked.steps, "batch": asked.batch, "seed": asked.seed,
                 "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval,
-                "threads": asked.threads}
+                "threads": asked.threads, "feed": asked.feed}
     spec, text = {"image": environment("NGCDL_IMAGE"), "workload": workload}, environment("NGCDL_SPEC")
     try:
         given = json.loads(text) if text else {}

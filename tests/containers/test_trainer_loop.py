@@ -31,7 +31,7 @@ class FakeNetwork:
     def values(self):
         return self.kept
 
-    def batches(self, source, first, last):
+    def batches(self, source, first, last, feed):
         return (source(step) for step in range(first, last))
 
     def train(self, batch, turn):
@@ -75,6 +75,7 @@ def run(tmp_path):
                 "log_frequency": 10,
                 "data": None,
                 "queue_fraction": 0.001,
+                "feed": "ahead",
                 "checkpoint_seconds": 600.0,
                 "resume": None,
                 "no_eval": True,
@@ -129,6 +130,8 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "resumed_from_step",
             "threads",
             "dropout",
+            "feed",
+            "epoch_copied_bytes",
             "pid",
         },
         "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
@@ -142,7 +145,8 @@ def forward(tmp_path, network, signals=None, **changes):
     """Compute forward alone, five frames in batches of two, and give what was said."""
     asked = argparse.Namespace(**{"workload": "small", "out": str(tmp_path), "batch": 2, "steps": 5, "seed": 0,
                                   "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
-                                  "no_eval": False, "no_dropout": False, "threads": None, **changes})  # fmt: skip
+                                  "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
+                                  **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
     workload = argparse.Namespace(NETWORK=words, PARAMETERS=6, MACS=6, source=epochs.in_order(lambda part: part))
     dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
@@ -239,6 +243,28 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_training_and_names_the_st
     with pytest.raises(Stop) as stop:
         run(FakeNetwork(), steps=6)
     assert (stop.value.kind, stop.value.step) == ("checkpoint", 6)
+
+
+@pytest.mark.parametrize("feed", ["constant", "input"])
+def test_what_is_no_result_is_neither_kept_nor_tested_and_that_is_said(run, tmp_path, feed):
+    said = run(FakeNetwork(), feed=feed, no_eval=False, checkpoint_seconds=1e-9)
+    assert [line for line in said if "nothing is trained" in line or "neither kept nor tested" in line]
+    assert not (tmp_path / "checkpoints").exists()
+    kinds = [event["event"] for event in events(tmp_path)]
+    assert kinds == ["start", "step", "step", "step"] + ["stages"] * (feed == "input") + ["finish"]
+
+
+def test_batches_that_are_dropped_have_rates_and_no_loss_and_their_stages_follow(run, tmp_path):
+    network = FakeNetwork()
+    said = run(network, feed="input", steps=11)
+    assert network.trained == []
+    (_, last), (stages,) = events(tmp_path, "step"), events(tmp_path, "stages")
+    assert (last["loss"], last["learning_rate"]) == (None, None)
+    assert last["examples_per_second"] > 0
+    assert re.match(r"^\S+ \S+: step 10 \([\d.]+ examples/sec; [\d.]+ sec/batch\)$", said[-1])
+    names = "choose", "crop", "flip", "float", "brightness", "contrast", "standardise", "batch"
+    assert tuple(stage["name"] for stage in stages["stages"]) == names
+    assert all(stage["examples_per_second"] > 0 for stage in stages["stages"])
 
 
 def test_every_test_image_counts_once(tmp_path):

@@ -276,6 +276,7 @@ def asked(folder):
         device="auto",
         no_eval=False,
         threads=None,
+        feed="plain",
     )
 
 
@@ -295,6 +296,7 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
         "workload": {
             **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
             "threads": None,
+            "feed": "plain",
             "data": "/data/cifar-10",
         },
     }

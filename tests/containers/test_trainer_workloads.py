@@ -23,6 +23,7 @@ FIGURES = {
     "fcn-r": (14_205_962, 14_205_962, 14_198_784, 81_981_440, 1024),
     "fcn-s": (117_997_696, 117_997_696, 117_964_800, 598_212_608, 64),
     "inference": (21_802_784, 21_768_352, 5_711_168_096, 2 * 5_711_168_096, 1),
+    "input-pipeline": (1_068_298, 1_068_298, 18_470_784, 105_295_104, 128),
     "lstm": (6_180_624, 6_180_624, 115_474_432, 692_846_592, 128),
     "resnet-50": (25_557_032, 25_557_032, 3_857_973_248, 22_911_811_584, 16),
     "resnet-56": (853_018, 853_018, 125_485_696, 752_029_440, 128),
@@ -227,7 +228,8 @@ def test_what_tensorflow_builds_has_these_parameters_and_does_this_work(name):
 
 
 # What PyTorch's counter sees beside the words, the banded matrix that stands for each LRN; or not, inside its own LSTM
-UNEVEN = {"cifar10": 2 * 12 * 12 * 64 * 64, "lstm": -2 * 32 * (256 + 256) * 4 * 256}
+BAND = 2 * 12 * 12 * 64 * 64
+UNEVEN = {"cifar10": BAND, "input-pipeline": BAND, "lstm": -2 * 32 * (256 + 256) * 4 * 256}
 
 
 @pytest.mark.torch

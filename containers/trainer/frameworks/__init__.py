@@ -7,8 +7,9 @@ processors:
     version, device, devices     what computes: "2.21.0", "cpu" or "gpu", the names of the devices
     load(values)                 {name: array} of all that model.kept() names, in the layout of layers.py
     values()                     the same out of it
-    batches(source, first, last) takes source(step) -> (examples, labels) for first..last-1; yields such pairs, whatever
-                                 train() takes, with a length of the labels
+    batches(source, first, last, feed="ahead")    takes source(step) -> (examples, labels) for first..last-1 in one of
+                                 feed.py's ways; yields what train() takes, its last part as long as the batch
+    label_bytes                  of a label, as it is copied to a device
     train(batch, turn)           one step of the recipe, then average = turn.keep * average + (1 - turn.keep) * weight
                                  where there are averages; gives the loss before the step, decay terms included, and
                                  how many guesses were right (None unless model.counted); float() waits for the device
@@ -19,6 +20,7 @@ processors:
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
 that can be imported the last in the alphabet is taken, unless --framework names one. A new folder is all that a
-framework needs: ops.py has its layers, learning.py its losses and optimisers, smoke.py the smoke test's product.
-Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports tensorflow.
+framework needs: ops.py has its layers, learning.py its losses and optimisers, feeding.py its ways to the device,
+smoke.py the smoke test's product. Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports
+tensorflow.
 """

@@ -15,6 +15,8 @@ A workload's name is its file's with "-" for "_". What others read without runni
     VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU
     LINES               steps between lines, where that is not 10
 
+    VARY                what `ngcdl compare` varies where nothing was typed; left out: CPU against GPU
+
 and beside these
 
     NETWORK, RECIPE     words of layers.py, words of recipe.py
@@ -23,6 +25,7 @@ and beside these
                         epoch_steps where epochs take each example once
     load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise; load_test gives None
                         where the folder has nothing to test with
+    stages(dataset, batch, seed)    where its pipeline has any of its own: what feed.stages() gives
     queued(fraction)    only the tutorial: how many images are mixed
     MEMORY_FRACTION     the share of a GPU's memory to take at most, where none is asked for
     run(asked, framework, network, events, voice)    instead of all of these: what is done where nothing is trained

@@ -5,6 +5,8 @@ the test images are right after 100,000 steps of 128.
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
+
 from .. import data
 from ..layers import constant, conv, dense, lrn, max_pool, relu, truncated
 from ..recipe import recipe, sgd
@@ -83,6 +85,23 @@ def source(dataset, batch, seed, fraction, first=0):
         return data.distorted(dataset.images, chosen, data.generator(seed, step), SIDE), dataset.labels[chosen]
 
     return take
+
+
+def stages(dataset, batch, seed):
+    """Give [(name, function)] of the pipeline above, for feed.rates: each does one thing more than those before."""
+    order = data.Order(len(dataset.labels), dataset.files, queued(0.4) + 3 * batch, batch, seed)
+
+    def made(step, count):
+        return data.distorted(dataset.images, order.indices(step), data.generator(seed, step), SIDE, count)
+
+    def whole(step):
+        chosen = order.indices(step)
+        data.distorted(dataset.images, chosen, data.generator(seed, step), SIDE)
+        return dataset.labels[chosen]
+
+    names = ["crop"] + [name for name, _ in data.DISTORTIONS]
+    return ([("choose", order.indices)] + [(name, functools.partial(made, count=k)) for k, name in enumerate(names)] +
+            [("batch", whole)])
 
 
 def plain(images):

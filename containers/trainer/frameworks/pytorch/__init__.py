@@ -2,8 +2,8 @@
 import torch
 
 from ... import layers
-from ...ahead import ahead
 from ...events import Stop
+from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, clip, each, right, squares
 from .ops import LAYERS
 
@@ -12,6 +12,8 @@ LAST = {"memory_format": torch.channels_last} if hasattr(torch, "channels_last")
 
 class Network:
     """The contract is in frameworks/__init__.py."""
+
+    label_bytes = 8
 
     def __init__(self, model, device, memory_fraction=None, threads=None):
         if threads:
@@ -40,16 +42,8 @@ class Network:
     def values(self):
         return {name: outward(tensor) for name, tensor in self.kept.items()}
 
-    def batches(self, source, first, last):
-        made = ahead(source, first, last)
-        try:
-            for examples, labels in made:
-                yield self.moved(torch.from_numpy(examples)), self.moved(torch.from_numpy(labels).long())
-        finally:
-            made.close()
-
-    def moved(self, tensor):
-        return tensor.pin_memory().to(self.on, non_blocking=True) if self.device == "gpu" else tensor
+    def batches(self, source, first, last, feed="ahead"):
+        return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
         model, (examples, labels) = self.model, batch

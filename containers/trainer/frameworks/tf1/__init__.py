@@ -10,8 +10,8 @@ import collections
 import tensorflow as tf
 
 from ... import layers, nvml
-from ...ahead import ahead
 from ...events import Stop
+from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS
 from .ops import LAYERS
 
@@ -21,6 +21,8 @@ if not getattr(tf, "__version__", "").startswith("1."):
 
 class Network(object):
     """The contract is in frameworks/__init__.py."""
+
+    label_bytes = 4
 
     def __init__(self, model, device, memory_fraction=None, threads=None):
         self.version, self.model = tf.__version__, model
@@ -38,30 +40,38 @@ class Network(object):
             raise Stop("no_gpu", "TensorFlow %s sees no GPU" % tf.__version__)
         self.device = "gpu" if gpus and device != "cpu" else "cpu"
         self.devices = named(gpus) if self.device == "gpu" else []
+        self.on, self.inputs = "/%s:0" % self.device, None
         if model.words:  # the smoke test has none
             with self.graph.as_default():
                 self.build()
 
     def build(self):
+        """Build what is kept and what a test computes; the rest is built for the way it is fed (feed_from)."""
         model = self.model
         self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
         self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
         self.rate, self.keep = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
-        where = "/gpu:0" if self.device == "gpu" else "/cpu:0"
-        with tf.device("/cpu:0" if model.trains else where):
+        with tf.device("/cpu:0" if model.trains else self.on):
             self.kept = collections.OrderedDict(
                 (name, tf.Variable(tf.zeros(shape), trainable=name in model.weights))
                 for name, shape in model.kept().items())
-        with tf.device(where):
+        with tf.device(self.on):
             self.guess = self.forward(self.examples, Pass(self.kept, False))
-            moved = self.learn() if model.trains else None
-        self.step = self.descend(moved) if model.trains else None
 
-    def learn(self):
-        """Compute the loss and what was guessed right; give what moves beside the weights."""
+    def feed_from(self, inputs, examples, labels):
+        """Build what is computed of these tensors; inputs are the placeholders behind them, which a batch is fed to."""
+        self.inputs = inputs
+        with self.graph.as_default(), tf.device(self.on):
+            if self.model.trains:
+                self.learn(examples, labels)
+            else:
+                self.outcome = self.forward(examples, Pass(self.kept, False))
+
+    def learn(self, examples, labels):
+        """Build the loss, what was guessed right, and the step."""
         model, learning = self.model, Pass(self.kept, True)
-        logits = self.forward(self.examples, learning)
-        labels = tf.reshape(self.labels, [-1])
+        logits = self.forward(examples, learning)
+        labels = tf.reshape(labels, [-1])
         self.loss = LOSSES[model.loss](logits, labels)
         if model.labels:
             self.loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
@@ -71,7 +81,7 @@ class Network(object):
         if model.counted:
             guesses = tf.argmax(logits, 1) if model.loss == "softmax" else logits[:, 0] > 0
             self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
-        return learning.moved
+        self.step = self.descend(learning.moved)
 
     def descend(self, running):
         """Give the operation that moves the weights, and then the averages; running: what moves beside the weights."""
@@ -104,21 +114,26 @@ class Network(object):
     def values(self):
         return self.session.run(dict(self.kept))
 
-    def batches(self, source, first, last):
-        return ahead(source, first, last)
+    def batches(self, source, first, last, feed="ahead"):
+        return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
-        examples, labels = batch
-        values = {self.examples: examples, self.labels: labels, self.rate: turn.rate,
-                  self.keep: 1.0 if turn.keep is None else turn.keep}
+        values = self.fed(batch)
+        values.update({self.rate: turn.rate, self.keep: 1.0 if turn.keep is None else turn.keep})
         loss, right, _ = self.session.run([self.loss, self.right, self.step], values)
         return loss, right if self.model.counted else None
 
-    def logits(self, examples):
-        return self.infer((examples, None))
-
     def infer(self, batch):
-        return self.session.run(self.guess, {self.examples: batch[0]})
+        values = self.fed(batch)
+        return self.session.run(self.outcome, values)
+
+    def fed(self, batch):
+        if self.inputs is None:
+            self.feed_from((self.examples, self.labels), self.examples, self.labels)
+        return dict(zip(self.inputs, batch))
+
+    def logits(self, examples):
+        return self.session.run(self.guess, {self.examples: examples})
 
     def close(self):
         self.session.close()

@@ -1,10 +1,9 @@
 """How TensorFlow 2 trains: one traced function a step, fed by tf.data."""
-import multiprocessing
-
 import tensorflow as tf
 
 from ... import layers
 from ...events import Stop
+from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, right
 from .ops import LAYERS
 
@@ -15,6 +14,8 @@ if not getattr(tf, "__version__", "").startswith("2."):
 
 class Network:
     """The contract is in frameworks/__init__.py."""
+
+    label_bytes = 4
 
     def __init__(self, model, device, memory_fraction=None, threads=None):
         if threads:  # before anything else wakes the runtime, which never changes them
@@ -42,17 +43,8 @@ class Network:
     def values(self):
         return {name: variable.numpy() for name, variable in self.kept.items()}
 
-    def batches(self, source, first, last):
-        kind = tf.int32 if self.model.tokens else tf.float32
-
-        def take(step):
-            examples, labels = tf.numpy_function(lambda n: source(int(n)), [step], (kind, tf.int32))
-            return (tf.ensure_shape(examples, (None, *self.model.shape)),
-                    tf.ensure_shape(labels, (None, *self.model.labels)))
-
-        workers = min(4, multiprocessing.cpu_count())
-        with tf.device("/CPU:0"):
-            return iter(tf.data.Dataset.range(first, last).map(take, num_parallel_calls=workers).prefetch(2))
+    def batches(self, source, first, last, feed="ahead"):
+        return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
         key = [turn.seed & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]

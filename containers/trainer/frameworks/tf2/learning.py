@@ -16,7 +16,7 @@ LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss}
 
 def right(model, logits, labels):
     guesses = tf.argmax(logits, 1, tf.int32) if model.loss == "softmax" else tf.cast(logits[:, 0] > 0, tf.int32)
-    return tf.reduce_sum(tf.cast(guesses == tf.reshape(labels, [-1]), tf.int32))
+    return tf.reduce_sum(tf.cast(guesses == tf.cast(tf.reshape(labels, [-1]), tf.int32), tf.int32))
 
 
 def sgd(words, weights, slots, rate, gradient):

@@ -1,0 +1,52 @@
+"""How batches reach the device in PyTorch, by each of feed.py's ways: generators of what Network.train takes."""
+import itertools
+
+import torch
+
+from ... import feed
+from ...ahead import ahead
+
+
+def made_ahead(network, source, first, last):
+    made = ahead(source, first, last)
+    try:
+        for examples, labels in made:
+            yield moved(network, torch.from_numpy(examples)), moved(network, torch.from_numpy(labels).long())
+    finally:
+        made.close()
+
+
+def moved(network, tensor):
+    return tensor.pin_memory().to(network.on, non_blocking=True) if network.device == "gpu" else tensor
+
+
+def put(network, batch):
+    """Copy examples and labels to the device, and wait until they are there."""
+    examples, labels = batch
+    return torch.from_numpy(examples).to(network.on), torch.from_numpy(labels).long().to(network.on)
+
+
+def plain(network, source, first, last):
+    for step in range(first, last):
+        yield put(network, source(step))
+
+
+def resident(network, source, first, last):
+    held = feed.held(source)
+    examples, labels = put(network, held[:2])
+    for chosen in feed.chosen(source, first, last, lambda order: torch.from_numpy(order).to(network.on)):
+        rows = examples[chosen]
+        yield rows.float() / held.divisor if held.divisor else rows, labels[chosen]
+
+
+def constant(network, source, first, last):
+    return itertools.repeat(put(network, source(first)), last - first)
+
+
+FEEDS = {
+    "ahead": made_ahead,
+    "plain": plain,
+    "resident": resident,
+    "constant": constant,
+    "input": lambda network, source, first, last: ahead(source, first, last),
+}

@@ -1,0 +1,66 @@
+"""How batches reach the device in TensorFlow 2, by each of feed.py's ways: iterators of what Network.train takes."""
+import itertools
+import multiprocessing
+
+import numpy as np
+import tensorflow as tf
+
+from ... import feed
+
+
+def made_ahead(network, source, first, last):
+    """Give what tf.data makes and prefetches; the copy to a GPU is the step's own."""
+    model = network.model
+    kind = tf.int32 if model.tokens else tf.float32
+
+    def take(step):
+        examples, labels = tf.numpy_function(lambda n: source(int(n)), [step], (kind, tf.int32))
+        return tf.ensure_shape(examples, (None, *model.shape)), tf.ensure_shape(labels, (None, *model.labels))
+
+    workers = min(4, multiprocessing.cpu_count())
+    with tf.device("/CPU:0"):
+        return iter(tf.data.Dataset.range(first, last).map(take, num_parallel_calls=workers).prefetch(2))
+
+
+def put(network, array):
+    """Copy an array to the device: whole numbers with 64 bits, because TensorFlow keeps those of 32 on the host
+    (https://github.com/tensorflow/tensorflow/pull/31734)."""
+    with tf.device(network.on):
+        return tf.identity(tf.constant(array.astype(np.int64) if array.dtype == np.int32 else array))
+
+
+def plain(network, source, first, last):
+    for step in range(first, last):
+        examples, labels = source(step)
+        yield put(network, examples), put(network, labels)
+
+
+def resident(network, source, first, last):
+    held = feed.held(source)
+    examples, labels = gatherable(network, put(network, held.examples)), put(network, held.labels)
+
+    def gathered(chosen):
+        rows = tf.gather(examples, chosen)
+        return tf.cast(rows, tf.float32) / held.divisor if held.divisor else rows, tf.gather(labels, chosen)
+
+    gathered = tf.function(gathered, [tf.TensorSpec([None], tf.int64)], autograph=False)
+    for chosen in feed.chosen(source, first, last, lambda order: put(network, order)):
+        with tf.device(network.on):
+            batch = gathered(chosen)
+        yield batch
+
+
+def gatherable(network, examples):
+    """Give the same with the numbers of a type that this release can gather on the device; early ones can't bytes, and
+    would do it on the CPU without a word."""
+    with tf.device(network.on):
+        there = network.device.upper() in tf.gather(examples[:1], [0]).device
+        return examples if there else tf.cast(examples, tf.float32)
+
+
+def constant(network, source, first, last):
+    examples, labels = source(first)
+    return itertools.repeat((put(network, examples), put(network, labels)), last - first)
+
+
+FEEDS = {"ahead": made_ahead, "plain": plain, "resident": resident, "constant": constant, "input": made_ahead}

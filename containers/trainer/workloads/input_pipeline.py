@@ -1,0 +1,21 @@
+"""Does making the batches hold the training back? The tutorial's network and pipeline, apart and together."""
+from __future__ import absolute_import, division, print_function
+
+from . import cifar10
+
+SUMMARY = "The CIFAR-10 tutorial's batches made alone, its network trained alone, and both together"
+SOURCE = "seed 000: tensorflow/models, tutorials/image/cifar10; seed 002: what keeps a GPU waiting"
+DATA = "cifar10"
+UNIT = "images"
+STEPS = 1000
+BATCH = 128
+INPUT = (24, 24, 3)
+PARAMETERS = 1068298
+MACS = 18470784
+FLOPS = 105295104
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
+VARY = "feed=input,constant,ahead"
+
+NETWORK, RECIPE = cifar10.NETWORK, cifar10.RECIPE
+load, load_test, plain = cifar10.load, cifar10.load_test, cifar10.plain
+source, stages, queued = cifar10.source, cifar10.stages, cifar10.queued

@@ -1,0 +1,172 @@
+"""However a training is fed, it learns the same; what a feed can't do it refuses."""
+
+import argparse
+import importlib
+
+import numpy as np
+import pytest
+from conftest import events, trainer
+
+from trainer import __main__ as entry
+from trainer import data, feed, layers
+from trainer.epochs import Shuffled
+from trainer.events import Stop
+from trainer.recipe import Model
+from trainer.workloads import cifar10, lstm
+
+
+def images(count):
+    random = np.random.RandomState(3)
+    pixels = random.randint(0, 256, (count, 32, 32, 3)).astype(np.uint8)
+    return data.Dataset(pixels, random.randint(0, 10, count).astype(np.int32), "synthetic", 1, note="for a test")
+
+
+def losses(framework, name, way, steps=6, batch=16):
+    """Train without dropout on 40 images, of which the third batch of an epoch has 8."""
+    workload = entry.imported(name)
+    model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, batch)
+    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network.load(model.first(1))
+    source = workload.source(images(40), batch, 2, 0.001)
+    found, sizes = [], []
+    for step, given in enumerate(network.batches(source, 0, steps, way)):
+        found.append(float(network.train(given, model.turn(step, 0))[0]))
+        sizes.append(len(given[-1]))
+    return found, sizes
+
+
+@pytest.mark.parametrize("name", ["cifar10-keras", "alexnet-r"])
+def test_resident_and_plain_train_on_the_same_batches_as_ahead(framework, name):
+    ahead, sizes = losses(framework, name, "ahead")
+    assert sizes == [16, 16, 8, 16, 16, 8]
+    assert len(set(ahead)) == 6
+    for way in "plain", "resident":
+        assert losses(framework, name, way) == (pytest.approx(ahead, abs=1e-5), sizes)
+
+
+def test_constant_is_the_first_batch_again_and_again(framework):
+    ahead, _ = losses(framework, "cifar10-keras", "ahead", steps=2)
+    again, sizes = losses(framework, "cifar10-keras", "constant", steps=3)
+    assert sizes == [16] * 3
+    assert again[0] == pytest.approx(ahead[0], abs=1e-5)
+    assert again[0] > again[1] > again[2]
+
+
+def test_a_constant_batch_of_tokens_is_trained_on(framework):
+    model = Model(lstm.NETWORK, lstm.RECIPE, lstm.INPUT, 2)
+    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network.load(model.first(1))
+    source = lstm.source(lstm.load(None), 2, 0, 0.4)
+    first, second = (
+        float(network.train(batch, model.turn(0, 0))[0]) for batch in network.batches(source, 0, 2, "constant")
+    )
+    assert second < first
+
+
+def test_a_resumed_resident_training_goes_on_in_the_middle_of_an_epoch():
+    source = Shuffled(images(10), 4, 7, data.scaled)
+    every, rest = (list(feed.chosen(source, first, 7, np.asarray)) for first in (0, 4))
+    assert [list(chosen) for chosen in every[4:]] == [list(chosen) for chosen in rest]
+    assert sorted(np.concatenate(every[:3])) == list(range(10))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "lstm"])
+def test_batches_that_are_made_in_their_turn_cannot_be_resident(name):
+    workload = entry.imported(name)
+    dataset = images(40) if name == "cifar10" else workload.load(None)
+    with pytest.raises(Stop, match=rf"each batch of {name} is made on the CPU.*--feed ahead") as stop:
+        feed.check_resident(name, workload.source(dataset, 4, 0, 0.001), None)
+    assert stop.value.kind == "bad_argument"
+
+
+def test_a_data_set_of_more_than_half_the_free_memory_is_not_resident():
+    source, size = Shuffled(images(40), 4, 0, data.scaled), 40 * (32 * 32 * 3 + 8)
+    feed.check_resident("x", source, 2 * size)
+    feed.check_resident("x", source, None)
+    with pytest.raises(Stop, match=r"more than half .* --feed ahead"):
+        feed.check_resident("x", source, 2 * size - 1)
+    floats = Shuffled(images(40), 4, 0, lambda images: images / np.float32(2))
+    with pytest.raises(Stop, match="more than half"):
+        feed.check_resident("x", floats, 2 * size)
+
+
+def test_the_free_memory_is_the_emptiest_cards_and_unknown_where_no_card_tells():
+    def card(total, used):
+        return {"memory_total_bytes": total, "memory_used_bytes": used}
+
+    assert feed.free_bytes([card(10, 9), card(10, 2), card(None, None), card(10, None)]) == 8
+    assert feed.free_bytes([card(None, 1)]) is None
+    assert feed.free_bytes([]) is None
+
+
+@pytest.mark.parametrize(
+    ("way", "copied"),
+    [
+        ("ahead", 1000 * (4 * 3072 + 4)),
+        ("plain", 1000 * (4 * 3072 + 4)),
+        ("resident", 8000),
+        ("constant", 0),
+        ("input", 0),
+    ],
+)
+def test_what_an_epoch_copies_to_a_gpu_is_counted(way, copied):
+    workload = entry.imported("cifar10-keras")
+    model = Model(workload.NETWORK, workload.RECIPE, workload.INPUT, 32)
+    gpu, cpu = (argparse.Namespace(device=device, label_bytes=4) for device in ("gpu", "cpu"))
+    assert feed.epoch_copied_bytes(way, gpu, model, 1000) == copied
+    assert feed.epoch_copied_bytes(way, cpu, model, 1000) == 0
+
+
+def test_the_labels_of_a_sequence_are_copied_too():
+    model = Model(lstm.NETWORK, lstm.RECIPE, lstm.INPUT, 2)
+    network = argparse.Namespace(device="gpu", label_bytes=8)
+    assert feed.epoch_copied_bytes("ahead", network, model, 10) == 10 * (4 * 32 + 8 * 32)
+
+
+def test_the_tutorials_stages_end_in_what_its_source_gives():
+    dataset = images(60)
+    named = dict(cifar10.stages(dataset, 4, 5))
+    order = data.Order(60, 1, 20000 + 12, 4, 5)
+    chosen = [order.indices(step) for step in range(4)]
+    whole = data.distorted(dataset.images, chosen[0], data.generator(5, 0), cifar10.SIDE)
+    assert (named["standardise"](0) == whole).all()
+    assert (named["crop"](1).dtype, named["float"](2).dtype) == (np.uint8, np.float32)
+    assert (named["batch"](3) == dataset.labels[chosen[3]]).all()
+
+
+def test_stages_of_a_plain_pipeline_are_gathering_and_scaling():
+    dataset = images(10)
+    source = Shuffled(dataset, 4, 0, data.scaled)
+    assert [name for name, _ in feed.stages(entry.imported("cifar10-keras"), dataset, source, 4, 0)] == [
+        "gather",
+        "scale",
+    ]
+    assert [name for name, _ in feed.stages(lstm, dataset, len, 4, 0)] == ["read"]
+
+
+def test_a_stage_is_timed_for_its_seconds_after_one_call_that_warms_up():
+    time, asked = iter(range(100)), []
+
+    def stage(step):
+        asked.append(step)
+        return [0] * 8
+
+    checked = []
+    found = feed.rates([("one", stage), ("two", stage)], lambda: checked.append(1), seconds=3, now=lambda: next(time))
+    # begun at 0, and asked at 1, 2 and 3 whether it is over: three calls, and then the time is read once more
+    assert found == [{"name": "one", "examples_per_second": 6.0}, {"name": "two", "examples_per_second": 6.0}]
+    assert asked == list(range(8))
+    assert len(checked) == 6
+
+
+def test_a_run_on_a_constant_batch_cannot_be_resumed_nor_go_on_from_one(framework, tmp_path):
+    common = "cifar10-keras", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--feed", "constant"
+    code, out, err = trainer(*common, "--steps", 3, "--batch", 8, "--threads", 1)
+    assert code == 0, err
+    assert "neither kept nor tested" in out
+    assert [event["event"] for event in events(tmp_path)] == ["start", "step", "finish"]
+    assert [event["feed"] for event in events(tmp_path, "start")] == ["constant"]
+    code, _, err = trainer(*common, "--resume", tmp_path)
+    assert (code, "leave --resume away" in err) == (1, True)
+    code, _, err = trainer(*common[:-1], "ahead", "--resume", tmp_path)
+    assert (code, "No checkpoint file found" in err) == (1, True)
