@@ -5,14 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from house import House, until
 from made_runs import Made
 
+from ngcdl import compare
+from ngcdl.cli.report import MOST_RUNS
+from ngcdl.compare import Kept, Trial
 from ngcdl.errors import NoBrowser
-from ngcdl.report import browser
+from ngcdl.report import browser, markdown, page
+from ngcdl.report.comparison import Arm, comparison
+from ngcdl.report.curves import MOST_LETTERS, letters
+from ngcdl.report.unlike import Measured
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = "run-format-1"
@@ -134,3 +141,78 @@ def test_a_record_that_the_trainer_wrote_by_itself_has_its_figures_out_of_its_fi
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"summary": {}, "spec": None, "engine": "compose"}))
     assert "590.0 examples/s" in kept.run("report", RUN, "--markdown", "-").stdout
+
+
+# -- of a comparison ------------------------------------------------------------------------------------------------
+
+ID = "20231114-230000-compare-abc123"
+
+
+def compared(house: House, repeat: int, arms: dict[str, Made]) -> None:
+    """Keep a comparison with all of its runs."""
+    trials = []
+    for number in range(1, repeat + 1):
+        for at, (name, made) in enumerate(arms.items()):
+            run = f"20231114-2213{number:02d}-cifar10-{at:03d}{number:03d}"
+            made.keep(house.shelf, run)
+            trials.append(Trial(name, number, run))
+    kept = Kept(ID, next(iter(arms)).partition("=")[0], repeat, tuple((name, None) for name in arms), 1.0, 2.0)
+    compare.save(replace(kept, trials=tuple(trials)), house.shelf)
+
+
+def test_a_comparison_of_more_runs_than_letters_is_a_report_and_its_arms_are_named_in_the_charts(house: House) -> None:
+    compared(house, 14, {f"batch={n}": Made(steps=100, batch=n, rate=90.0 * n, samples=3) for n in (8, 64)})
+    done = house.run("report", "abc123", "--html", "x.html")
+    assert done.returncode == 0, done.stderr
+    page = (house.home / "x.html").read_text()
+    assert "An epoch takes " in page
+    for label in ("A: batch=8", "N: batch=8", "O: batch=64", "AB: batch=64"):
+        assert label in page, label
+    assert "AC: " not in page
+
+
+def test_a_report_of_a_comparison_says_what_compare_show_says(house: House) -> None:
+    compared(house, 2, {f"batch={n}": Made(steps=100, batch=n, rate=90.0 * n, samples=3) for n in (8, 64)})
+    shown = house.run("compare", "--show", "last").stdout.splitlines()
+    assert house.run("report", ID, "--markdown", "x.md").returncode == 0
+    said = (house.home / "x.md").read_text()
+    assert shown[-1].startswith("An epoch takes ")
+    assert f"**{markdown.plain(shown[-1])}**" in said
+    assert not [line for line in shown if line.startswith("published")], "theirs are a CPU and a GPU"
+
+
+def test_what_others_measured_stands_beside_cpu_against_gpu_and_the_threads_of_table_7_alone(house: House) -> None:
+    for vary, workload, stands in (
+        (("batch=8", "batch=64"), "cifar10", False),
+        (("threads=1", "threads=2"), "cifar10", False),
+        (("threads=1", "threads=2"), "resnet-50", True),
+        (("cpu", "gpu"), "cifar10", True),
+    ):
+        arms = [Arm(name, (Measured(Made(workload=workload).story(name).run),)) for name in vary]
+        stories = [Made(steps=20, samples=2, workload=workload).story(name) for name in vary]
+        found = comparison(arms, "device" if vary == ("cpu", "gpu") else vary[0].partition("=")[0])
+        assert ("What others measured" in page.page(stories, found)) is stands, (vary, workload)
+
+
+def test_a_run_whose_name_looks_like_a_comparison_is_a_run(house: House) -> None:
+    name = "20231114-221320-compare-fff001"
+    Made(steps=100).keep(house.shelf, name)
+    for typed in (name, "fff001"):
+        done = house.run("report", typed)
+        assert (done.returncode, done.stdout) == (0, f"{house.shelf.folder(name)}/report.html\n"), done.stderr
+    assert house.run("report", "20991231-000000-compare-000000").returncode == 125
+
+
+def test_a_comparison_without_any_run_left_is_said_and_no_other_run_is_reported(house: House) -> None:
+    Made(steps=100).keep(house.shelf, "20231114-221320-cifar10-gpu001")
+    compare.save(Kept(ID, "batch", 1, (("batch=8", None),), 1.0, None, (), (Trial("batch=8", 1, "gone"),)), house.shelf)
+    done = house.run("report", ID)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "None of its runs is there any more" in done.stderr
+
+
+def test_letters_go_on_after_z() -> None:
+    assert letters(3) == ["A", "B", "C"]
+    assert letters(MOST_LETTERS)[25:28] == ["Z", "AA", "AB"]
+    assert letters(MOST_LETTERS)[-1] == "ZZ"
+    assert len(set(letters(MOST_LETTERS))) == MOST_LETTERS == MOST_RUNS

@@ -222,17 +222,20 @@ def save(kept: Kept, shelf: Store) -> None:
     store.write_whole(path, json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
 
 
-def load(name: str, shelf: Store) -> Kept:
-    """Give the comparison that `name` means: last, an id, or the beginning or end of just one.
-
-    Raises NoSuchComparison or RecordBroken."""
+def find(name: str, shelf: Store) -> str:
+    """Give the id that `name` means: last, an id, or the beginning or end of just one. Raises NoSuchComparison."""
     folder = shelf.root.with_name(FOLDER)
     ids = sorted((path.stem for path in folder.glob("[!.]*.json")), key=store.age)
     found = ids[-1:] if name == "last" else [one for one in ids if one == name]
     found = found or [one for one in ids if name and (one.startswith(name) or one.endswith(name))]
     if len(found) != 1:
         raise NoSuchComparison(name, folder)
-    path = _path(shelf, found[0])
+    return found[0]
+
+
+def load(name: str, shelf: Store) -> Kept:
+    """Give the comparison that `name` means. Raises NoSuchComparison or RecordBroken."""
+    path = _path(shelf, find(name, shelf))
     try:
         with store.opened(path) as file:
             return Kept.from_json(json.load(file))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 import time
@@ -11,15 +10,15 @@ from dataclasses import dataclass, replace
 
 from ngcdl import compare as comparing
 from ngcdl import console, plan, settings
+from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.compare import Comparing, Kept, Variant
 from ngcdl.engines.base import Chunk
-from ngcdl.errors import BadOption, NgcdlError, signal_exit_code
+from ngcdl.errors import BadOption, signal_exit_code
 from ngcdl.interrupt import Interrupted
 from ngcdl.prepare import Asked
-from ngcdl.reconcile import reconcile
 from ngcdl.report import compared
 from ngcdl.report.comparison import Comparison
 from ngcdl.spec import GpuRequest, ImageRef, Workload
@@ -140,11 +139,7 @@ def _steps(known: plan.Bundled) -> int:
 def show(name: str, as_json: bool) -> int:
     """Print a comparison from its records once more. Raises NoSuchComparison or RecordBroken."""
     shelf = Store(settings.load().runs)
-    kept = comparing.load(name, shelf)
-    for trial in kept.trials:
-        with contextlib.suppress(NgcdlError):  # a record that is gone is said by what is made of them
-            reconcile(shelf, shelf.load(trial.run))
-    return _print(kept, shelf, as_json)
+    return _print(reconciled.comparison(shelf, name), shelf, as_json)
 
 
 def _print(kept: Kept, shelf: Store, as_json: bool) -> int:

@@ -1,11 +1,18 @@
-"""The runs that a command names: found, closed where nobody watches them any more, with their figures."""
+"""The runs and comparisons that a command names: found, with their figures, closed where nobody watches them."""
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 from ngcdl import settings
+from ngcdl.errors import NgcdlError
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
 from ngcdl.store import EVENTS, SAMPLES, Store, lines
+
+if TYPE_CHECKING:
+    from ngcdl.compare import Kept
 
 
 def shelf() -> Store:
@@ -25,3 +32,14 @@ def with_figures(store: Store, run: Run) -> Run:
 
     folder = store.folder(run.id)
     return filled(run, list(lines(folder / EVENTS)), lines(folder / SAMPLES))
+
+
+def comparison(store: Store, name: str) -> Kept:
+    """Give the comparison that `name` means. Raises NoSuchComparison or RecordBroken."""
+    from ngcdl import compare
+
+    kept = compare.load(name, store)
+    for trial in kept.trials:
+        with contextlib.suppress(NgcdlError):  # a record that is gone is said by what is made of them
+            reconcile(store, store.load(trial.run))
+    return kept

@@ -6,13 +6,13 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import console
 from ngcdl.cli import kept
-from ngcdl.errors import BadOption, NotWritten
+from ngcdl.errors import BadOption, NoSuchComparison, NoSuchRun, NotWritten
 from ngcdl.record import Run
 from ngcdl.store import EVENTS, SAMPLES, Store, lines
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ngcdl.report.comparison import Comparison
     from ngcdl.report.curves import Story
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MOST_RUNS = 702  # report/curves.py: A to ZZ; each is some kilobytes of the page
 _STDOUT = "-"
 
 
@@ -40,9 +40,9 @@ def report(names: Sequence[str], asked: Asked) -> None:
     store = kept.shelf()
     comparison = _comparison(names, store)
     if comparison:
-        names = [run for arm in comparison.arms for run in arm.runs]
-    if len(names) > len(_LETTERS):
-        raise BadOption(f"{len(names)} runs: a report has at most {len(_LETTERS)}.")
+        names = _runs_of(comparison)
+    if len(names) > MOST_RUNS:
+        raise BadOption(f"{len(names)} runs: a report has at most {MOST_RUNS}, which two letters can name.")
     runs = [kept.loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
@@ -56,17 +56,32 @@ def report(names: Sequence[str], asked: Asked) -> None:
 
 def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
     """Give the comparison that the one name means, None where it means a run."""
-    if len(names) != 1 or "compare" not in names[0]:
-        return None
     from ngcdl import compare
 
-    return compare.compared(compare.load(names[0], store), store)
+    if len(names) != 1 or names[0] == "last":
+        return None
+    try:
+        found = compare.find(names[0], store)
+    except NoSuchComparison:
+        return None
+    with contextlib.suppress(NoSuchRun):
+        if names[0] != found and store.find(names[0]):
+            return None  # it is the beginning or end of a run's id as well
+    return compare.compared(kept.comparison(store, found), store)
+
+
+def _runs_of(comparison: Comparison) -> list[str]:
+    """Give its runs that are still there. Raises BadOption where none is."""
+    runs = [run for arm in comparison.arms for run in arm.runs]
+    if not runs:
+        raise BadOption("None of its runs is there any more, or none was begun.", "    ngcdl compare --show ID")
+    return runs
 
 
 def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, comparison: Comparison | None) -> None:
     from ngcdl.report.page import page
 
-    stories = _stories(store, runs)
+    stories = _stories(store, runs, comparison)
     document = page(stories, comparison) if wants_page or asked.png else ""
     if asked.markdown:
         from ngcdl.report.markdown import markdown
@@ -84,14 +99,17 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
             _open(target)
 
 
-def _stories(store: Store, runs: Sequence[Run]) -> list[Story]:
-    from ngcdl.report.curves import told
+def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -> list[Story]:
+    from ngcdl.report.curves import letters, told
 
-    folders = [store.folder(run.id) for run in runs]
-    return [
-        told(run, lines(folder / EVENTS), lines(folder / SAMPLES), letter)
-        for run, folder, letter in zip(runs, folders, _LETTERS, strict=False)
-    ]
+    arms = {run: (arm.name, at) for at, arm in enumerate(comparison.arms if comparison else ()) for run in arm.runs}
+    stories = []
+    for run, letter in zip(runs, letters(len(runs)), strict=True):
+        folder = store.folder(run.id)
+        story = told(run, lines(folder / EVENTS), lines(folder / SAMPLES), letter)
+        name, colour = arms.get(run.id, (None, None))
+        stories.append(replace(story, arm=name, colour=colour))
+    return stories
 
 
 def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:

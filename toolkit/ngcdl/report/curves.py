@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from string import ascii_uppercase
 from typing import Any
 
 from ngcdl.record import Run
@@ -94,12 +95,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Story:
-    """A run with all that can be drawn of it. `letter` names it among others: A, B, ..."""
+    """A run with all that can be drawn of it. `letter` names it among others: A, B, ... `arm` is its part in a
+    comparison, whose runs have one `colour`; None: each its own."""
 
     run: Run
     training: Training
     measured: Measured
     letter: str = "A"
+    arm: str | None = None
+    colour: int | None = None
 
     @property
     def is_training(self) -> bool:
@@ -110,6 +114,15 @@ class Story:
     def trains_nothing(self) -> bool:
         """Did it reach its end without a loss? A network that only computes forward, or batches that are only made."""
         return self.run.status == "finished" and not self.training.losses.known
+
+
+MOST_LETTERS = 26 + 26 * 26
+
+
+def letters(count: int) -> list[str]:
+    """A, B, ..., Z, AA, AB, ..., ZZ: of at most MOST_LETTERS."""
+    single = list(ascii_uppercase)
+    return (single + [first + second for first in single for second in single])[:count]
 
 
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:

@@ -45,7 +45,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
             _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories, comparison)),
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
             tag("p", missing, class_="note") if missing else None),
-        _theirs(stories),
+        _theirs(stories, comparison),
         tag("section", tag("h2", "Conditions"), *(_conditions(story, stories) for story in stories)),
     ]  # fmt: skip
 
@@ -144,8 +144,13 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
     return joined(*refused, table, same)
 
 
-def _theirs(stories: Sequence[Story]) -> Markup | None:
-    """Show what others published of these workloads, and ours in columns of their own."""
+def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
+    """Show what others published of these workloads, and ours in columns of their own.
+
+    Not beside a comparison of anything else than they compared: CPU and GPU, and in Table 7 threads."""
+    vary = comparison.vary if comparison else "device"
+    if vary != "device" and not (vary == "threads" and theirs.table7(_bundled(stories[0]))):
+        return None
     names = dict.fromkeys(_bundled(story) for story in stories)
     parts = [part for name in names for part in _published(name, [one for one in stories if _bundled(one) == name])]
     return tag("section", tag("h2", "What others measured"), *parts) if parts else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ngcdl.report import charts, naming
 from ngcdl.report.charts import Band, Chart, Line
-from ngcdl.report.curves import CardCurves, Curve, Story
+from ngcdl.report.curves import MOST_LETTERS, CardCurves, Curve, Story, letters
 from ngcdl.report.markup import Markup
 from ngcdl.report.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
 
@@ -50,7 +50,8 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
 
 
 def _label(story: Story, stories: Sequence[Story]) -> str:
-    return f"{story.letter} on {naming.device(story.run)}" if len(stories) > 1 else ""
+    what = f": {story.arm}" if story.arm else f" on {naming.device(story.run)}"
+    return f"{story.letter}{what}" if len(stories) > 1 else ""
 
 
 def _time(stories: Iterable[Story]) -> Axis:
@@ -104,7 +105,7 @@ def _throughput(stories: Sequence[Story]) -> Chart | None:
 
 
 def _colour(story: Story) -> int:
-    return ord(story.letter) - ord("A")
+    return letters(MOST_LETTERS).index(story.letter) if story.colour is None else story.colour
 
 
 def _synthetic(stories: Sequence[Story]) -> str:
