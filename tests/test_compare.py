@@ -31,6 +31,7 @@ from ngcdl.errors import (
 from ngcdl.interrupt import Interrupted
 from ngcdl.prepare import Asked, Settled
 from ngcdl.record import Run
+from ngcdl.report import compared
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.store import EVENTS, Store
 from ngcdl.telemetry.gpu import Probe
@@ -173,13 +174,30 @@ def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(shelf: Store
     assert runs(shelf)[0].status in ("failed", "lost")
 
 
-def test_no_round_but_the_first_begins_when_the_time_is_up(shelf: Store) -> None:
+def test_no_run_begins_when_the_time_is_up(shelf: Store) -> None:
     it, fake, _ = going(shelf)
     timed = Comparing(it.arms, it.kept, shelf, FakeShow(), until=1.0)
     timed.go()
-    assert len(fake.orders) == 2
-    assert timed.kept.remarks == ("the time is up after 1 of 3 rounds",)
+    assert fake.orders == []
+    assert timed.kept.remarks == ("the time is up: round 1 of 3 was not finished",)
     assert timed.kept.finished is not None
+
+
+def test_the_run_under_way_is_stopped_and_recorded_when_the_time_is_up(shelf: Store) -> None:
+    def slow(order: Order) -> FakeJob:
+        _trained(order)
+        return FakeJob((), until_stopped=True)
+
+    it, fake, _ = going(shelf, instead={1: slow})
+    timed = Comparing(it.arms, it.kept, shelf, FakeShow(), until=1.0, clock=lambda: float(2 * len(fake.orders)))
+    timed.go()
+    (run,) = runs(shelf)
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped when its time was up")
+    found = compare.compared(compare.load("last", shelf), shelf)
+    assert found.diagnosis == ("the time is up: round 1 of 3 was not finished",)
+    assert compared.verdict(found) == (
+        "No ratio is given (threads=1 was interrupted: stopped when its time was up): nothing was measured."
+    )
 
 
 def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf: Store) -> None:

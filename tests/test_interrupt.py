@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from fakes import FakeJob
 from house import until
 
-from ngcdl.interrupt import SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
+from ngcdl.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -44,6 +45,26 @@ def test_the_first_signal_says_what_the_second_does() -> None:
     until(lambda: said)
     stopper.ended()
     assert said == [STOPPING]
+
+
+def test_a_job_whose_time_is_up_is_stopped_and_no_signal_came() -> None:
+    said: list[str] = []
+    stopper, job = Stopper(7, said.append), FakeJob()
+    stopper.job = job
+    stopper.stop_at(0.0)
+    assert job.ending.wait(20)
+    stopper.ended()
+    assert (job.asked, stopper.signal, stopper.exit_code, stopper.why) == (["stop 7"], None, None, TIME_IS_UP)
+    assert said == ["the time is up: stopping"]
+
+
+def test_a_job_without_a_time_or_before_it_is_left_alone() -> None:
+    for moment in (None, time.time() + 1000):
+        stopper, job = Stopper(7, print), FakeJob()
+        stopper.job = job
+        stopper.stop_at(moment)
+        stopper.ended()
+        assert (job.asked, stopper.is_late, stopper.why) == ([], False, None)
 
 
 def test_a_job_that_does_not_end_when_it_is_killed_is_waited_for_no_longer() -> None:

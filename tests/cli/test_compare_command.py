@@ -15,7 +15,7 @@ from house import House, until
 from telemetry.stand_in import SOURCE, write_state
 
 from ngcdl import plan
-from ngcdl.cli.compare import _steps, arms
+from ngcdl.cli.compare import arms, steps_of
 from ngcdl.errors import BadOption
 from ngcdl.prepare import Asked
 from ngcdl.spec import GpuRequest, ImageRef, Workload
@@ -241,4 +241,14 @@ def test_a_value_that_an_axis_has_not_is_refused(vary: str, said: str) -> None:
 
 @pytest.mark.parametrize(("workload", "steps"), [("cifar10", 200), ("resnet-50", 81), ("catdog", 60), ("fcn-s", 200)])
 def test_a_big_network_gets_fewer_steps_where_none_were_asked_for(workload: str, steps: int) -> None:
-    assert _steps(plan.bundled(workload)) == steps
+    assert steps_of(plan.bundled(workload)) == steps
+
+
+def test_a_tiny_network_gets_more_steps_and_of_several_batches_the_largest_counts() -> None:
+    tiny = replace(plan.bundled("cifar10"), flops_per_example=11_500_000, batch=8)
+    assert steps_of(tiny) == 2000
+    assert steps_of(tiny, "batch=8,64") == 1358
+    assert steps_of(tiny, "batch=8,64", 8) == steps_of(tiny, "batch=64, 8")
+    frames = replace(tiny, flops_per_example=11_422_336_192, batch=1)
+    assert (steps_of(frames), steps_of(frames, "batch=1,32"), steps_of(frames, "feed=8,64")) == (200, 82, 200)
+    assert steps_of(frames, "batch=1,many") == 200

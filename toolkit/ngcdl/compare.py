@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ngcdl import launch, prepare, store
 from ngcdl.errors import NgcdlError, NoGpu, NoSuchComparison, RecordBroken, StateNotWritable
-from ngcdl.interrupt import Interrupted
+from ngcdl.interrupt import TIME_IS_UP, Interrupted
 from ngcdl.prepare import Asked, Settled
 from ngcdl.record import Run
 from ngcdl.report.comparison import Arm, Comparison, comparison
@@ -127,11 +127,18 @@ class Comparing:
     """A comparison on its way. What it has so far is always in its file."""
 
     def __init__(
-        self, arms: Mapping[str, Settled], kept: Kept, shelf: Store, show: Show, until: float | None = None
+        self,
+        arms: Mapping[str, Settled],
+        kept: Kept,
+        shelf: Store,
+        show: Show,
+        until: float | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`arms` are in their order, by name; all can begin at once. No round but the first begins after `until`."""
+        """`arms` are in their order, by name; all can begin at once. At `until` (s since the epoch) the run under
+        way is stopped, and no other begins."""
         self.arms, self._shelf, self._show = arms, shelf, show
-        self._left, self._until = list(arms), until
+        self._left, self._until, self._clock = list(arms), until, clock
         self.kept = kept
 
     def go(self) -> None:
@@ -140,20 +147,31 @@ class Comparing:
         An arm whose run did not end well is not tried again; without a second arm there is nothing to go on for.
         """
         save(self.kept, self._shelf)
-        enough = min(2, len(self.arms))
         for number in range(1, self.kept.repeat + 1):
-            if number > 1 and self._until is not None and time.time() > self._until:
-                self._end(f"the time is up after {number - 1} of {self.kept.repeat} rounds")
-                break
-            for name in self._left[:: 1 if number % 2 else -1]:
-                if not self._run(name, number):
-                    self._left.remove(name)
-            is_over = len(self._left) < enough or self._left[0] != next(iter(self.arms))
-            if is_over and number < self.kept.repeat:
-                self._end("nothing is left to compare with: no further rounds")
+            if not self._round(number):
                 break
         self.kept = replace(self.kept, finished=time.time())
         save(self.kept, self._shelf)
+
+    def _round(self, number: int) -> bool:
+        """Run one round, and tell whether another can follow."""
+        for name in self._left[:: 1 if number % 2 else -1]:
+            if self._is_late(number):
+                return False
+            if not self._run(name, number):
+                self._left.remove(name)
+        if number == self.kept.repeat or self._is_late(number + 1):
+            return False
+        is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
+        if is_over:
+            self._end("nothing is left to compare with: no further rounds")
+        return not is_over
+
+    def _is_late(self, number: int) -> bool:
+        late = self._until is not None and self._clock() > self._until
+        if late:
+            self._end(f"the time is up: round {number} of {self.kept.repeat} was not finished")
+        return late
 
     def _end(self, why: str) -> None:
         self._show.say(why)
@@ -166,13 +184,13 @@ class Comparing:
         self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
         save(self.kept, self._shelf)
         try:
-            run = launch.follow(ready, self._shelf, self._show)
+            run = launch.follow(ready, self._shelf, self._show, until=self._until)
         except NgcdlError as error:
             run = self._shelf.load(ready.run.id)
             self._show.say(f"{place}, {name}: {error.message}\n{error.hint}".rstrip())
         else:
             self._show.say(f"{place}, {name}: {_told(run)}")
-        if run.status == "interrupted":
+        if run.status == "interrupted" and run.reason != TIME_IS_UP:
             raise Interrupted((run.exit_code or 128) - 128)
         return run.status == "finished"
 

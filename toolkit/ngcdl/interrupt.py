@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 from ngcdl.engines.base import Job
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import NgcdlError, signal_exit_code
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TIME_IS_UP = "stopped when its time was up"
 STOPPING = "stopping; Ctrl-C once more kills"
 # How long a kill may take to be confirmed, before the caller gets the prompt back all the same.
 KILL_SECONDS = 5.0
@@ -63,16 +65,20 @@ def held() -> Iterator[None]:
 
 
 class Stopper:
-    """Turns signals into a stop of `job`. `signal` is the first that came, None if none did."""
+    """Turns signals into a stop of `job`. `signal` is the first that came, None if none did.
+
+    `is_late`: its time was up, and it was stopped without one."""
 
     def __init__(self, grace_seconds: float, say: Callable[[str], None], kill_seconds: float = KILL_SECONDS) -> None:
         self.job: Job | None = None
         self.signal: int | None = None
+        self.is_late = False
         self._grace_seconds = grace_seconds
         self._kill_seconds = kill_seconds
         self._say = say
         self._is_over = False
         self._alarm: threading.Timer | None = None
+        self._bell: threading.Timer | None = None
 
     @property
     def name(self) -> str:
@@ -93,8 +99,29 @@ class Stopper:
         # The stop waits for the job, which may save a checkpoint: its output is read on meanwhile.
         threading.Thread(target=self._stop if first else self.job.kill, daemon=True).start()
 
-    def _stop(self) -> None:
-        self._say(STOPPING)
+    @property
+    def why(self) -> str | None:
+        """Say by what the job was stopped; None where nothing stopped it."""
+        return f"stopped by {self.name}" if self.signal else TIME_IS_UP if self.is_late else None
+
+    @property
+    def exit_code(self) -> int | None:
+        return signal_exit_code(self.signal) if self.signal else None
+
+    def stop_at(self, until: float | None) -> None:
+        """Stop the job, which is there by now, when `until` (s since the epoch) has come."""
+        if until is not None:
+            self._bell = threading.Timer(max(until - time.time(), 0.0), self._time_is_up)
+            self._bell.daemon = True
+            self._bell.start()
+
+    def _time_is_up(self) -> None:
+        if not self._is_over and not self.signal:
+            self.is_late = True
+            self._stop("the time is up: stopping")
+
+    def _stop(self, said: str = STOPPING) -> None:
+        self._say(said)
         with contextlib.suppress(NgcdlError):
             if self.job:
                 self.job.stop(self._grace_seconds)
@@ -112,6 +139,8 @@ class Stopper:
     def ended(self) -> None:
         """The job is over, or given up: what comes now, its record above all, takes a moment and no signal any more."""
         self._is_over = True
+        if self._bell:
+            self._bell.cancel()
         if self._alarm:
             self._alarm.cancel()
             self._alarm.join()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import store
 from ngcdl.engines.base import Chunk, Exit, Job
-from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable, signal_exit_code
+from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError, StateNotWritable
 from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
@@ -70,9 +70,10 @@ class Terminal(Protocol):
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
 
 
-def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None) -> Run:
-    """Start what is ready and see it through. Gives the closed record; raises NgcdlError after closing it.
+def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None, until: float | None = None) -> Run:
+    """Start what is ready and see it through, at most `until` (s since the epoch): then it is stopped.
 
+    Gives the closed record; raises NgcdlError after closing it.
     A person who detaches from a terminal gets the record as it is, running; reconcile closes it later.
     """
     stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS, show.say)
@@ -80,6 +81,7 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
     with stopper.listening():
         try:
             job = course.start()
+            stopper.stop_at(until)
             course.watch(job, terminal)
             if job.detached:
                 return course.run
@@ -191,14 +193,12 @@ class Course:
         reason = trouble.message if isinstance(trouble, NgcdlError) else fault
         code = ended.code
         errors = [event for event in events if event.get("event") == "error"]
-        if errors and code != 0:
-            reason = reason or f"{errors[-1].get('kind')}: {errors[-1].get('message')}"
+        reason = reason or (f"{errors[-1].get('kind')}: {errors[-1].get('message')}" if errors and code != 0 else None)
         has_finished = any(event.get("event") == "finish" for event in events)
         if self._is_lost:
             status = "lost"
-        elif self._stopper.signal:
-            status, code = "interrupted", signal_exit_code(self._stopper.signal)
-            reason = f"stopped by {self._stopper.name}"
+        elif self._stopper.signal or (self._stopper.is_late and code != 0):
+            status, code, reason = "interrupted", self._stopper.exit_code or code, self._stopper.why
         elif trouble:
             status, code = "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code
         elif code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not has_finished):

@@ -28,6 +28,8 @@ REFUSED = 1
 # What one run computes where no --steps were given: two minutes of a desktop's CPU at 250 GFLOP/s.
 RUN_FLOPS = 30e12
 STEPS_LEAST, STEPS_MOST = 31, 200
+# A network so small that 200 steps are over before a clock has seen them gets as many as make this, up to 2,000.
+MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer tells a figure every ten steps, and none of the first.
 STEPS_FEWEST = 11
 
@@ -92,15 +94,19 @@ def carried_out(
 ) -> tuple[Kept, int | None]:
     """Run a comparison and give what is kept of it, and the signal that ended it. Raises NgcdlError before its runs.
 
-    No round but the first begins after `until` (s since the epoch)."""
+    When `until` (s since the epoch) has come, the run under way is stopped, and no other begins."""
     if repeat < 1:
         raise BadOption("--repeat is a whole number from 1 on.")
     config = settings.load()
     shelf = Store(config.runs)
     if typed.batch == "largest":
         raise BadOption("--batch largest: what is compared has the same batch.", "    ngcdl run ... --batch largest")
+    known = plan.bundled(typed.train or "")
+    if not known.parameters:
+        raise BadOption(f"{known.name} is a check without a speed to compare.", f"    ngcdl run --train {known.name}")
+    vary = vary or (None if others else known.vary)
     if typed.steps is None and typed.epochs is None and typed.seconds is None:
-        typed = replace(typed, steps=_steps(plan.bundled(typed.train or "")))
+        typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     elif typed.steps is not None and typed.steps < STEPS_FEWEST:
         raise BadOption(f"--steps {typed.steps}: less than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
     images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
@@ -131,9 +137,18 @@ def _device(gpus: GpuRequest) -> str:
     return "cpu" if gpus.kind == "none" else "auto"
 
 
-def _steps(known: plan.Bundled) -> int:
-    """Give as many steps as make RUN_FLOPS, in bounds: a big network's are few on a CPU, and enough for a median."""
-    return int(min(max(RUN_FLOPS / (known.flops_per_example * known.batch), STEPS_LEAST), STEPS_MOST))
+def steps_of(known: plan.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
+    """Give as many steps as make RUN_FLOPS, in bounds: a big network's are few on a CPU, and enough for a median; those
+    of a tiny one are many, until they take a moment. Of several batches the largest counts."""
+    largest = max([int(batch or known.batch), *_batches(vary)])
+    flops = max(known.flops_per_example * largest, 1)
+    return int(max(min(max(RUN_FLOPS / flops, STEPS_LEAST), STEPS_MOST), min(MOMENT_FLOPS / flops, STEPS_TINY)))
+
+
+def _batches(vary: str | None) -> list[int]:
+    """Give the batches that are varied; what is none is refused later."""
+    name, _, values = (vary or "").partition("=")
+    return [int(value) for value in values.split(",") if value.strip().isdecimal()] if name == "batch" else []
 
 
 def show(name: str, as_json: bool) -> int:
