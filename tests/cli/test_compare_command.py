@@ -72,6 +72,7 @@ def test_without_a_gpu_the_cpu_alone_is_measured_and_it_is_said(trained: House) 
     done = trained.run(*COMPARE[:-2], "--repeat", "2")
     assert done.returncode == 0, done.stderr
     assert "the GPU can't be measured here" in done.stdout
+    assert "the GPU can't be measured here: this host has no NVIDIA driver; the rest is" in done.stderr
     assert done.stdout.splitlines()[-1] == "Only the CPU was measured: 512.0 examples/s."
     assert len(trained.shelf.ids()) == 2
 

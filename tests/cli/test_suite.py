@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from house import House
 
 from ngcdl import plan
-from ngcdl.cli.suite import experiments
+from ngcdl.cli.suite import Experiment, estimates, experiments, foretold
+from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
+from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
 
 SEEDS = ("suite", "seeds", "--engine", "local", "--data", "synthetic", "--repeat", "1", "--steps", "31")
 
 
-def test_the_experiments_that_are_workloads_run_and_the_others_are_said(trained: House) -> None:
+def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: House) -> None:
     done = trained.run(*SEEDS, "--json")
     assert done.returncode == 0, done.stderr
     outcomes = {outcome["workload"]: outcome for outcome in json.loads(done.stdout)}
+    assert set(outcomes) <= set(plan.workloads())
+    assert {name: one["vary"] for name, one in outcomes.items()} == {name: plan.bundled(name).vary for name in outcomes}
+    assert {"cifar10", "cifar10-keras", "catdog"} <= set(outcomes)
     for name in ("cifar10", "cifar10-keras", "catdog"):
         assert outcomes[name]["verdict"] == "Only the CPU was measured: 512.0 examples/s."
-        assert trained.run("compare", "--show", outcomes[name]["comparison"]["id"]).returncode == 0
-    for name in set(outcomes) - set(plan.workloads()):
-        assert outcomes[name]["skipped"] == "this ngcdl has no such workload"
-    assert len(trained.shelf.ids()) == sum(1 for outcome in outcomes.values() if outcome["comparison"])
+    kept = outcomes["cifar10"]["comparison"]["id"]
+    assert trained.run("compare", "--show", kept).returncode == 0
+    runs = [run for outcome in outcomes.values() for arm in outcome["comparison"]["arms"] for run in arm["runs"]]
+    assert sorted(runs) == sorted(trained.shelf.ids())
+    assert done.stderr.count("of CPU against GPU (cifar10, cifar10-keras, catdog) the CPU alone is measured") == 1
+    assert "the GPU can't be measured here" not in done.stderr, "it is said once, for all of them"
 
 
-def test_what_the_time_does_not_suffice_for_is_said(trained: House) -> None:
+def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(trained: House) -> None:
     done = trained.run(*SEEDS, "--budget", "0.00001")
     assert done.returncode == 0
-    assert "cifar10, CPU against GPU: skipped, the budget of 1e-05 min was used up" in done.stdout
-    assert "skipped" not in done.stderr, "what did not run is told once, at the end"
-    assert "published: 7.81 times, GeForce GTX 1050 Ti against Intel Xeon" in done.stdout
+    said = done.stdout.splitlines()
+    assert said[0].startswith("skipped, the budget of 1e-05 min was used up: cifar10, CPU against GPU; ")
+    assert len(said) == 1, "one line for all that have the same reason"
+    assert "probably, by the operations and what trained here before:" in done.stderr
+    assert re.search(r"  cifar10, CPU against GPU: \d+ s; not within the 1e-05 min", done.stderr)
     assert trained.shelf.ids() == []
+
+
+def test_the_run_under_way_is_stopped_when_the_time_is_up_and_that_is_no_failure(trained: House) -> None:
+    done = trained.run(*SEEDS, "--budget", "0.05", "--json", env={"STAND_IN": "wait"})
+    assert done.returncode == 0, done.stderr
+    (first, *others) = json.loads(done.stdout)
+    assert {one["skipped"] for one in others} == {"the budget of 0.05 min was used up"}
+    runs = [trained.shelf.load(run) for run in trained.shelf.ids()]
+    assert [run.status for run in runs] in ([], ["interrupted"]), "a busy machine may not even have begun"
+    assert "the time is up: not all its runs were finished" in first["comparison"]["diagnosis"]
 
 
 def test_an_experiment_that_fails_does_not_end_the_others_and_the_exit_code_tells(trained: House) -> None:
@@ -43,7 +63,7 @@ def test_an_experiment_that_fails_does_not_end_the_others_and_the_exit_code_tell
     assert {outcome["comparison"]["refused"][0]["field"] for outcome in tried} == {"status"}
 
 
-@pytest.mark.parametrize("words", [("suite", "table9"), (*SEEDS, "--budget", "0"), (*SEEDS, "--gpus", "none")])
+@pytest.mark.parametrize("words", [("suite", "table9"), (*SEEDS, "--budget", "0"), (*SEEDS, "--repeat", "0")])
 def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str, ...]) -> None:
     done = trained.run(*words)
     assert (done.returncode, done.stdout) == (2, "")
@@ -52,6 +72,7 @@ def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str
 
 def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -> None:
     listed = experiments("table7", 6, None)
+    assert {one.device for one in listed if one.vary} == {"cpu"}
     assert len(listed) == 14
     assert {one.vary for one in listed} == {"threads=1,2,4", None}
     assert not [one.skip for one in listed if one.workload in plan.workloads() and one.skip]
@@ -62,9 +83,26 @@ def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -
 
 
 def test_what_wants_a_gpu_is_left_out_where_none_was_asked_for_and_the_rest_is_told(trained: House) -> None:
-    words = ("suite", "table7", "--engine", "local", "--repeat", "1", "--steps", "31", "--gpus", "none", "--json")
+    words = ("suite", "table7", "--engine", "local", "--repeat", "1", "--steps", "31", "--gpus", "none")
     done = trained.run(*words)
     assert done.returncode == 0, done.stderr
-    skipped = {one["experiment"]: one["skipped"] for one in json.loads(done.stdout) if one["vary"] is None}
-    assert len(skipped) == 7
-    assert set(skipped.values()) == {"no GPU was asked for"}
+    (skipped,) = [line for line in done.stdout.splitlines() if line.startswith("skipped")]
+    assert skipped.startswith("skipped, no GPU was asked for: alexnet-r, CPU against GPU; ")
+    assert skipped.count("CPU against GPU") == 7
+
+
+def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: House) -> None:
+    tiny = Experiment("cifar10", "batch=8,64")
+    both = Experiment("cifar10")
+    skipped = Experiment("catdog", skip="no")
+    typed = Typed(steps=100)
+    found = estimates([tiny, both, skipped], typed, 2, house.shelf, "no GPU")
+    flops = plan.bundled("cifar10").flops_per_example
+    assert found == {
+        tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),
+        both: pytest.approx(2 * (ASSUMED_SECONDS + 100 * 128 * flops / ASSUMED_FLOPS["cpu"])),
+    }
+    said = list(foretold([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0))
+    assert said[1:] == [
+        "  cifar10, batch=8,64: 50 s; within the 1 min", "  cifar10, CPU against GPU: 30 s; not within the 1 min"
+    ]  # fmt: skip

@@ -103,7 +103,6 @@ def settle(
     for variant in variants:
         if variant.device == "gpu" and first.picked.gpus.kind == "none":
             remarks.append(f"the GPU can't be measured here: {first.picked.way.why}")
-            show.say(f"{remarks[-1]}; the rest is")
             continue
         ready.append((variant, _settled(variant, first, settings, shelf, show)))
     if not ready:
@@ -156,24 +155,30 @@ class Comparing:
     def _round(self, number: int) -> bool:
         """Run one round, and tell whether another can follow."""
         for name in self._left[:: 1 if number % 2 else -1]:
-            if self._is_late(number):
+            if self._is_late():
                 return False
             if not self._run(name, number):
                 self._left.remove(name)
-        if number == self.kept.repeat or self._is_late(number + 1):
+        if number == self.kept.repeat or self._is_late():
             return False
         is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
         if is_over:
             self._end("nothing is left to compare with: no further rounds")
         return not is_over
 
-    def _is_late(self, number: int) -> bool:
+    def _is_late(self) -> bool:
         late = self._until is not None and self._clock() > self._until
         if late:
-            self._end(f"the time is up: round {number} of {self.kept.repeat} was not finished")
+            self._time_is_up()
         return late
 
+    def _time_is_up(self) -> None:
+        often = f"{self.kept.repeat} rounds were" if self.kept.repeat > 1 else "its runs were"
+        self._end(f"the time is up: not all {often} finished")
+
     def _end(self, why: str) -> None:
+        if why in self.kept.remarks:
+            return
         self._show.say(why)
         self.kept = replace(self.kept, remarks=(*self.kept.remarks, why))
 
@@ -190,7 +195,9 @@ class Comparing:
             self._show.say(f"{place}, {name}: {error.message}\n{error.hint}".rstrip())
         else:
             self._show.say(f"{place}, {name}: {_told(run)}")
-        if run.status == "interrupted" and run.reason != TIME_IS_UP:
+        if run.reason == TIME_IS_UP:
+            self._time_is_up()
+        elif run.status == "interrupted":
             raise Interrupted((run.exit_code or 128) - 128)
         return run.status == "finished"
 

@@ -84,17 +84,26 @@ def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) 
     """Run the comparison that was typed, print it and give the exit code. `others` are further images."""
     if not typed.train:
         raise BadOption("compare runs a bundled training: --train.", "    ngcdl compare --train cifar10")
-    kept, number = carried_out(typed, others, vary, repeat)
+    kept, number = carried_out(typed, others, Rounds(vary, repeat))
     code = _print(kept, Store(settings.load().runs), typed.json)
     return signal_exit_code(number) if number else code
 
 
-def carried_out(
-    typed: Typed, others: Sequence[str], vary: str | None, repeat: int, until: float | None = None
-) -> tuple[Kept, int | None]:
-    """Run a comparison and give what is kept of it, and the signal that ended it. Raises NgcdlError before its runs.
+@dataclass(frozen=True)
+class Rounds:
+    """What is varied, None: what the workload's file says, else CPU against GPU; and how often. When `until` (s since
+    the epoch) has come, the run under way is stopped, and no other begins. `tells_gpu`: say at once that there is none.
+    """
 
-    When `until` (s since the epoch) has come, the run under way is stopped, and no other begins."""
+    vary: str | None
+    repeat: int
+    until: float | None = None
+    tells_gpu: bool = True
+
+
+def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Kept, int | None]:
+    """Run a comparison and give what is kept of it, and the signal that ended it. Raises NgcdlError before its runs."""
+    repeat = rounds.repeat
     if repeat < 1:
         raise BadOption("--repeat is a whole number from 1 on.")
     config = settings.load()
@@ -104,7 +113,7 @@ def carried_out(
     known = plan.bundled(typed.train or "")
     if not known.parameters:
         raise BadOption(f"{known.name} is a check without a speed to compare.", f"    ngcdl run --train {known.name}")
-    vary = vary or (None if others else known.vary)
+    vary = rounds.vary or (None if others else known.vary)
     if typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     elif typed.steps is not None and typed.steps < STEPS_FEWEST:
@@ -119,11 +128,13 @@ def carried_out(
     screen, number = _Hushed(output_to_stderr=True), None
     with screen:
         ready, remarks = comparing.settle(variants, config, shelf, screen)
+        for remark in remarks if rounds.tells_gpu else ():
+            screen.say(f"{remark}; the rest is")
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
         kept = Kept(shelf.new_id("compare"), name, repeat, shown, time.time(), remarks=remarks)
-        going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, until)
-        rounds = f"{repeat} rounds" if repeat > 1 else "1 round"
-        screen.say(f"{kept.id}: {rounds} of {', '.join(going.arms)}; watch one with: ngcdl logs -f last")
+        going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, rounds.until)
+        often = f"{repeat} rounds" if repeat > 1 else "1 round"
+        screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch one with: ngcdl logs -f last")
         try:
             with no_open_record(shelf):
                 going.go()
@@ -140,12 +151,13 @@ def _device(gpus: GpuRequest) -> str:
 def steps_of(known: plan.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
     """Give as many steps as make RUN_FLOPS, in bounds: a big network's are few on a CPU, and enough for a median; those
     of a tiny one are many, until they take a moment. Of several batches the largest counts."""
-    largest = max([int(batch or known.batch), *_batches(vary)])
+    typed = str(batch or "")  # what is no number is refused later
+    largest = max([int(typed) if typed.isdecimal() else known.batch, *batches_of(vary)])
     flops = max(known.flops_per_example * largest, 1)
     return int(max(min(max(RUN_FLOPS / flops, STEPS_LEAST), STEPS_MOST), min(MOMENT_FLOPS / flops, STEPS_TINY)))
 
 
-def _batches(vary: str | None) -> list[int]:
+def batches_of(vary: str | None) -> list[int]:
     """Give the batches that are varied; what is none is refused later."""
     name, _, values = (vary or "").partition("=")
     return [int(value) for value in values.split(",") if value.strip().isdecimal()] if name == "batch" else []

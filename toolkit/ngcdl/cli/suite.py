@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -11,31 +12,36 @@ from typing import Any
 
 from ngcdl import compare as comparing
 from ngcdl import console, plan, settings
-from ngcdl.cli.compare import carried_out, exit_code
+from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption, NgcdlError, UsageError, signal_exit_code
-from ngcdl.report import compared
+from ngcdl.record import Run
+from ngcdl.report import compared, expected
 from ngcdl.report.pairs import published
+from ngcdl.report.verdict import duration
 from ngcdl.store import Store
 from ngcdl.telemetry import gpu as nvml
 
-# The first three were measured on a CPU and on a GPU by others: report/pairs.csv. The others were asked or told.
+# What tells most in the shortest time comes first. Of `smoke` nothing can be compared: it is run.
 _SEEDS = (
-    *("cifar10", "cifar10-keras", "catdog", "smoke"),
-    *("batch-sweep", "resident", "scaling", "distill", "inference", "input-pipeline"),
+    *("cifar10", "batch-sweep", "resident", "input-pipeline", "cifar10-keras"),
+    *("distill", "inference", "catdog", "scaling"),
 )
-_TABLE7 = ("fcn-s", "alexnet-s", "resnet-50", "fcn-r", "alexnet-r", "resnet-56", "lstm")
+_TABLE7 = ("alexnet-r", "resnet-56", "fcn-r", "fcn-s", "lstm", "alexnet-s", "resnet-50")
 SUITES = ("seeds", "table7")
-_UNKNOWN = "this ngcdl has no such workload"
+# So many of the last runs say how fast this machine is.
+_LOOKED_AT = 100
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One comparison. `vary` None: CPU against GPU. `skip`: why this machine can't have it."""
+    """One comparison. `vary` None: CPU against GPU. `device`: on which it is to be, None where any will do. `skip`: why
+    this machine can't have it."""
 
     workload: str
     vary: str | None = None
     skip: str | None = None
+    device: str | None = None
 
     @property
     def title(self) -> str:
@@ -63,12 +69,13 @@ def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experime
         raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite seeds")
     known = plan.workloads()
     if name == "seeds":
-        return [Experiment(one, skip=None if one in known else _UNKNOWN) for one in _SEEDS]
+        return [Experiment(one, plan.bundled(one).vary) for one in _SEEDS if one in known]
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"
     one_core = "this machine has one processor" if len(threads) < 2 else None
-    found = [Experiment(one, sweep, one_core) for one in _TABLE7] + [Experiment(one, None, no_gpu) for one in _TABLE7]
-    return [one if one.workload in known else replace(one, skip=_UNKNOWN) for one in found]
+    # more threads are the processor's
+    found = [Experiment(one, sweep, one_core, "cpu") for one in _TABLE7 if one in known]
+    return found + [Experiment(one, None, no_gpu) for one in _TABLE7 if one in known]
 
 
 def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
@@ -76,19 +83,25 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     if minutes is not None and not minutes > 0:
         raise BadOption("--budget is a number of minutes above 0.")
     until = None if minutes is None else time.time() + minutes * 60
-    listed = experiments(name, os.cpu_count() or 1, _no_gpu(typed))
-    outcomes, number = [], None
+    no_gpu = _no_gpu(typed)
+    listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
+    shelf = Store(settings.load().runs)
+    for line in foretold(listed, estimates(listed, typed, repeat, shelf, no_gpu), minutes):
+        console.say(line)
+    outcomes: list[Outcome] = []
+    number = None
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
         if until is not None and time.time() > until:
             skip = skip or f"the budget of {minutes:g} min was used up"
         if skip:
             outcomes.append(Outcome(experiment, skipped=skip))
-        else:
-            console.say(f"{at} of {len(listed)}: {experiment.title}")
-            outcome, number = _outcome(experiment, typed, repeat, until)
-            outcomes.append(outcome)
-            console.say(f"{experiment.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
+            continue
+        console.say(f"{at} of {len(listed)}: {experiment.title}")
+        rounds = Rounds(experiment.vary or "device=cpu,gpu", repeat, until, tells_gpu=False)
+        outcome, number = _outcome(experiment, typed, rounds, is_first=not any(one.comparison for one in outcomes))
+        outcomes.append(outcome)
+        console.say(f"{experiment.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
     if typed.json:
         console.result_json([outcome.as_json() for outcome in outcomes])
     else:
@@ -103,27 +116,94 @@ def _no_gpu(typed: Typed) -> str | None:
     return None if nvml.probe().cards else "this machine has no NVIDIA GPU"
 
 
-def _outcome(experiment: Experiment, typed: Typed, repeat: int, until: float | None) -> tuple[Outcome, int | None]:
+def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) -> list[Experiment]:
+    """Leave CPU against GPU out where no GPU was asked for; where there is none say once that the CPU is left."""
+    both = [one for one in listed if not one.vary and not one.skip]
+    if no_gpu and both and typed.gpus.strip() != "none":
+        names = ", ".join(one.workload for one in both)
+        console.say(f"{no_gpu}: of CPU against GPU ({names}) the CPU alone is measured")
+        return list(listed)
+    return [replace(one, skip=no_gpu) if one in both else one for one in listed]
+
+
+# -- beforehand -----------------------------------------------------------------------------------------------------
+
+
+def estimates(
+    listed: Sequence[Experiment], typed: Typed, repeat: int, shelf: Store, no_gpu: str | None
+) -> dict[Experiment, float]:
+    """Give for each experiment that can be had how many seconds it will probably take."""
+    known = {one.workload: plan.bundled(one.workload) for one in listed if not one.skip}
+    costs = {name: float(plan.bundled(name).flops_per_example) for name in plan.workloads()}
+    pace = expected.pace(_seen(shelf), costs)
+    found = {}
+    for one in listed:
+        if one.skip:
+            continue
+        bundled = known[one.workload]
+        steps = typed.steps or steps_of(bundled, one.vary)
+        there = one.device or ("cpu" if no_gpu else "gpu")
+        arms = [there] * (one.vary.count(",") + 1) if one.vary else ["cpu", *([] if no_gpu else ["gpu"])]
+        sizes = batches_of(one.vary) or [bundled.batch] * len(arms)
+        flops = [float(steps * size * bundled.flops_per_example) for size in sizes]
+        found[one] = expected.seconds(expected.Work(one.workload, tuple(zip(arms, flops, strict=True)), repeat), pace)
+    return found
+
+
+def _seen(shelf: Store) -> Iterator[Run]:
+    here = os.uname().nodename
+    for run_id in shelf.ids()[:_LOOKED_AT]:
+        with contextlib.suppress(NgcdlError):
+            run = shelf.load(run_id)
+            if run.machine.hostname == here:
+                yield run
+
+
+def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None) -> Iterator[str]:
+    """Say what will probably take how long, and what of it fits into `minutes`."""
+    if seconds:
+        yield "probably, by the operations and what trained here before:"
+    passed = 0.0
+    for one in listed:
+        if one in seconds:
+            passed += seconds[one]
+            late = minutes is not None and passed > minutes * 60
+            fits = f"; {'not ' if late else ''}within the {minutes:g} min" if minutes is not None else ""
+            yield f"  {one.title}: {duration(seconds[one])}{fits}"
+
+
+# -- each, and afterwards -------------------------------------------------------------------------------------------
+
+
+def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: bool) -> tuple[Outcome, int | None]:
     shelf = Store(settings.load().runs)
-    device = "cpu" if experiment.vary else None  # more threads are the processor's
+    is_taken = typed.data == "synthetic" or plan.bundled(experiment.workload).data == "cifar10"
+    asked = replace(typed, train=experiment.workload, device=experiment.device, data=typed.data if is_taken else "auto")
     try:
-        asked = replace(typed, train=experiment.workload, device=device)
-        kept, number = carried_out(asked, (), experiment.vary, repeat, until)
-    except UsageError:
-        raise
+        kept, number = carried_out(asked, (), rounds)
     except NgcdlError as error:
+        if isinstance(error, UsageError) and is_first:
+            raise
         return Outcome(experiment, skipped=error.message, refused=True), None
     found = comparing.compared(kept, shelf)
     told = {"id": kept.id, **found.as_json()}
-    return Outcome(experiment, told, compared.verdict(found), refused=bool(exit_code(found))), number
+    # what there was no time for is no fault
+    is_late = rounds.until is not None and time.time() > rounds.until
+    return Outcome(experiment, told, compared.verdict(found), refused=bool(exit_code(found)) and not is_late), number
 
 
 def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Give a line and more for each that was run; what was not is told once for each reason."""
     for outcome in outcomes:
-        yield f"{outcome.experiment.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}"
-        if outcome.comparison:
-            synthetic = ", on SYNTHETIC data" if outcome.comparison["synthetic"] else ""
-            yield f"  ngcdl compare --show {outcome.comparison['id']}{synthetic}"
+        if not outcome.comparison:
+            continue
+        yield f"{outcome.experiment.title}: {outcome.verdict}"
+        synthetic = ", on SYNTHETIC data" if outcome.comparison["synthetic"] else ""
+        yield f"  ngcdl compare --show {outcome.comparison['id']}{synthetic}"
         theirs = published(outcome.experiment.workload)
         if theirs and not outcome.experiment.vary:
             yield f"  published: {theirs.ratio:.2f} times, {theirs.gpu} against {theirs.cpu}; no spread is known"
+    reasons = dict.fromkeys(outcome.skipped for outcome in outcomes if outcome.skipped)
+    for reason in reasons:
+        titles = [outcome.experiment.title for outcome in outcomes if outcome.skipped == reason]
+        yield f"skipped, {reason}: {'; '.join(titles)}"

@@ -123,7 +123,7 @@ def compare(
         typer.Option(
             metavar="NAME=A,B",
             help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, image or framework; "
-            "without it CPU against GPU.",
+            "without it what the training asks, else CPU against GPU.",
         ),
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
@@ -211,7 +211,7 @@ def suite(
     ],
     image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As of run.")] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="No experiment and no round begins later.")
+        float | None, typer.Option(metavar="MINUTES", help="When they are over, the run under way is stopped.")
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds of each comparison.")] = 3,
     steps: options.Fewer = None,

@@ -1,0 +1,63 @@
+"""How long a comparison will probably take on this machine, by its operations and what trained here before. Pure.
+
+An estimate, and to be said to be one: a network that is unlike those that trained here may take several times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from ngcdl.record import Run
+from ngcdl.report import naming
+
+# Where nothing trained here yet: some cores of a desktop, and a small card. Recalled, not measured.
+ASSUMED_FLOPS: Mapping[str, float] = {"cpu": 100e9, "gpu": 2e12}
+# What a run takes beside its steps where none is known: framework, network, data.
+ASSUMED_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Operations a second by workload and device, by device alone, and the seconds of a run beside its steps."""
+
+    of_workload: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    of_device: Mapping[str, float] = field(default_factory=dict)
+    beside: float = ASSUMED_SECONDS
+
+    def flops(self, workload: str, device: str) -> float:
+        known = self.of_workload.get((workload, device)) or self.of_device.get(device)
+        return known or ASSUMED_FLOPS.get(device, ASSUMED_FLOPS["cpu"])
+
+
+@dataclass(frozen=True)
+class Work:
+    """One comparison: `arms` have what each computes on, and the operations of one of its runs."""
+
+    workload: str
+    arms: Sequence[tuple[str, float]]
+    rounds: int
+
+
+def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
+    """Read from finished runs of this machine how fast it is."""
+    found: dict[tuple[str, str], list[float]] = {}
+    beside = []
+    for run in runs:
+        name, figures = naming.workload(run).get("name"), run.summary
+        rate, each = figures.examples_per_second, figures.seconds_per_batch
+        if run.status != "finished" or name not in flops_per_example or not (run.device and rate):
+            continue
+        found.setdefault((str(name), run.device), []).append(rate * flops_per_example[str(name)])
+        if run.seconds is not None and figures.steps and each:
+            beside.append(max(run.seconds - figures.steps * each, 0.0))
+    of_workload = {key: median(values) for key, values in found.items()}
+    devices = {device for _, device in of_workload}
+    of_device = {one: median([value for (_, there), value in of_workload.items() if there == one]) for one in devices}
+    return Pace(of_workload, of_device, median(beside) if beside else ASSUMED_SECONDS)
+
+
+def seconds(work: Work, at: Pace) -> float:
+    """Estimate how long all rounds of `work` take."""
+    return work.rounds * sum(at.beside + flops / at.flops(work.workload, device) for device, flops in work.arms)
