@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_runs import Made
 
-from ngcdl import archive
+from ngcdl import archive, compare
+from ngcdl.compare import Kept, Trial
 from ngcdl.errors import ArchiveBroken, NotWritten
 from ngcdl.owner import this_process
 from ngcdl.record import Run
 from ngcdl.store import Store
 
 MADE = Made(steps=50)
+COMPARISON = Kept("20260101-000000-compare-000abc", "threads", 1, (("threads=1", None), ("threads=2", "cpu")), 5.0, 9.0,
+                  ("a remark",), (Trial("threads=1", 1, "run-1"), Trial("threads=2", 1, "run-gone")))  # fmt: skip
 Member = tuple[tarfile.TarInfo, bytes]
 
 
@@ -104,6 +109,35 @@ def test_a_run_that_is_here_already_is_left_as_it_is_and_said(shelf: Store, tmp_
     assert (shelf.folder("run-1") / "log.txt").read_text() == "newer"
 
 
+def test_a_comparison_comes_back_once_and_verified(shelf: Store, other: Store, tmp_path: Path) -> None:
+    MADE.keep(shelf, "run-1")
+    archive.export(shelf, [shelf.load("run-1")], tmp_path / "x.tar", [COMPARISON])
+    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id]
+    assert compare.load("last", other) == COMPARISON
+    (tmp_path / "out").mkdir()
+    subprocess.run(["tar", "-xf", "../x.tar"], cwd=tmp_path / "out", check=True)
+    subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
+    said: list[str] = []
+    assert archive.take_in(other, tmp_path / "x.tar", said.append) == []
+    assert said[1:] == [f"{COMPARISON.id} is here already, and is left as it is"]
+
+
+@pytest.mark.parametrize("changed", [
+    {"id": "another"}, {"format": 99}, {"trials": 1}, {"arms": [{"name": "a", "device": {}}]}, {"finished": "never"},
+    {"arms": [{"name": "a", "device": "tpu"}]},
+])  # fmt: skip
+def test_a_comparison_that_is_none_keeps_all_of_it_out(
+    shelf: Store, other: Store, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    content = json.dumps({**COMPARISON.as_json(), **changed}).encode()
+    entry = tarfile.TarInfo(f"comparisons/{COMPARISON.id}.json")
+    written(tmp_path / "x.tar", [*good(shelf), (entry, content)])
+    with pytest.raises(ArchiveBroken, match="comparison"):
+        archive.take_in(other, tmp_path / "x.tar", quiet)
+    assert list(other.root.iterdir()) == []
+    assert not other.root.with_name("comparisons").exists()
+
+
 # -- what is never taken in -----------------------------------------------------------------------------------------
 
 
@@ -165,6 +199,9 @@ def test_the_archive_that_the_bad_ones_are_made_of_is_taken_in(shelf: Store, oth
         named("run-1/checkpoints/step-1.npz", tarfile.FIFOTYPE),
         named("run-1/checkpoints/step-1.npz", tarfile.GNUTYPE_SPARSE),
         named("run-1/checkpoints/step-1.npz", tarfile.CONTTYPE),
+        named("comparisons/../evil.json"),
+        named("comparisons/.evil.json"),
+        named("comparisons/run.json/x"),
         named("run-2/log.txt"),  # a run without a record
     ],
 )

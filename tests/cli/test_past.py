@@ -10,7 +10,9 @@ import pytest
 from house import TRAIN, House
 from made_runs import Made
 
+from ngcdl import compare
 from ngcdl.cli.past import told
+from ngcdl.compare import Kept, Trial
 from ngcdl.report.difference import Difference, Figure
 
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
@@ -54,6 +56,23 @@ def test_runs_go_from_one_home_to_another(kept: House, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split()) == (0, [GPU, CPU]), done.stderr
     assert other.run("show", GPU, "--json").stdout == kept.run("show", GPU, "--json").stdout
     assert other.run("runs", "import", str(kept.home / "both.tar")).stdout == ""
+
+
+def test_a_comparison_goes_along_with_its_runs(kept: House, tmp_path: Path) -> None:
+    trials = (Trial("cpu", 1, CPU), Trial("gpu", 1, GPU), Trial("cpu", 2, "20231114-221320-cifar10-gone00"))
+    comparison = Kept(
+        "20231114-230000-compare-000abc", "device", 2, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials
+    )
+    compare.save(comparison, kept.shelf)
+    done = kept.run("runs", "export", comparison.id, "both.tar")
+    assert done.returncode == 0, done.stderr
+    assert f"20231114-221320-cifar10-gone00, of {comparison.id}, is not there any more" in done.stderr
+    other = House(tmp_path / "other")
+    other.home.mkdir()
+    taken = other.run("runs", "import", str(kept.home / "both.tar"))
+    assert taken.stdout.split() == [CPU, GPU, comparison.id], taken.stderr
+    shown = [home.run("compare", "--show", comparison.id).stdout for home in (kept, other)]
+    assert shown[0] == shown[1].replace(str(other.home), str(kept.home))
 
 
 def test_what_can_t_be_taken_along_or_in_is_told(kept: House, trained: House) -> None:

@@ -1,6 +1,7 @@
-"""Runs in one file, to take them to another machine: a plain tar, with a checksum for each file.
+"""Runs and comparisons in one file, to take them to another machine: a plain tar, with a checksum for each file.
 
     <id>/run.json  events.jsonl  samples.jsonl  log.txt  checkpoints/step-<n>.npz     as they lie in the run's folder
+    comparisons/<id>.json                                                            as compare.py keeps it
     SHA256SUMS                                                                       last; `sha256sum -c` reads it
 
 No absolute names, no owners, no links. What the record has redacted stays so; a log is taken as it is. Reading trusts
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import stat
@@ -22,6 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from ngcdl import compare
+from ngcdl.compare import Kept
 from ngcdl.errors import ArchiveBroken, NgcdlError, NotWritten, StateNotWritable
 from ngcdl.record import Run
 from ngcdl.store import EVENTS, LOG, RECORD, SAMPLES, Store
@@ -33,16 +37,17 @@ _NAME = re.compile(
     r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
     rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|checkpoints/step-[0-9]{{1,18}}\.npz)"
 )
+_COMPARISON = re.compile(rf"{compare.FOLDER}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
 _BLOCK = 1 << 20
 _SUMS_BYTES = 1 << 22
 
 
-def export(store: Store, runs: Sequence[Run], file: Path) -> None:
-    """Write `runs`, which have ended, to `file`. Raises NotWritten; then nothing is left behind."""
+def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[Kept] = ()) -> None:
+    """Write `runs`, which have ended, and `comparisons` to `file`. Raises NotWritten; then nothing is left behind."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as raw:
-            _write(store, runs, raw)
+            _write(store, runs, comparisons, raw)
             raw.flush()
             os.fsync(raw.fileno())
         os.link(draft, file)  # fails where there is one already, as a rename does not
@@ -55,12 +60,16 @@ def export(store: Store, runs: Sequence[Run], file: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _write(store: Store, runs: Sequence[Run], raw: IO[bytes]) -> None:
+def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[Kept], raw: IO[bytes]) -> None:
     sums = []
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for run in runs:
             for name, path in _files(store.folder(run.id)):
                 sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
+        for kept in comparisons:
+            name, content = f"{compare.FOLDER}/{kept.id}.json", json.dumps(kept.as_json(), indent=1).encode()
+            archive.addfile(_entry(name, len(content), kept.finished or kept.started), io.BytesIO(content))
+            sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
         text = "".join(sums).encode()
         archive.addfile(_entry(SUMS, len(text), 0), io.BytesIO(text))
 
@@ -112,15 +121,18 @@ class _Summed(io.RawIOBase):
 
 
 def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
-    """Put the runs of `file` beside those that are here, and give their ids. Raises ArchiveBroken; then nothing was
-    kept. One that is here already is left as it is, and said."""
+    """Put the runs and comparisons of `file` beside those that are here, and give their ids. Raises ArchiveBroken; then
+    nothing was kept. One that is here already is left as it is, and said."""
     store.ensure_writable()
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
-            folders = _unpack(file, Path(draft))
+            found = _unpack(file, Path(draft))
+            folders = [path for path in found if path.parent.name != compare.FOLDER]
             for folder in folders:
                 _accept(file, Store(Path(draft)), folder.name)
-            return [folder.name for folder in folders if _placed(folder, store, say)]
+            comparisons = [_read(file, path) for path in found if path.parent.name == compare.FOLDER]
+            placed = [folder.name for folder in folders if _placed(folder, store, say)]
+            return placed + [kept.id for kept in comparisons if _saved(kept, store, say)]
     except tarfile.TarError as error:
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
@@ -141,7 +153,7 @@ def _unpack(file: Path, draft: Path) -> list[Path]:
             if entry.name == SUMS and sums is None:
                 sums = _sums(file, content.read(_SUMS_BYTES))
                 continue
-            if not _NAME.fullmatch(entry.name) or entry.name in found:
+            if not (_NAME.fullmatch(entry.name) or _COMPARISON.fullmatch(entry.name)) or entry.name in found:
                 raise ArchiveBroken(
                     file, f"{entry.name[:80]!r} is no name that an archive of runs has, or is there twice"
                 )
@@ -151,10 +163,14 @@ def _unpack(file: Path, draft: Path) -> list[Path]:
     if sums is None or wrong or missing:
         what = f"{[*wrong, *missing][0]} is not what its checksum says" if sums else f"{SUMS} is missing"
         raise ArchiveBroken(file, what)
-    folders = [draft / name for name in dict.fromkeys(name.partition("/")[0] for name in found)]
-    if not folders:
+    if not found:
         raise ArchiveBroken(file, "there is no run in it")
-    return folders
+    return [draft / name for name in dict.fromkeys(_root(name) for name in found)]
+
+
+def _root(name: str) -> str:
+    """Give a run's folder; a comparison is its one file."""
+    return name if _COMPARISON.fullmatch(name) else name.partition("/")[0]
 
 
 def _copied(content: IO[bytes], path: Path) -> str:
@@ -196,3 +212,24 @@ def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
     (folder / "home").mkdir(mode=0o700)
     folder.rename(target)
     return True
+
+
+def _read(file: Path, path: Path) -> Kept:
+    """Give a comparison that is what it says. Its runs may be here already, or gone: what is made of it says which."""
+    try:
+        kept = Kept.from_json(json.loads(path.read_bytes()))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ArchiveBroken(file, f"{path.stem} is no comparison that can be read") from error
+    known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)
+    if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):
+        raise ArchiveBroken(file, f"{path.stem} is another comparison, or none")
+    return kept
+
+
+def _saved(kept: Kept, store: Store, say: Callable[[str], None]) -> bool:
+    here = (store.root.with_name(compare.FOLDER) / f"{kept.id}.json").exists()
+    if here:
+        say(f"{kept.id} is here already, and is left as it is")
+    else:
+        compare.save(kept, store)
+    return not here

@@ -102,6 +102,9 @@ class Store:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
         return sorted(found, key=age, reverse=True)
 
+    def has(self, run_id: str) -> bool:
+        return (self.folder(run_id) / RECORD).exists()
+
     def find(self, name: str) -> str:
         """Give the id that `name` means: last, last-1 (the one before), an id, or the beginning or end of just one."""
         ids = self.ids()

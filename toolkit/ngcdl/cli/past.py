@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.report.difference import Difference, Figure, difference
+
+if TYPE_CHECKING:
+    from ngcdl.compare import Kept
+    from ngcdl.store import Store
 
 
 def diff(one: str, other: str, as_json: bool) -> None:
@@ -53,25 +58,35 @@ def _change(figure: Figure) -> str:
 
 
 def export(words: Sequence[str]) -> None:
-    """Write the runs that all but the last of `words` name to the file that the last one names."""
+    """Write the runs and comparisons that all but the last of `words` name to the file that the last one names."""
     if len(words) < 2:
         raise BadOption(
             f"{words[0] if words else ''}: runs, and a file to write.", "    ngcdl runs export last last.tar"
         )
     *names, target = words
-    from ngcdl import archive
+    from ngcdl import archive, compare
 
     store = kept.shelf()
-    runs = list({run.id: run for run in (kept.loaded(store, name) for name in names)}.values())
+    comparisons = {name: compare.load(name, store) for name in names if "compare" in name}
+    named = [run for name in names for run in (_there(comparisons[name], store) if name in comparisons else [name])]
+    runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]
     if going:
         raise BadOption(f"{going[0]} still runs: only what is over can be taken along.", f"    ngcdl stop {going[0]}")
-    archive.export(store, runs, Path(target))
+    archive.export(store, runs, Path(target), list({one.id: one for one in comparisons.values()}.values()))
     console.result(str(Path(target).absolute()))
 
 
+def _there(comparison: Kept, store: Store) -> list[str]:
+    """Give the runs of a comparison; those that were taken away meanwhile are said."""
+    found = [trial.run for trial in comparison.trials if store.has(trial.run)]
+    for gone in [trial.run for trial in comparison.trials if not store.has(trial.run)]:
+        console.say(f"{gone}, of {comparison.id}, is not there any more")
+    return found
+
+
 def take_in(file: str) -> None:
-    """Take in the runs of an archive and print their ids. Raises ArchiveBroken."""
+    """Take in the runs and comparisons of an archive and print their ids. Raises ArchiveBroken."""
     from ngcdl import archive
 
     for run_id in archive.take_in(kept.shelf(), Path(file), console.say):

@@ -59,11 +59,11 @@ def runs_replay(
 
 @past.command("export", epilog="Example:\n\n  ngcdl runs export last last-1 both.tar")
 def runs_export(
-    words: Annotated[list[str], typer.Argument(metavar="RUN... FILE.tar")],
+    words: Annotated[list[str], typer.Argument(metavar="RUN|COMPARISON... FILE.tar")],
 ) -> None:
     """Write runs into one file, with checksums.
 
-    Their records, samples, logs and checkpoints."""
+    Their records, samples, logs and checkpoints; of a comparison, all of its runs."""
     from ngcdl.cli.past import export
 
     export(tuple(words))
@@ -73,7 +73,7 @@ def runs_export(
 def runs_import(
     file: Annotated[str, typer.Argument(metavar="FILE.tar", help="What `ngcdl runs export` wrote.")],
 ) -> None:
-    """Take in runs from another machine, checked file by file."""
+    """Take in runs and comparisons from another machine, checked file by file."""
     from ngcdl.cli.past import take_in
 
     take_in(file)
