@@ -175,6 +175,33 @@ def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+def test_a_table_that_goes_on_is_shaded_at_that_edge_and_only_there(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path
+) -> None:
+    one, _ = tab
+    find = "[...document.querySelectorAll('.wide')].find(it => it.scrollWidth > it.clientWidth)"
+    for dark in (False, True):
+        shown(one, tmp_path, PAGES["three"](), 380, dark)
+        plain = _point(one, 1, 1)
+        for scrolled, left, right in (("0", False, True), ("30", True, True), ("9999", True, False)):
+            box = one.value(
+                f"(it => {{ it.scrollLeft = {scrolled}; const box = it.getBoundingClientRect();"
+                f"return [box.left, box.right, box.top + 2].map(Math.round) }})({find})"
+            )
+            edges = [_point(one, x, box[2]) for x in (box[0], box[1] - 1)]
+            assert [edge != plain for edge in edges] == [left, right]
+        shown(one, tmp_path, PAGES["three"](), 1400, dark)
+        assert one.value(f"!({find})"), "where there is room no table has a shade"
+
+
+def _point(tab: Browser, x: int, y: int) -> str:
+    """A picture of one point, to be compared with others."""
+    clip = {"x": x, "y": y, "width": 1, "height": 1, "scale": 1}
+    return str(
+        tab.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})["data"]
+    )
+
+
 def test_every_chart_has_a_height_and_its_lines_lie_inside(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:
     one, _ = tab
     shown(one, tmp_path, PAGES["one"](), 380)
