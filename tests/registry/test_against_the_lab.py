@@ -12,8 +12,9 @@ import pytest
 
 from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, UnknownTag, WrongPlatform
 from ngcdl.registry import credentials
-from ngcdl.registry.client import Registry, explain
+from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential, Secret
+from ngcdl.registry.refused import explain
 from ngcdl.spec import ImageRef
 
 pytestmark = pytest.mark.lab

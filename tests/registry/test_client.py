@@ -26,8 +26,8 @@ from ngcdl.errors import (
     UnknownTag,
     WrongPlatform,
 )
-from ngcdl.registry.client import explain
 from ngcdl.registry.key import Credential
+from ngcdl.registry.refused import explain
 
 # What is there
 

@@ -30,7 +30,8 @@ from ngcdl.errors import (
     RegistryAnswer,
     RegistryUnreachable,
 )
-from ngcdl.registry.client import Registry, explain
+from ngcdl.registry.client import Registry
+from ngcdl.registry.refused import explain
 from ngcdl.registry.wire import Question, Wire
 
 # Faults

@@ -299,29 +299,6 @@ with gpu.open_nvml() as nvml:
     assert rows[2] == [7, None, "there is no GPU 7 (any more)"]
 
 
-FREE = """
-import json, sys
-from ngcdl.errors import NoGpu
-from ngcdl.telemetry import gpu
-try:
-    print(json.dumps(gpu.free_gpus(int(sys.argv[1]))))
-except NoGpu as error:
-    print(json.dumps(error.message))
-"""
-
-
-def test_the_least_used_cards_are_free_first(card: Host) -> None:
-    first, second = (
-        f"GPU-{tail}" for tail in ("5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
-    )
-    assert card.ask(FREE, "2") == [second, first]
-    card.set(gpu1__processes="1:5")
-    assert card.ask(FREE, "1") == [first]
-    assert card.ask(FREE, "2") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: 1)."
-    card.set(gpu0__processes=None, **{"fail__gpu1__DeviceGetHandleByIndex": 15})
-    assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1)."
-
-
 def test_nothing_is_loaded_by_an_import() -> None:
     modules = "ngcdl.telemetry.gpu, ngcdl.telemetry.sampler, ngcdl.cli.gpu"
     code = f"import sys, {modules}; print('pynvml' in sys.modules, 'rich' in sys.modules)"

@@ -10,6 +10,7 @@ from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
 from ngcdl.errors import BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
 from ngcdl.spec import GpuRequest, ImageRef
+from ngcdl.telemetry import free
 from ngcdl.telemetry import gpu as nvml
 
 # What `--train` without an image takes: the newest of these that runs here by the catalogue, without asking anybody.
@@ -145,7 +146,7 @@ def _cards(gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str]) -> tuple
     """Name the cards by UUID: an index may mean another card to CUDA than to NVML."""
     known = {str(card.index): card.uuid for card in probe.cards if card.uuid}
     if gpus.kind == "count":
-        uuids = nvml.free_gpus(gpus.count or 1, unfit)
+        uuids = free.cards(gpus.count or 1, unfit)
         return GpuRequest("devices", devices=uuids), uuids
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus) for item in gpus.devices)
@@ -156,7 +157,7 @@ def _cards(gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str]) -> tuple
 def _one_card(probe: nvml.Probe, unfit: Collection[str]) -> tuple[GpuRequest, tuple[str, ...]]:
     """The least used card on which nothing computes; where all are busy, all: one more or less is the user's to say."""
     try:
-        uuids = nvml.free_gpus(1, unfit)
+        uuids = free.cards(1, unfit)
     except GpuError:
         return _cards(GpuRequest(), probe, unfit)
     return GpuRequest("auto", devices=uuids), uuids

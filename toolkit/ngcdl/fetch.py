@@ -61,9 +61,9 @@ def _by_engine(
         raise
     except (EngineRefused, RegistryError) as error:
         # Docker says 404 for "no right" and 500 for "wrong key": the registry itself tells them apart.
-        from ngcdl.registry import client
+        from ngcdl.registry import refused
 
-        better = client.explain(ref, credential)
+        better = refused.explain(ref, credential)
         if better or "unauthorized" not in error.message:
             raise better or error from error
     # The registry sees nothing wrong: the engine's token expired in mid pull. What is whole was kept.

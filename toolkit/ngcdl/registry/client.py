@@ -18,7 +18,6 @@ from ngcdl.errors import (
     KeyRejected,
     KeyWithoutRights,
     LoginNeeded,
-    NgcdlError,
     RegistryAnswer,
     RegistryError,
     UnknownRepository,
@@ -35,7 +34,7 @@ from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
 
-__all__ = ["Document", "Layer", "Manifest", "Registry", "explain"]
+__all__ = ["Document", "Layer", "Manifest", "Registry"]
 
 # Public since the end of 2020, so a refusal speaks of the key and not of rights.
 PUBLIC_REPOSITORY = "nvidia/tensorflow"
@@ -294,18 +293,3 @@ class Registry:
             return read(*arguments)
         except ValueError as error:
             raise RegistryAnswer(self.host, f"{error}.") from error
-
-
-def explain(
-    ref: ImageRef, credential: Credential | None = None, platform: tuple[str, str] = LINUX_AMD64
-) -> NgcdlError | None:
-    """Ask the registry why an ImageRef can't be had; None where it can.
-
-    Docker wraps these answers as 404 and 500 with texts that differ by version, so its word is not enough.
-    """
-    try:
-        with Registry(ref.registry, credential) as registry:
-            registry.manifest(ref, platform)
-    except NgcdlError as error:
-        return error
-    return None

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ngcdl.errors import NoGpu, NvmlUnavailable
+from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, reasons
 
-__all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "free_gpus", "open_nvml", "probe"]
+__all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "open_nvml", "probe"]
 
 log = logging.getLogger(__name__)
 
@@ -289,23 +289,3 @@ def probe() -> Probe:
 def _probe() -> Probe:
     with open_nvml() as nvml:
         return Probe(nvml.inventory(), nvml.driver())
-
-
-def free_gpus(count: int, unfit: Collection[str] = ()) -> tuple[str, ...]:
-    """Give the UUIDs of the `count` least used cards on which nothing computes, without those of `unfit`.
-
-    Raises NoGpu, NvmlUnavailable."""
-    cards = driver.within(_all)
-    fit = [card for card in cards if card.uuid not in unfit]
-    free = sorted((card for card in fit if card.is_free), key=lambda card: card.use)
-    if len(free) < count:
-        busy = ", ".join(str(card.index) for card in fit if not card.is_free) or "none"
-        can_t = ", ".join(str(card.index) for card in cards if card.uuid in unfit)
-        more = f"; of no use to this image: {can_t}" if can_t else ""
-        raise NoGpu(str(count), f"{len(free)} of {len(cards)} GPUs are free (in use or out of order: {busy}{more})")
-    return tuple(card.uuid for card in free[:count] if card.uuid)
-
-
-def _all() -> tuple[GpuReading, ...]:
-    with open_nvml() as nvml:
-        return nvml.read(processes=True)

@@ -1,0 +1,23 @@
+"""Why an image can't be had: the registry's own word, where Docker's is not enough."""
+
+from __future__ import annotations
+
+from ngcdl.errors import NgcdlError
+from ngcdl.registry.client import LINUX_AMD64, Registry
+from ngcdl.registry.key import Credential
+from ngcdl.spec import ImageRef
+
+
+def explain(
+    ref: ImageRef, credential: Credential | None = None, platform: tuple[str, str] = LINUX_AMD64
+) -> NgcdlError | None:
+    """Ask the registry why an ImageRef can't be had; None where it can.
+
+    Docker wraps these answers as 404 and 500 with texts that differ by version, so its word is not enough.
+    """
+    try:
+        with Registry(ref.registry, credential) as registry:
+            registry.manifest(ref, platform)
+    except NgcdlError as error:
+        return error
+    return None
