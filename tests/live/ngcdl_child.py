@@ -156,6 +156,12 @@ class User:
     def log(self) -> str:
         return (self.runs / self.ids()[-1] / "log.txt").read_text(errors="replace")
 
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """What stands so far in a .jsonl of the newest run; [] before there is one."""
+        found = list(self.runs.glob(f"*/{name}"))
+        text = max(found).read_text() if found else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
     # -- the engine -------------------------------------------------------------------------------------------------
 
     def docker(self, *words: str) -> str:

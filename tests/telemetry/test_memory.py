@@ -32,6 +32,16 @@ def test_the_limit_is_the_lowest_of_the_group_and_those_around_it(
     assert Limits({"": group}).limit_bytes == limit
 
 
+def test_a_limit_that_is_changed_meanwhile_is_seen(tmp_path: Path) -> None:
+    clock = Clock()
+    (tmp_path / "memory.max").write_text("2000\n")
+    limits = Limits({"": tmp_path}, clock)
+    assert limits.limit_bytes == 2000
+    (tmp_path / "memory.max").write_text("1000\n")
+    clock.seconds += 1
+    assert limits.limit_bytes == 1000
+
+
 def test_a_group_that_tells_nothing_leaves_all_unknown(tmp_path: Path) -> None:
     for folders in ({"": tmp_path}, {"memory": tmp_path}, {}):
         limits = Limits(folders)

@@ -31,14 +31,23 @@ class Limits:
         self._folders, self._now = folders, now
         self._read_at: float | None = None
         self._pressure = Pressure()
-        self.limit_bytes = self._limit_bytes()
+        self._limit: int | None = None
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The limit; `docker update` and systemd change it while the group works."""
+        self._look()
+        return self._limit
 
     def pressure(self) -> Pressure:
-        """Give what was read last where that is less than a second ago: it costs two files."""
+        self._look()
+        return self._pressure
+
+    def _look(self) -> None:
+        """Read, where what was read last is a second old: it costs some files."""
         now = self._now()
         if self._read_at is None or now - self._read_at >= SHORTEST_SECONDS:
-            self._read_at, self._pressure = now, self._read()
-        return self._pressure
+            self._read_at, self._pressure, self._limit = now, self._read(), self._limit_bytes()
 
     def _read(self) -> Pressure:
         some = _text(self._folders.get(""), "memory.pressure").partition("avg10=")[2].split(" ")[0]

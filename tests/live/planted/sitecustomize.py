@@ -1,0 +1,71 @@
+"""Imported by Python before the trainer is; plants in it what PLANT names: slow or tiny. All the rest is the real one.
+
+slow  a batch is made by one thread, SECONDS each, on the one processor that the training is held to: it is full
+tiny  a step is over at once, as on a card that is far too fast for its batch: nothing is computed
+Both claim a GPU in the start event: the bench's frameworks have none, and its cards are a text file. Python 2.7 and 3.
+"""
+
+import ctypes
+import os
+import threading
+import time
+
+SECONDS = 0.4
+
+
+def claim_a_gpu(events):
+    write = events.Events.write
+
+    def told(self, event, **fields):
+        write(self, event, **dict(fields, device="gpu") if event == "start" else fields)
+
+    events.Events.write = told
+
+
+def make_batches_slowly(workload):
+    source, one_at_a_time = workload.source, threading.Lock()
+
+    def slow(*how):
+        make = source(*how)
+
+        def made(step):
+            with one_at_a_time:
+                end = time.time() + SECONDS
+                while time.time() < end:
+                    pass
+                return make(step)
+
+        return made
+
+    workload.source = slow
+
+
+def hold_to_one_processor():
+    """In the words of C: Python 2.7 has none for it."""
+    ctypes.CDLL(None).sched_setaffinity(0, 8, ctypes.byref(ctypes.c_ulong(1)))
+
+
+def compute_nothing(network):
+    def train(self, batch, turn):
+        del self, batch, turn
+        return 4.6, None
+
+    network.train = train
+
+
+def plant(what):
+    from trainer import events
+
+    claim_a_gpu(events)
+    if what == "slow":
+        from trainer.workloads import cifar10
+
+        hold_to_one_processor()
+        make_batches_slowly(cifar10)
+    else:
+        from trainer.frameworks import pytorch
+
+        compute_nothing(pytorch.Network)
+
+
+plant(os.environ["PLANT"])

@@ -1,0 +1,128 @@
+"""What holds a training back is planted in real images, and named: at its end, in `show`, in the record, in the report.
+
+The trainings are real, in TensorFlow 1.4 and PyTorch. No card of the bench computes, so what a GPU would say is stood
+in for: its figures are a text file's, and that the framework computed there is claimed by planted/sitecustomize.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ngcdl_child import Done, Started, User, until
+
+pytestmark = pytest.mark.lab
+
+PLANTED = Path(__file__).with_name("planted")
+TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval")
+SAMPLES = 6  # five are needed to say anything
+STEPS = ("--steps", "10000000")
+PATIENCE_SECONDS = 300  # others may use the processors, too
+# The image, a driver and a card of the bench that suit it.
+TENSORFLOW, PYTORCH = ("tensorflow:18.01-py2", "535.104.05", 0), ("pytorch:26.07-py3", "615.61", 1)
+
+
+def has_card(user: User, driver: str, card: int, **said: int) -> None:
+    """Give the user's stand-in driver this version, and let one card say this."""
+    state = user.has_gpus()
+    wanted = {"driver": driver} | {f"gpu{card}.{name}": str(value) for name, value in said.items()}
+    lines = dict(line.split("=", 1) for line in state.read_text().splitlines() if "=" in line)
+    state.write_text("".join(f"{name}={value}\n" for name, value in (lines | wanted).items()))
+
+
+def planted(what: str) -> tuple[str, ...]:
+    return ("-v", f"{PLANTED}:/planted:ro", "-e", "PYTHONPATH=/planted:/ngcdl", "-e", f"PLANT={what}")
+
+
+def trained(user: User, image: str, *words: str) -> Done:
+    """Train until enough was measured, and stop it as Ctrl-C does."""
+    child = user.start("run", image, *TRAIN, *STEPS, *words)
+    measured(user, child, SAMPLES)
+    child.signal(signal.SIGINT)
+    done = child.done(PATIENCE_SECONDS)
+    assert done.code == 130, done
+    return done
+
+
+def measured(user: User, child: Started, samples: int) -> None:
+    """Wait until so many samples lie between the first step that was told and the last, as a diagnosis counts them."""
+
+    def enough() -> bool:
+        if child.process.poll() is not None:
+            raise AssertionError(f"it ended: {child.out}{child.err}")
+        steps = [event["t"] for event in user.lines("events.jsonl") if event["event"] == "step"]
+        return bool(steps) and sum(steps[0] <= one["t"] <= steps[-1] for one in user.lines("samples.jsonl")) >= samples
+
+    until(enough, f"{samples} samples of the training", PATIENCE_SECONDS)
+
+
+def found(user: User, rule: str) -> dict[str, Any]:
+    (one,) = (one for one in user.shown()["findings"] if one["rule"] == rule)
+    return dict(one)
+
+
+@pytest.mark.parametrize(("image", "driver", "card"), [TENSORFLOW, PYTORCH])
+def test_a_planted_slow_input_pipeline_is_named_wherever_one_looks(
+    user: User, image: str, driver: str, card: int
+) -> None:
+    has_card(user, driver, card, utilization=47)
+    words = (*TRAIN, "--batch", "8", "--steps", "21", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
+    done = user.run("run", image, *words, seconds=240)
+    assert done.code == 0, done
+    first = user.record()["findings"][0]
+    assert first["rule"] == "input-bound"
+    assert first["numbers"]["gpu_percent"] == 47
+    assert first["numbers"]["cpu_busiest_core_percent"] >= 90
+    sentence = first["text"]
+    assert re.fullmatch(r"GPU 47 % busy, one CPU core at (9\d|100) %: the input pipeline holds it back\.", sentence)
+    page = user.here / "page.html"
+    assert user.run("report", "last", "--html", str(page)).code == 0
+    for told in (done.out, user.run("show").out, page.read_text()):
+        assert sentence in " ".join(told.split())
+    assert "num_workers" in done.out, "what to do stands beside it"
+
+
+def test_a_card_that_the_framework_leaves_idle_is_named(user: User) -> None:
+    image, driver, card = TENSORFLOW
+    has_card(user, driver, card, utilization=0)
+    done = trained(user, image, "--batch", "32", "--gpus", f"{card},", "--device", "auto")
+    assert "The run had a GPU, but its framework computed on the CPU." in done.out
+    assert user.record()["findings"][0]["rule"] == "gpu-idle"
+
+
+def test_a_batch_that_is_too_small_for_its_card_is_named(user: User) -> None:
+    image, driver, card = PYTORCH
+    has_card(user, driver, card, utilization=30)
+    words = ("--batch", "1", "--gpus", f"{card},", "--device", "auto")
+    done = trained(user, image, *words, *planted("tiny"))
+    told = found(user, "tiny-batch")
+    assert told["text"] in done.out
+    assert re.match(r"GPU 30 % busy with steps of \d\.\d ms at batch 1: ", told["text"])
+    assert "ngcdl run ... --batch 4" in done.out
+
+
+def test_more_threads_than_processors_are_named(user: User) -> None:
+    done = trained(user, TENSORFLOW[0], "--batch", "32", "--threads", "64", "--gpus", "none")
+    cores = os.cpu_count()
+    assert f"64 threads compute on {cores} cores: they take turns, which costs time." in done.out
+    assert found(user, "oversubscribed")["numbers"] == {"threads": 64, "cores": cores}
+    assert f"ngcdl run ... --threads {cores}" in done.out
+
+
+def test_memory_that_is_nearly_used_up_is_named(user: User) -> None:
+    """The limit is set by `docker update` while it trains: there is no flag for it."""
+    child = user.start("run", TENSORFLOW[0], *TRAIN, *STEPS, "--batch", "8", "--gpus", "none")
+    measured(user, child, 2)
+    (container,) = user.containers()
+    used = user.lines("samples.jsonl")[-1]["memory_bytes"]
+    limit = str(used + used // 20)
+    user.docker("update", "--memory", limit, "--memory-swap", limit, container)
+    measured(user, child, SAMPLES + 2)
+    child.signal(signal.SIGINT)
+    done = child.done(PATIENCE_SECONDS)
+    assert "of the memory that the container may have" in done.out, done
+    assert found(user, "memory-pressure")["numbers"]["memory_used_share"] >= 0.9
