@@ -141,7 +141,10 @@ def line(value):
 
 
 def finite(value):
-    """Give the same value with null for what JSON has no word for: NaN and the infinities."""
+    """Give the same value with null for what JSON has no word for: NaN and the infinities. Python 2.7 gives paths as
+    bytes, which JSON takes only as UTF-8: what is none gets a sign in its place."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -165,14 +168,23 @@ class Voice(object):
     def say(self, text):
         try:
             if self.log is not None:
-                self.log.write((text + "\n").encode("utf-8"))
+                self.log.write((text if isinstance(text, bytes) else text.encode("utf-8", "replace")) + b"\n")
         except EnvironmentError as error:
             raise stopped_by(error, "log.txt")
         try:
             if self.stdout is not None:
-                self.stdout.write(text + "\n")
+                self.stdout.write(said(text, self.stdout) + "\n")
                 self.stdout.flush()
         except EnvironmentError as error:
             if error.errno != errno.EPIPE:
                 raise stopped_by(error, "stdout")
             self.stdout = None
+
+
+def said(text, stream):
+    """Give what the stream can write: a path may be no text, or no text of the stream's encoding."""
+    try:
+        text.encode(getattr(stream, "encoding", None) or "ascii")
+        return text
+    except UnicodeError:
+        return text if isinstance(text, bytes) else text.encode("ascii", "replace").decode("ascii")

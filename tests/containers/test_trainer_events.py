@@ -29,6 +29,24 @@ def test_what_is_no_number_becomes_null(tmp_path):
     assert (event["loss"], event["rates"]) == (None, [None, {"x": None}, 1.0])
 
 
+def test_a_path_that_is_no_text_is_told_with_a_sign_in_its_place(tmp_path):
+    Events(str(tmp_path)).write("error", message=b"/data/\xc3\xb6 and \xf6", kind="data")
+    assert json.loads(written(tmp_path)[0])["message"] == "/data/\u00f6 and \ufffd"
+
+
+def test_what_stdout_has_no_letters_for_is_said_and_logged_all_the_same(tmp_path):
+    for encoding, text, heard in (
+        ("ascii", "of /tmp/\u00f6", b"of /tmp/?\n"),
+        ("utf-8", "of /tmp/\u00f6", "of /tmp/\u00f6\n".encode("utf-8")),
+        ("utf-8", "of /tmp/\udcf6", b"of /tmp/?\n"),  # what Python 3 makes of a byte that is no UTF-8
+    ):
+        stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        with (tmp_path / "log").open("wb") as log:
+            Voice(stdout, log).say(text)
+        assert stdout.buffer.getvalue() == heard
+        assert (tmp_path / "log").read_bytes() == text.encode("utf-8", "replace") + b"\n"
+
+
 def test_a_torn_last_line_does_not_swallow_the_next_event(tmp_path):
     (tmp_path / "events.jsonl").write_bytes(b'{"event": "start"}\n{"event": "st')
     Events(str(tmp_path)).write("start", step=1)
