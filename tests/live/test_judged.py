@@ -137,12 +137,13 @@ def test_an_image_that_can_t_run_here_is_refused_before_the_pull_with_the_one_to
     seed_host: User, front: Front
 ) -> None:
     seed_host.environment["NGCDL_REGISTRY"] = front.host
-    for words in (("run", "pytorch:26.08-py3", "--", "true"), ("pull", "pytorch:26.08-py3")):
+    refused = ("run", "pytorch:26.08-py3", "--", "true"), ("pull", "pytorch:26.08-py3")
+    for words in (*refused, ("compare", "pytorch:26.08-py3", "--train", "cifar10", "--data", "synthetic")):
         done = seed_host.run(*words)
         assert done.code == 125, done
         assert "can't run here" in done.err
         assert f"{front.host}/nvidia/pytorch:18.08-py3" in done.err.partition("The newest one that does:")[2]
-        assert "--force" in done.err
+        assert f"ngcdl {words[0]} ... --force" in done.err
     assert not seed_host.ids()
     assert front.requests()
     assert sum(line["bytes"] for line in front.requests()) < 64 << 10, "no layer"

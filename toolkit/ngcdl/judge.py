@@ -87,6 +87,12 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | No
     return None
 
 
+def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef | None:
+    """Name the newest tag that runs by what is known here, without its digest: nobody is asked."""
+    with Session(Keys()) as session:
+        return _newest(ref, host, settings, session, offline=True)
+
+
 def _newest(ref: ImageRef, host: HostFacts, settings: Settings, session: Session, *, offline: bool) -> ImageRef | None:
     """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each.
 

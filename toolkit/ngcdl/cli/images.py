@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
 from ngcdl.console import NOT_AVAILABLE, size
-from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, NoneRuns
+from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, NoneRuns, RegistryError
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -57,12 +57,22 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
 
 
 def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> None:
-    """Print the newest reference that runs, by digest. Raises NoneRuns, or RegistryError: only it knows digests."""
-    from ngcdl import judge
+    """Print the newest reference that runs, by digest. Raises NoneRuns, or RegistryError: only it knows digests.
 
-    config = settings.load()
+    What is printed is used unseen: where the registry can't be asked that is nothing, and the tag that is known here
+    stands in the error's hint."""
+    from ngcdl import judge
+    from ngcdl.fetch import FINAL
+
+    config, there = settings.load(), _host(host, cards)
     typed = _repository(name, config.registry)
-    judged = judge.newest_of(typed, _host(host, cards), config)
+    try:
+        judged = judge.newest_of(typed, there, config)
+    except RegistryError as error:
+        known = None if isinstance(error, FINAL) else judge.newest_known(typed, there, config)
+        if known:
+            error.hint += f"\nBy what is known here the newest that runs is this; its digest is not known:\n    {known}"
+        raise
     if judged is None:
         raise NoneRuns(typed.name)
     for reason in judged.verdict.reasons:
