@@ -111,7 +111,7 @@ _BY_HAND = re.compile(
 
 
 def from_error(name: str, state: State, error: NgcdlError, cause: str | None = None) -> Finding:
-    """Say an error of errors.py as a finding: its sentence, the prose of its hint, and its commands as the remedy."""
+    """Say an error of errors/ as a finding: its sentence, the prose of its hint, and its commands as the remedy."""
     prose, steps, source = [], [], None
     for line in error.hint.splitlines():
         text = line.strip()

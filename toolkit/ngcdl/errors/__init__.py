@@ -1,0 +1,194 @@
+"""Everything that can go wrong for a user, each with its exit code, what happened and what to type next.
+
+NgcdlError (125)
+├── UsageError (2)            what was typed can't be meant
+│   ├── BadReference          an image name outside the grammar
+│   ├── BadGpuRequest         --gpus
+│   ├── BadOption             any other option or setting
+│   └── NoKey                 a key was wanted and none was given
+├── CredentialsError          keys on this machine
+│   ├── BadKey                empty, blanks inside, not ASCII
+│   ├── ConfigBroken          docker's config.json can't be read as what it should be
+│   ├── ConfigNotWritable
+│   ├── HelperMissing         a credential helper is named but not installed
+│   ├── HelperFailed          it answered with an error or with garbage
+│   └── HelperHung
+├── RegistryError             nvcr.io or a mirror of it
+│   ├── RegistryUnreachable   no address, refused, timed out, TLS
+│   ├── RegistryAnswer        something answered, but not as a registry does
+│   ├── RateLimited
+│   ├── NotAsked              nothing is known here, and the registry was not to be asked
+│   ├── KeyRejected           401: the key is wrong, revoked or expired
+│   ├── KeyWithoutRights      403: the key is good, but not for this repository
+│   ├── LoginNeeded           no key, and the repository isn't public
+│   ├── UnknownTag            with the nearest ones
+│   ├── UnknownRepository
+│   ├── WrongPlatform         the image exists for other processors only
+│   ├── BlobMissing           a layer that an image names is not there
+│   └── DigestMismatch        bytes are not what their name promises; nothing is launched
+├── EngineError               Docker
+│   ├── EngineAbsent          no daemon answers
+│   ├── EngineForbidden       the socket is there, but not for this user
+│   ├── EngineHangs
+│   ├── EngineTooOld
+│   ├── EngineLost            it died while it was needed
+│   ├── EngineElsewhere       it is another machine's, and that does not do here
+│   ├── EngineRefused         it answered no; its own words are kept
+│   └── DiskFull
+├── GpuError
+│   ├── NoGpu                 a GPU was asked for and this host has none
+│   ├── NvmlUnavailable       the driver's library is missing, not loaded or of another version
+│   ├── NoGpuWay              Docker has no way to hand a GPU to a container
+│   ├── GpuHookFailed         it has one, and it failed
+│   └── GpuNotInside          it runs, but sees no GPU
+├── ImageUnfit                the image can't run on this host; said before the pull
+├── NoneRuns                  no tag of a repository does
+├── NoReleases                nothing tells which of its tags is the newest
+├── StartError
+│   ├── MountMissing          a -v source that is not there
+│   ├── CannotInvoke (126)
+│   ├── CommandNotFound (127)
+│   └── LocalUnavailable      this host can't train without a container
+├── RecordError
+│   ├── StateNotWritable
+│   ├── RecordBroken
+│   ├── NoSuchRun
+│   ├── NoSuchComparison
+│   ├── NotRepeatable         what a run was asked to be can't be had once more
+│   ├── NotWritten            a report or an archive, at the place that was named
+│   ├── ArchiveBroken         no archive of runs, or one that was changed since
+│   └── NoBrowser             a page can't be made a picture without one
+└── DatasetError
+    ├── DatasetUnavailable    can't be downloaded (now)
+    └── DatasetWrong          it is there, but is not CIFAR-10
+
+An error carries no secret, ever: keys are held in credentials.Secret, whose text is "***".
+"""
+
+from __future__ import annotations
+
+from ngcdl.errors.base import NgcdlError, signal_exit_code
+from ngcdl.errors.data import DatasetError, DatasetUnavailable, DatasetWrong
+from ngcdl.errors.engine import (
+    DiskFull,
+    EngineAbsent,
+    EngineElsewhere,
+    EngineError,
+    EngineForbidden,
+    EngineHangs,
+    EngineLost,
+    EngineRefused,
+    EngineTooOld,
+)
+from ngcdl.errors.gpu import GpuError, GpuHookFailed, GpuNotInside, NoGpu, NoGpuWay, NvmlUnavailable
+from ngcdl.errors.keys import (
+    BadKey,
+    ConfigBroken,
+    ConfigNotWritable,
+    CredentialsError,
+    HelperFailed,
+    HelperHung,
+    HelperMissing,
+)
+from ngcdl.errors.records import (
+    ArchiveBroken,
+    NoBrowser,
+    NoSuchComparison,
+    NoSuchRun,
+    NotRepeatable,
+    NotWritten,
+    RecordBroken,
+    RecordError,
+    StateNotWritable,
+)
+from ngcdl.errors.registry import (
+    BlobMissing,
+    DigestMismatch,
+    KeyRejected,
+    KeyWithoutRights,
+    LoginNeeded,
+    NotAsked,
+    RateLimited,
+    RegistryAnswer,
+    RegistryError,
+    RegistryUnreachable,
+    UnknownRepository,
+    UnknownTag,
+    WrongPlatform,
+)
+from ngcdl.errors.start import (
+    CannotInvoke,
+    CommandNotFound,
+    ImageUnfit,
+    LocalUnavailable,
+    MountMissing,
+    NoneRuns,
+    NoReleases,
+    StartError,
+)
+from ngcdl.errors.usage import BadGpuRequest, BadOption, BadReference, NoKey, UsageError
+
+__all__ = [
+    "ArchiveBroken",
+    "BadGpuRequest",
+    "BadKey",
+    "BadOption",
+    "BadReference",
+    "BlobMissing",
+    "CannotInvoke",
+    "CommandNotFound",
+    "ConfigBroken",
+    "ConfigNotWritable",
+    "CredentialsError",
+    "DatasetError",
+    "DatasetUnavailable",
+    "DatasetWrong",
+    "DigestMismatch",
+    "DiskFull",
+    "EngineAbsent",
+    "EngineElsewhere",
+    "EngineError",
+    "EngineForbidden",
+    "EngineHangs",
+    "EngineLost",
+    "EngineRefused",
+    "EngineTooOld",
+    "GpuError",
+    "GpuHookFailed",
+    "GpuNotInside",
+    "HelperFailed",
+    "HelperHung",
+    "HelperMissing",
+    "ImageUnfit",
+    "KeyRejected",
+    "KeyWithoutRights",
+    "LocalUnavailable",
+    "LoginNeeded",
+    "MountMissing",
+    "NgcdlError",
+    "NoBrowser",
+    "NoGpu",
+    "NoGpuWay",
+    "NoKey",
+    "NoReleases",
+    "NoSuchComparison",
+    "NoSuchRun",
+    "NoneRuns",
+    "NotAsked",
+    "NotRepeatable",
+    "NotWritten",
+    "NvmlUnavailable",
+    "RateLimited",
+    "RecordBroken",
+    "RecordError",
+    "RegistryAnswer",
+    "RegistryError",
+    "RegistryUnreachable",
+    "StartError",
+    "StateNotWritable",
+    "UnknownRepository",
+    "UnknownTag",
+    "UsageError",
+    "WrongPlatform",
+    "signal_exit_code",
+]

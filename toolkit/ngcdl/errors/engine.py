@@ -1,0 +1,75 @@
+"""Docker, or what stands for it."""
+
+from __future__ import annotations
+
+from ngcdl.errors.base import NgcdlError
+
+
+class EngineError(NgcdlError):
+    """Docker, or what stands for it."""
+
+
+class EngineAbsent(EngineError):
+    def __init__(self, address: str, why: str, *, is_default: bool = True, is_context: bool = False) -> None:
+        """`is_context`: one of the docker command's contexts names the address, and no variable does."""
+        start = "Start it, or install it:\n    sudo systemctl start docker\n    sudo apt-get install docker.io\n"
+        who, leave = ("Docker's context", "docker context use default") if is_context else ("DOCKER_HOST", None)
+        named = f"{who} names that address. Mend it, or leave it out:\n    {leave or 'unset DOCKER_HOST'}\n"
+        super().__init__(
+            f"No Docker engine answers at {address}: {why}.",
+            (start if is_default else named)
+            + "Without Docker the training runs on this host:\n    ngcdl run --train cifar10 --engine local",
+        )
+
+
+class EngineForbidden(EngineError):
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"This user may not talk to the Docker engine at {address}.",
+            "Whoever is in the group docker may (and is as good as root on this machine):\n"
+            "    sudo usermod -aG docker $USER && newgrp docker\n"
+            "or use rootless Docker: https://docs.docker.com/engine/security/rootless/",
+        )
+
+
+class EngineHangs(EngineError):
+    def __init__(self, address: str, seconds: float) -> None:
+        super().__init__(
+            f"The Docker engine at {address} accepts calls but gave no answer within {seconds:g} s.",
+            "Look at its log and restart it:\n    sudo journalctl -u docker -n 50\n    sudo systemctl restart docker",
+        )
+
+
+class EngineTooOld(EngineError):
+    def __init__(self, what: str) -> None:
+        super().__init__(f"The Docker engine and ngcdl do not share an API version: {what}", "Update the older one.")
+
+
+class EngineLost(EngineError):
+    def __init__(self, doing: str, *, is_training: bool = False) -> None:
+        """`is_training`: a training was under way, whose checkpoints are left."""
+        again = "go on from the last checkpoint" if is_training else "try again"
+        super().__init__(
+            f"The Docker engine went away during {doing}.",
+            f"Look at its log, start it, and {again}:\n    sudo systemctl start docker"
+            + ("\n    ngcdl run ... --resume last" if is_training else ""),
+        )
+        self.doing = doing
+
+
+class EngineElsewhere(EngineError):
+    def __init__(self, why: str, hint: str = "    unset DOCKER_HOST DOCKER_CONTEXT") -> None:
+        super().__init__(f"The Docker engine is another machine's: {why}", hint)
+
+
+class EngineRefused(EngineError):
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"Docker said: {what}", hint)
+
+
+class DiskFull(EngineError):
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(
+            f"No space left in {where}: {what}",
+            f"Free some and try again; what is whole was kept:\n    df -h {where}\n    docker system df",
+        )

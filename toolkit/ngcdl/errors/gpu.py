@@ -1,0 +1,46 @@
+"""A GPU was asked for and can't be had."""
+
+from __future__ import annotations
+
+from ngcdl.errors.base import NgcdlError
+
+
+class GpuError(NgcdlError):
+    """A GPU was asked for and can't be had. Nothing falls back to the CPU by itself."""
+
+
+class NoGpu(GpuError):
+    def __init__(self, asked: str, found: str) -> None:
+        super().__init__(
+            f"--gpus {asked}: {found}.",
+            "To train on the CPU, say so:\n    ngcdl run ... --gpus none\n"
+            "To see what the driver reports:\n    ngcdl gpu",
+        )
+
+
+class NvmlUnavailable(GpuError):
+    def __init__(self, what: str, hint: str, answered: bool = False) -> None:
+        """`answered`: the driver's library is there and said no; there is a driver, and something is wrong with it."""
+        super().__init__(what, hint)
+        self.answered = answered
+
+
+class NoGpuWay(GpuError):
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(f"Docker has no way to hand a GPU to a container: {why}.", hint)
+
+
+class GpuHookFailed(GpuError):
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"NVIDIA's container runtime failed: {what}", hint)
+
+
+class GpuNotInside(GpuError):
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"A GPU was asked for, but the run sees none: {why}.",
+            "The run was stopped. Compare what the driver says with what Docker has:\n"
+            "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\n"
+            "A framework may also be built for another CUDA than this driver runs. To train on the CPU, say so:\n"
+            "    ngcdl run ... --gpus none",
+        )

@@ -1,0 +1,119 @@
+"""nvcr.io, or a mirror of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ngcdl.errors.base import NgcdlError
+
+
+class RegistryError(NgcdlError):
+    """The registry said no, or nothing."""
+
+
+class RegistryUnreachable(RegistryError):
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(
+            f"{host} can't be reached: {why}.",
+            f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
+            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. A mirror is named by NGCDL_REGISTRY.",
+        )
+
+
+class RegistryAnswer(RegistryError):
+    def __init__(self, host: str, what: str) -> None:
+        super().__init__(
+            f"{host} did not answer as a registry does: {what}",
+            "A proxy or a login page may stand in between, or the registry has trouble: try again in a few minutes.",
+        )
+
+
+class RateLimited(RegistryError):
+    def __init__(self, host: str, seconds: float | None) -> None:
+        wait = f" It asks to wait {seconds:g} s." if seconds is not None else ""
+        super().__init__(f"{host} limits the number of requests.{wait}", "Try again later.")
+
+
+class NotAsked(RegistryError):
+    def __init__(self, host: str, what: str) -> None:
+        super().__init__(
+            f"{host} was not asked about {what}, and nothing is known of it here.",
+            "Its answer is kept once it was asked, with the network there:\n"
+            f"    ngcdl {'check' if ':' in what or '@' in what else 'images'} {what}",
+        )
+
+
+class KeyRejected(RegistryError):
+    def __init__(self, host: str, source: str = "") -> None:
+        # a variable goes before everything that is kept: a new login would meet the same key again
+        variable = source.removeprefix("the variable ")
+        again = f"unset {variable} && ngcdl login" if variable.isupper() else "ngcdl login"
+        super().__init__(
+            f"{host} refused the key{f' of {source}' if source else ''} (401): it is wrong, expired or revoked.",
+            f"Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog):\n    {again}",
+        )
+
+
+class KeyWithoutRights(RegistryError):
+    def __init__(self, host: str, repository: str, status: int = 403) -> None:
+        super().__init__(
+            f"{host} knows the key, but it has no right to {repository} ({status}).",
+            "The key needs the service 'NGC Catalog', and some images need their terms accepted or an organisation's\n"
+            f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}\n"
+            "A misspelt name gets the same answer.",
+        )
+
+
+class LoginNeeded(RegistryError):
+    def __init__(self, host: str, repository: str) -> None:
+        super().__init__(
+            f"{host} gives {repository} only to those who are signed in.",
+            "    ngcdl login\nA misspelt name gets the same answer: https://catalog.ngc.nvidia.com/containers",
+        )
+
+
+class UnknownTag(RegistryError):
+    def __init__(self, reference: str, nearest: Sequence[str]) -> None:
+        name = reference.partition("@")[0]
+        name = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
+        if nearest:
+            hint = "The nearest ones:\n" + "\n".join(f"    {name}:{tag}" for tag in nearest)
+        else:
+            which = "no image of that digest" if "@" in reference else "no tag like it"
+            hint = f"The registry lists {which}. What it has:\n    ngcdl images {name}"
+        super().__init__(f"{reference} does not exist.", hint)
+        self.nearest = tuple(nearest)
+
+
+class UnknownRepository(RegistryError):
+    def __init__(self, host: str, repository: str) -> None:
+        super().__init__(
+            f"{host} has no {repository}, or shows it only to other keys.",
+            "Check the spelling at https://catalog.ngc.nvidia.com/containers; for a gated image sign in first:\n"
+            "    ngcdl login",
+        )
+
+
+class WrongPlatform(RegistryError):
+    def __init__(self, reference: str, wanted: str, offered: Sequence[str]) -> None:
+        have = ", ".join(offered) if offered else "others"
+        super().__init__(
+            f"{reference} is not made for {wanted} (it is for {have}).",
+            "Take another tag, or a machine with that processor.",
+        )
+
+
+class BlobMissing(RegistryError):
+    def __init__(self, host: str, digest: str) -> None:
+        super().__init__(
+            f"{host} names the blob {digest} in an image, but does not have it (404).",
+            "The image is damaged there, or it is just being replaced: try again later, or take another tag.",
+        )
+
+
+class DigestMismatch(RegistryError):
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"What arrived is not what its digest promises: {what}",
+            "Nothing was launched. Pull once more; if it happens again, a proxy or a mirror changes the bytes.",
+        )

@@ -1,0 +1,78 @@
+"""An image that can't run here, and what can't be started."""
+
+from __future__ import annotations
+
+from ngcdl.errors.base import NgcdlError
+
+
+class ImageUnfit(NgcdlError):
+    """Judged before the pull: nothing was fetched."""
+
+    def __init__(
+        self,
+        reference: str,
+        why: str,
+        newest: str | None,
+        *,
+        others: str | None = None,
+        command: str = "run",
+        cpu_would_do: bool = False,
+    ) -> None:
+        """`newest` is the newest tag of the same repository that runs here; `others` names a repository in which
+        nobody looked for one. `command` was refused. `cpu_would_do`: nothing but the cards is in the way.
+        """
+        take = f"The newest one that does:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
+        if others:
+            take = f"Its other tags, with a verdict on each:\n    ngcdl images {others} --all\n"
+        start = "run" if command == "pull" else command
+        on_cpu = f"\nOn the CPU:\n    ngcdl {start} ... --gpus none" if cpu_would_do else ""
+        super().__init__(
+            f"{reference} can't run here: {why}",
+            f"{take}The whole verdict, and to {command} it all the same:\n    ngcdl check {reference}\n"
+            f"    ngcdl {command} ... --force{on_cpu}",
+        )
+        self.newest = newest
+
+
+class NoneRuns(NgcdlError):
+    def __init__(self, repository: str) -> None:
+        super().__init__(
+            f"No tag of {repository} is known to run on this host.",
+            f"What each of them wants:\n    ngcdl images {repository} --all\nOn the CPU of this host:\n"
+            "    ngcdl run --train cifar10 --engine local",
+        )
+
+
+class NoReleases(NgcdlError):
+    def __init__(self, repository: str) -> None:
+        super().__init__(
+            f"{repository} has no tags by month (24.05-py3), so nothing says which one is the newest.",
+            f"Choose among its tags, each with a verdict:\n    ngcdl images {repository} --all",
+        )
+
+
+class StartError(NgcdlError):
+    """The container, or the local process, could not be started."""
+
+
+class MountMissing(StartError):
+    def __init__(self, path: object) -> None:
+        super().__init__(f"-v {path}: there is no such file or folder.", f"    mkdir -p {path}")
+
+
+class CannotInvoke(StartError):
+    exit_code = 126
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"The command can't be invoked: {what}", "Is it a program, and is it executable?")
+
+
+class CommandNotFound(StartError):
+    exit_code = 127
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"The image has no such command: {what}", "The command is what stands after -- .")
+
+
+class LocalUnavailable(StartError):
+    """This host can't train without a container."""
