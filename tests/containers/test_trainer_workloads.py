@@ -25,6 +25,7 @@ FIGURES = {
     "inference": (21_802_784, 21_768_352, 5_711_168_096, 2 * 5_711_168_096, 1),
     "input-pipeline": (1_068_298, 1_068_298, 18_470_784, 105_295_104, 128),
     "lstm": (6_180_624, 6_180_624, 115_474_432, 692_846_592, 128),
+    "resident": (47_811, 47_811, 1_913_600, 10_540_800, 8),
     "resnet-50": (25_557_032, 25_557_032, 3_857_973_248, 22_911_811_584, 16),
     "resnet-56": (853_018, 853_018, 125_485_696, 752_029_440, 128),
 }
@@ -36,7 +37,7 @@ RUNNING = {
 }  # batch norm's means and variances
 NAMES = sorted(FIGURES)
 CLASSES = {"alexnet-s": 1000, "resnet-50": 1000, "fcn-s": 26752, "lstm": 10000, "catdog": 1, "batch-sweep": 3}
-CLASSES["inference"] = 2048  # features
+CLASSES.update({"resident": 3, "inference": 2048})  # of the latter features
 ENTRIES = "SUMMARY", "SOURCE", "DATA", "UNIT", "STEPS", "BATCH", "INPUT", "PARAMETERS", "MACS", "FLOPS", "FRAMEWORKS"
 
 

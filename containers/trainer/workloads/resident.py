@@ -1,0 +1,25 @@
+"""What the third seed asks about its data: 316 MB that a GPU could hold. Is it worth while to send them there once?
+
+Its network on protein chains in batches of 8 (batch_sweep.py), fed in four ways: each batch made and copied when it is
+needed, made ahead, gathered on the device, and one batch there again and again, which nothing can beat.
+"""
+from __future__ import absolute_import, division, print_function
+
+from . import batch_sweep
+
+SUMMARY = "The small network on protein chains in batches of 8, its data on the host or on the device"
+SOURCE = "seed 002: a question about sending 316 MB to the GPU once, and not with every training"
+DATA = "windows of protein chains"
+UNIT = "windows"
+STEPS = 6250            # an epoch of the 50,000
+BATCH = 8
+INPUT = (50, 1, 21)
+PARAMETERS = 47811
+MACS = 1913600
+FLOPS = 10540800
+FRAMEWORKS = ("pytorch", "tf1", "tf2")
+VARY = "feed=plain,ahead,resident,constant"
+
+NETWORK, RECIPE = batch_sweep.NETWORK, batch_sweep.RECIPE
+load, load_test = batch_sweep.load, batch_sweep.load_test
+plain, source = batch_sweep.plain, batch_sweep.source
