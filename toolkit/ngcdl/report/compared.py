@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ngcdl import console
 from ngcdl.console import NOT_AVAILABLE, number
+from ngcdl.report import theirs
 from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.pairs import Published
 from ngcdl.report.spread import figure, times
@@ -24,6 +25,8 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     yield from it.diagnosis
     if it.published:
         yield from _theirs(it.published)
+    elif not theirs.table7(it.workload or ""):  # that is a page by itself
+        yield from _also(theirs.beside(it.workload, it.vary))
     yield verdict(it)
 
 
@@ -166,6 +169,14 @@ def _refused(refusal: Refusal) -> str:
         f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items()
     )
     return f"refused, {refusal.field}: {refusal.why} ({found})"
+
+
+def _also(it: theirs.Table | None) -> Iterator[str]:
+    if it:
+        for figure_of, cells in it.rows:
+            told = [f"{cell} on {device}" for cell, device in zip(cells, it.columns, strict=True) if cell]
+            yield f"published: {figure_of}: {'; '.join(told)}"
+        yield f"  by {it.source}"
 
 
 def _theirs(it: Published) -> Iterator[str]:

@@ -147,9 +147,8 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
 def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
     """Show what others published of these workloads, and ours in columns of their own.
 
-    Not beside a comparison of anything else than they compared: CPU and GPU, and in Table 7 threads."""
-    vary = comparison.vary if comparison else "device"
-    if vary != "device" and not (vary == "threads" and theirs.table7(_bundled(stories[0]))):
+    Not beside a comparison of anything else than they compared."""
+    if comparison and not theirs.beside(_bundled(stories[0]), comparison.vary):
         return None
     names = dict.fromkeys(_bundled(story) for story in stories)
     parts = [part for name in names for part in _published(name, [one for one in stories if _bundled(one) == name])]

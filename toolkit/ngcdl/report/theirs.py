@@ -27,6 +27,8 @@ NOTES = {
     "once, after the training on the CPU.",
     "inference": "Both without batches; the factor of the Titan X is a vendor's, quoted in the same place.",
 }
+# What the rows of a workload were measured to tell beside CPU and GPU: what is varied.
+_ASKED = {"batch-sweep": ("batch",), "inference": ("batch",)}
 _BENCH = (
     "Seconds for a step at this network's mini-batch. Desktop CPU: Core i7-3820, 4 cores; server CPU: Xeon E5-2630 v3, "
     "or v4 in 2017; K80: one GPU of the card; CUDA 8.0, cuDNN 5.1."
@@ -52,6 +54,13 @@ class Table:
 def published(workload: str) -> Table | None:
     """Give what others measured of `workload`; None where they did not."""
     return _pivot(workload) or table7(workload)
+
+
+def beside(workload: str | None, vary: str) -> Table | None:
+    """Give what others measured of `workload` where it answers what is asked by varying `vary`; else None."""
+    if vary == "threads":
+        return table7(workload or "")
+    return published(workload or "") if vary == "device" or vary in _ASKED.get(workload or "", ()) else None
 
 
 def _pivot(workload: str) -> Table | None:
