@@ -347,19 +347,15 @@ def test_what_was_published_stands_beside_with_its_hardware() -> None:
 
 def test_figures_that_others_published_stand_only_beside_what_they_answer() -> None:
     def of(workload: str, vary: str) -> str:
+        named = {"name": workload}
         made = [
-            Arm(
-                f"{vary}={n}",
-                tuple(measured(f"{n}-{i}", 9.0 * n, workload={"name": workload, vary: n}) for i in (1, 2)),
-            )
+            Arm(f"{vary}={n}", tuple(measured(f"{n}-{i}", 9.0, workload={**named, vary: n}) for i in (1, 2)))
             for n in (8, 64)
         ]
         return text(comparison(made, vary))
 
     assert "published: cross-validation, batch 8: about 35 min on GeForce GTX 760 2 GB" in of("batch-sweep", "batch")
-    assert "published: 222 frames: 40 to 50 s on Core i7 2.8 GHz, MacBook Pro; 40 to 50 s on" in of(
-        "inference", "batch"
-    )
+    assert "published: 222 frames: 40 to 50 s on Core i7 2.8 GHz" in of("inference", "batch")
     for workload, vary in (("cifar10", "batch"), ("cifar10", "threads"), ("fcn-s", "threads"), ("batch-sweep", "seed")):
         assert "published" not in of(workload, vary), (workload, vary)
 

@@ -45,8 +45,8 @@ def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread
 
 
 def times(it: Spreading) -> str:
-    """7.81 times (7.60..7.93)."""
-    digits = 2 if it.max < 10 else 1 if it.max < 100 else 0
+    """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057)."""
+    digits = 4 if it.max < 0.1 else 2 if it.max < 10 else 1 if it.max < 100 else 0
     return f"{it.median:,.{digits}f} times ({it.min:,.{digits}f}..{it.max:,.{digits}f})"
 
 
