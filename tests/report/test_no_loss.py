@@ -45,6 +45,13 @@ def smoke() -> list[dict[str, Any]]:
     return [start, result, {"event": "finish", "t": STARTED + 7, "step": 1, "seconds": 1.0}]
 
 
+def pipeline() -> list[dict[str, Any]]:
+    """What a trainer tells that only makes batches."""
+    stages = [{"name": "crop", "examples_per_second": 214_495.8}, {"name": "flip", "examples_per_second": 137_400.7}]
+    start, *steps = forward()
+    return [{**start, "feed": "input"}, *steps, {"event": "stages", "t": STARTED + 9, "stages": stages}]
+
+
 def run_of(events: list[dict[str, Any]], run_id: str = "x") -> Run:
     run = MADE.run(run_id)
     workload = {**SECONDS, "name": events[0]["workload"]}
@@ -55,7 +62,7 @@ def story(events: list[dict[str, Any]], letter: str = "A") -> Story:
     return told(run_of(events, f"run-{letter}"), events, [], letter)
 
 
-@pytest.mark.parametrize("events", [forward(), smoke()])
+@pytest.mark.parametrize("events", [forward(), smoke(), pipeline()])
 def test_no_loss_is_made_up_on_the_page_and_none_is_missed(events: list[dict[str, Any]]) -> None:
     document = page([story(events)])
     assert not re.search(r"[Ll]oss(?! and accuracy say nothing)", document)
@@ -112,6 +119,18 @@ def test_commands_show_it_without_a_loss(tmp_path: Path, events: list[dict[str, 
         assert house.run(*words).returncode == 0
     replay = house.run("runs", "replay", "last", "--dry-run")
     assert "Traceback" not in replay.stderr
+
+
+def test_the_stages_of_a_pipeline_are_told_with_the_speed_up_to_each(tmp_path: Path) -> None:
+    assert "<td>crop 214,496, flip 137,401</td>" in page([story(pipeline())])
+    house = House(tmp_path)
+    folder = house.shelf.create(run_of(pipeline(), "20260101-000000-x-0000"))
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in pipeline()))
+    told = " ".join(house.run("show", "last").stdout.split())
+    assert "stages crop 214,496, flip 137,401 examples/s, each with those before it" in told
+    assert "fed input" in told
+    for broken in (None, [None], [{"name": "crop"}], "x"):
+        assert naming.stages({"stages": broken}) is None
 
 
 def test_the_line_that_repeats_it_has_its_seconds_and_no_steps() -> None:

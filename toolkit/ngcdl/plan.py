@@ -153,7 +153,7 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
     version = release.framework_version if release else None
     if image.framework == "tensorflow" and version and version.startswith("1."):
         raise BadOption(
-            f"{', '.join(typed)}: {image.framework}:{image.tag} has TensorFlow {version}, which is not asked for that.",
+            f"{', '.join(typed)}: not with TensorFlow {version}, which {image.framework}:{image.tag} has.",
             "Leave it away, or take an image of TensorFlow 2 or PyTorch:\n    ngcdl resolve tensorflow",
         )
 

@@ -87,7 +87,7 @@ def show_summary(shelf: Store, run: Run) -> None:
     run = kept.with_figures(shelf, run)
     start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
     rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run, start)]
-    rows += [*_figures(run), *_why(run)]
+    rows += [*_figures(run), *_stages(shelf, run, start), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     width = max(len(name) for name, _ in rows)
@@ -175,6 +175,14 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     if figures.gaps:
         rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
     return rows
+
+
+def _stages(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How fast the pipeline is up to each of its stages, of a run that did nothing else."""
+    if start.get("feed") != "input":
+        return []
+    told = (naming.stages(event) for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "stages")
+    return [("stages", f"{text} examples/s, each with those before it") for text in told if text]
 
 
 def _energy(figures: Summary) -> list[tuple[str, str]]:

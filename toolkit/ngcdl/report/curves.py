@@ -61,6 +61,7 @@ class Training:
     accuracies: Curve = field(default_factory=Curve)  # over steps, 0..1, on images that it was not trained on
     training_accuracies: Curve = field(default_factory=Curve)
     start: Mapping[str, object] = field(default_factory=dict)
+    stages: Mapping[str, object] = field(default_factory=dict)  # how fast the stages of the pipeline are
     error: str | None = None  # the kind of the error that ended it
     span: tuple[float, float] | None = None  # the first and the last logged step, s since the run's start
 
@@ -110,11 +111,6 @@ class Story:
         """Was it one of the bundled trainings, and not somebody's own command?"""
         return bool(self.training.start) or bool((self.run.spec or {}).get("workload"))
 
-    @property
-    def trains_nothing(self) -> bool:
-        """Did it reach its end without a loss? A network that only computes forward, or batches that are only made."""
-        return self.run.status == "finished" and not self.training.losses.known
-
 
 MOST_LETTERS = 26 + 26 * 26
 
@@ -159,6 +155,8 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
             it.losses.cut_from(resumed)  # told again from there; the later telling counts
             for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
                 after.cut_from(resumed + 1)  # these say how many steps are done
+    elif kind == "stages":
+        it.stages = event
     elif kind == "error":
         it.error = text(event.get("kind"))
     elif kind == "eval" and step is not None:

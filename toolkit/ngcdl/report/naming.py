@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from ngcdl.record import Run
+from ngcdl.report import lines
 from ngcdl.spec import REDACTED, RunSpec, Workload
 
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
@@ -62,6 +63,14 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
     words += [f"fed {it['feed']}"] if it["feed"] != "ahead" else []
     words += [f"teacher {it['teacher']}"] if it["teacher"] else []
     return ", ".join(words) or None
+
+
+def stages(event: Mapping[str, Any]) -> str | None:
+    """Say how fast a pipeline is up to each of its stages, by its `stages` event: `crop 214,496, flip 137,401`."""
+    found = event.get("stages")
+    told = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    rates = [(str(one.get("name")), lines.number(one.get("examples_per_second"))) for one in told]
+    return ", ".join(f"{name} {rate:,.0f}" for name, rate in rates if rate is not None) or None
 
 
 def length(run: Run, start: Mapping[str, Any]) -> str | None:

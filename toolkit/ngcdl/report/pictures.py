@@ -44,9 +44,14 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
     yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", bytes_axis)
     yield "GPU power", _cards(stories, "GPU power", "watts", lambda high: axis(0.0, high, "W"))
     yield "GPU clocks", _clocks(stories)
-    if any(story.is_training and not story.trains_nothing for story in stories):
+    if any(story.is_training and not _trains_nothing(story) for story in stories):
         yield "loss", _loss(stories)
         yield "accuracy", _accuracy(stories)
+
+
+def _trains_nothing(story: Story) -> bool:
+    """Did it reach its end without a loss? A network that only computes forward, or batches that are only made."""
+    return story.run.status == "finished" and not story.training.losses.known
 
 
 def _label(story: Story, stories: Sequence[Story]) -> str:

@@ -85,6 +85,7 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("steps", lambda it: number(it.run.summary.steps, 0), "of a training"),
     (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
     ("s/batch (median)", lambda it: number(it.run.summary.seconds_per_batch, 4), "of a training"),
+    ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
     ("loss, first → last", _losses, "where known"),
     ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), "where known"),
     ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), "always"),
