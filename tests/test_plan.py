@@ -116,7 +116,8 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", seconds=0.0), Workload("cifar10", seconds=float("inf")),
             Workload("cifar10", seconds=float("nan")), Workload("cifar10", 7, epochs=1),
             Workload("cifar10", teacher="kept"), Workload("cifar10", feed="resident"),
-            Workload("cifar10", largest_batch=True, resume="older")]
+            Workload("cifar10", largest_batch=True, resume="older"),
+            Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older")]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
     with pytest.raises(BadOption):
@@ -130,6 +131,7 @@ def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad:
         (replace(CIFAR10, precision="amp"), "tensorflow:18.01-py2", "gpu", "amp.*TensorFlow 1.4.0"),
         (replace(CIFAR10, compile=True), "tensorflow:20.01-tf1-py3", "gpu", "--compile: not with TensorFlow 1.15"),
         (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU"),
+        (replace(CIFAR10, channels_last=False), "tensorflow:24.05-tf2-py3", "gpu", "with PyTorch alone"),
     ],
 )
 def test_what_an_image_or_a_device_can_t_compute_is_refused_by_name(
@@ -141,7 +143,7 @@ def test_what_an_image_or_a_device_can_t_compute_is_refused_by_name(
 
 @pytest.mark.parametrize("image", ["tensorflow:24.05-tf2-py3", "pytorch:24.05-py3", "tensorflow:99.01-py3", None])
 def test_an_image_that_can_or_that_nobody_knows_is_left_to_the_trainer(image: str | None) -> None:
-    asked = replace(CIFAR10, precision="amp", compile=True)
+    asked = replace(CIFAR10, precision="amp", compile=True, channels_last=True)
     plan.check_place(asked, ImageRef.parse(image) if image else None, "cpu")
     plan.check_place(CIFAR10, ImageRef.parse("tensorflow:18.01-py2"), "cpu")
 

@@ -135,6 +135,8 @@ def _check_together(workload: Workload) -> None:
             f"--feed resident: {workload.name} distorts its pictures on the CPU, each time anew.",
             f"    ngcdl run --train {workload.name} --feed plain\n    ngcdl run --train cifar10-keras --feed resident",
         )
+    if workload.resume and workload.feed in ("constant", "input"):
+        raise BadOption(f"--feed {workload.feed} leaves no result, and goes on from none.", "Leave --resume away.")
     if workload.largest_batch and workload.resume:
         raise BadOption("--batch largest: what is resumed keeps its batch.", "Leave --batch away.")
 
@@ -144,6 +146,8 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
     `device`."""
     if device == "cpu" and workload.precision == "tf32":
         raise BadOption("--precision tf32: that is a GPU's, and this computes on the CPU.", "    --precision float32")
+    if workload.channels_last is False and image is not None and image.framework == "tensorflow":
+        raise BadOption("--channels-first: with PyTorch alone.", "Leave it away, or:\n    ngcdl resolve pytorch")
     typed = [name for name, is_given in {
         "--precision amp": workload.precision == "amp", "--compile": workload.compile,
     }.items() if is_given]  # fmt: skip
