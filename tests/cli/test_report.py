@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +170,10 @@ def test_a_comparison_of_more_runs_than_letters_is_a_report_and_its_arms_are_nam
     for label in ("A: batch=8", "N: batch=8", "O: batch=64", "AB: batch=64"):
         assert label in page, label
     assert "AC: " not in page
+    bars = page.partition('class="bars"')[2].partition("</div>")[0]
+    assert re.findall(r"<span>(.*?)</span>", bars) == ["batch=8", "batch=64"]
+    small, large = (float(width) for width in re.findall(r'width="([\d.]+)" height', bars))
+    assert small * 7 < large <= 1000, "medians on one scale, which ends at the most of all rounds"
 
 
 def test_a_report_of_a_comparison_says_what_compare_show_says(house: House) -> None:

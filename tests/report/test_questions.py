@@ -235,9 +235,12 @@ def test_inference_is_told_as_the_seconds_of_a_whole_video_beside_the_ratios() -
     (said,) = answers("device", "inference", arms)
     assert said.text == "222 frames: CPU 44.4 s (43.5..45.3), 5.0 a second; GPU 1.00 s (0.98..1.02), 222.0 a second."
     assert not said.is_whole
-    assert told("batch", rate("1", 4.0), rate("32", 5.0), workload="inference").endswith(
-        "Frames: batch 1 4.0 a second; batch 32 5.0 a second."
+    frames = [rate("1", 4.0, examples=222), rate("32", 5.0, examples=222)]
+    assert told("batch", *frames, workload="inference") == (
+        "The film takes 1.25 times (1.25..1.25) as long with batches of 1 as with batches of 32. 222 frames: batch 1 "
+        "55.5 s (54.4..56.6), 4.0 a second; batch 32 44.4 s (43.5..45.3), 5.0 a second."
     )
+    assert told("batch", rate("1", 4.0), workload="inference") == "Frames: batch 1 4.0 a second."
 
 
 def test_what_nobody_asked_has_no_answer_and_nothing_measured_has_none_either() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ngcdl.report import compared, diagnosis, likeness, naming, tables, theirs
+from ngcdl.report.bars import bars
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.curves import Story
 from ngcdl.report.markup import Markup, joined, tag
@@ -118,7 +119,9 @@ def _compared(comparison: Comparison | None) -> Markup | None:
     head, rows = compared.table(comparison)
     lines = [tag("li", line) for line in compared.ratios(comparison)]
     table = _table([name.lower() for name in head[1:]], rows, "Medians of the rounds (least..most)")
-    return tag("section", tag("h2", "Compared"), table, tag("ul", *lines, class_="notes") if lines else None)
+    return tag(
+        "section", tag("h2", "Compared"), bars(comparison), table, tag("ul", *lines, class_="notes") if lines else None
+    )
 
 
 def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | None:

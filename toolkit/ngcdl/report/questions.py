@@ -8,7 +8,7 @@ what is told. An arm without figures (its runs were refused) takes only those se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ngcdl.report.arm import Figures, faster
 from ngcdl.report.beside import feed, teacher
@@ -27,7 +27,7 @@ class Answer:
 def answers(vary: str, workload: str | None, arms: Sequence[Figures]) -> tuple[Answer, ...]:
     """Answer what was asked by varying `vary`, as far as these arms do; () where nothing is to be said."""
     measured = [arm for arm in arms if arm.rates]
-    rule = _RULES.get(vary)
+    rule = _film if (vary, workload) == ("batch", "inference") else _RULES.get(vary)
     told = [Answer(text) for text in rule(measured)] if rule else []
     if workload == "inference" and measured:
         told.append(Answer(_frames(vary, measured), is_whole=False))
@@ -37,7 +37,7 @@ def answers(vary: str, workload: str | None, arms: Sequence[Figures]) -> tuple[A
 # -- batch ----------------------------------------------------------------------------------------------------------
 
 
-def _batch(arms: Sequence[Figures]) -> Iterator[str]:
+def _batch(arms: Sequence[Figures], whole: str = "An epoch") -> Iterator[str]:
     arms = sorted(arms, key=lambda arm: arm.number)
     if len(arms) < 2:
         return
@@ -50,19 +50,23 @@ def _batch(arms: Sequence[Figures]) -> Iterator[str]:
         )
     ratio = faster(arms[-1], arms[0])
     if ratio:
-        yield _epochs(arms[0], arms[-1], ratio)
+        yield _wholes(arms[0], arms[-1], ratio, whole)
     best = max(arms, key=lambda arm: arm.rate)
     more = faster(best, arms[-1])
     if best is not arms[-1] and best is not arms[0] and more and more.min > 1:
         yield f"Fastest is a batch of {best.value}: {times(more)} the work of batches of {arms[-1].value}."
 
 
-def _epochs(small: Figures, large: Figures, ratio: Spread) -> str:
+def _film(arms: Sequence[Figures]) -> Iterator[str]:
+    return _batch([replace(arm, examples=None) for arm in arms], "The film")  # its seconds are told of all arms
+
+
+def _wholes(small: Figures, large: Figures, ratio: Spread, whole: str) -> str:
     if not ratio.is_told:
         return f"Between batches of {small.value} and of {large.value} no difference can be told: {times(ratio)}."
     slow, fast = (small, large) if ratio.min > 1 else (large, small)
     share = faster(fast, slow) or ratio
-    text = f"An epoch takes {times(share)} as long with batches of {slow.value} as with batches of {fast.value}"
+    text = f"{whole} takes {times(share)} as long with batches of {slow.value} as with batches of {fast.value}"
     here, there = slow.whole, fast.whole
     if here and there:
         text += f": {duration(here)} and {duration(there)} for {slow.examples:,} examples"
