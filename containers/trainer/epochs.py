@@ -35,19 +35,20 @@ def shuffled(prepared):
     return lambda dataset, batch, seed, fraction, first=0: Shuffled(dataset, batch, seed, prepared)
 
 
+class InOrder(Shuffled):
+    """The same with the examples as they lie in every epoch, and none left out: for what trains nothing."""
+
+    def __init__(self, dataset, batch, seed, prepared):
+        Shuffled.__init__(self, dataset, batch, seed, prepared)
+        self.epoch_steps = -(-len(dataset.labels) // batch)
+
+    def order(self, epoch):
+        return np.arange(len(self.dataset.labels))
+
+
 def in_order(prepared):
-    """Give a source whose every pass takes the examples as they lie; the last batch of a pass has what is left."""
-    def source(dataset, batch, seed, fraction, first=0):
-        steps = -(-len(dataset.labels) // batch)
-
-        def take(step):
-            part = slice(step % steps * batch, (step % steps + 1) * batch)
-            return prepared(dataset.images[part]), dataset.labels[part]
-
-        take.epoch_steps = steps
-        return take
-
-    return source
+    """Give a workload's source, as shuffled() does."""
+    return lambda dataset, batch, seed, fraction, first=0: InOrder(dataset, batch, seed, prepared)
 
 
 def in_turn(dataset, batch, seed, fraction, first=0):
