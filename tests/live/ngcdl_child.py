@@ -164,10 +164,10 @@ class User:
 
     # -- the engine -------------------------------------------------------------------------------------------------
 
-    def docker(self, *words: str) -> str:
+    def docker(self, *words: str, seconds: float = 60) -> str:
         environment = self.environment | {"DOCKER_CONFIG": str(self.folder / "docker-cli")}
         done = subprocess.run(
-            [self.lab["docker_cli"], *words], env=environment, capture_output=True, text=True, timeout=60
+            [self.lab["docker_cli"], *words], env=environment, capture_output=True, text=True, timeout=seconds
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

@@ -76,7 +76,7 @@ def _found(user: User, image: str, framework: str, folder: Path) -> dict[str, li
         "OMP_NUM_THREADS=1",
     )
     name = f"{user.lab['registry']['host']}/nvidia/{image}"
-    out = user.docker("run", "--rm", *mounts, name, "python", "/script/script.py", framework)
+    out = user.docker("run", "--rm", *mounts, name, "python", "/script/script.py", framework, seconds=300)
     (line,) = [line for line in out.splitlines() if line.startswith("FOUND ")]
     found: dict[str, Any] = json.loads(line.removeprefix("FOUND "))
     return found
