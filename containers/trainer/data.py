@@ -182,7 +182,8 @@ class Order(object):
     def draw(self):
         places = self.random.randint(0, len(self.buffer), self.batch)
         while len(np.unique(places)) < self.batch:
-            if self.batch * 8 > len(self.buffer):  # a buffer as small as that has too many doubles to hope
+            # doubles are then so likely that drawing again would take for ever
+            if self.batch * 8 > len(self.buffer) or self.batch ** 2 > 4 * len(self.buffer):
                 places = self.random.permutation(len(self.buffer))[:self.batch]
             else:
                 places = self.random.randint(0, len(self.buffer), self.batch)

@@ -169,7 +169,9 @@ def test_images_are_mixed_within_the_buffer_and_taken_equally_often():
     assert max(count.values()) <= 14  # ten epochs, and what the buffer shifts
 
 
-@pytest.mark.parametrize(("images", "buffered", "batch"), [(50, 20, 20), (10, 5, 64), (300, 384, 128)])
+@pytest.mark.parametrize(
+    ("images", "buffered", "batch"), [(50, 20, 20), (10, 5, 64), (300, 384, 128), (20000, 23072, 1024)]
+)
 def test_a_batch_never_holds_a_place_of_the_buffer_twice(images, buffered, batch):
     order = data.Order(images, 1, buffered, batch, seed=1)
     assert len(order.indices(0)) == batch
