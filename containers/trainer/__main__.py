@@ -11,13 +11,13 @@ import sys
 import time
 import traceback
 
-from . import feed, frameworks, layers, nvml, workloads
+from . import feed, fits, frameworks, layers, nvml, workloads
+from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
 from .loop import Signals, train
 from .recipe import Model
 
-OUT_OF_MEMORY = "out of memory", "OOM when allocating", "ResourceExhausted"
 INSTEAD = {"cifar10": "CIFAR-10"}
 
 
@@ -64,7 +64,7 @@ def attempt(asked, events, voice, signals):
     except Exception as error:
         traceback.print_exc()
         text = "%s: %s" % (type(error).__name__, error)
-        memory = isinstance(error, MemoryError) or any(sign in text for sign in OUT_OF_MEMORY)
+        memory = isinstance(error, MemoryError) or fits.is_out_of_memory(text)
         return failed(Stop("out_of_memory" if memory else "crash", text[:2000]), events)
 
 
@@ -90,8 +90,10 @@ def run(asked, events, voice, signals):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
     workload = imported(asked.workload)
-    model = modelled(asked, workload)
     feed.check(asked)
+    if asked.largest:
+        asked.batch = largest(asked, workload, events, voice, signals)
+    model = modelled(asked, workload)
     free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
     name, maker = framework(asked.framework)
     check_words(model, maker, name, workload)
@@ -114,6 +116,15 @@ def run(asked, events, voice, signals):
         train(asked, workload, model, dataset, network, name, events, voice, signals, free)
     finally:
         network.close()
+
+
+def largest(asked, workload, events, voice, signals):
+    """Look for the largest batch that fits before this process itself takes any memory."""
+    if hasattr(workload, "run"):
+        raise Stop("bad_argument", "%s has no batches: leave --batch away" % asked.workload)
+    least = 2 if "batch_norm" in layers.ops(workload.NETWORK) else 1
+    tries = fits.Tries(asked.argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
+    return fits.largest(asked.batch, least, tries, events, voice)
 
 
 def modelled(asked, workload):
@@ -179,7 +190,7 @@ def arguments(argv):
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
     parser.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
-    parser.add_argument("--batch", type=above_zero(int), help="images, or sequences, a step")
+    parser.add_argument("--batch", type=batch_size, help="images, or sequences, a step; or the word largest")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
     parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
@@ -197,6 +208,9 @@ def arguments(argv):
             parser.error("a workload and one of --out and --runs are needed")
         if not asked.data:
             parser.error("--data needs a folder, or the word synthetic")
+        if asked.batch == "largest" and asked.resume:
+            parser.error("--resume goes on with the batch that it had: leave --batch largest away")
+        asked.argv = sys.argv[1:] if argv is None else list(argv)
         fill(asked)
     return asked
 
@@ -204,7 +218,8 @@ def arguments(argv):
 def fill(asked):
     """Put the workload's own numbers where none were given, and make the folder's name."""
     workload = imported(asked.workload)
-    asked.steps, asked.batch = asked.steps or workload.STEPS, asked.batch or workload.BATCH
+    asked.steps, asked.largest = asked.steps or workload.STEPS, asked.batch == "largest"
+    asked.batch = workload.BATCH if asked.largest or not asked.batch else asked.batch
     asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)
     asked.data = None if asked.data == "synthetic" else asked.data
     asked.dataset = read_by(workload)
@@ -218,6 +233,10 @@ def fill(asked):
 def read_by(workload):
     """Give what --data has to hold: "cifar10", "pictures"; None where the workload always makes its data up."""
     return getattr(workload, "DATA_FOLDER", "cifar10" if workload.DATA == "cifar10" else None)
+
+
+def batch_size(text):
+    return text if text == "largest" else above_zero(int)(text)
 
 
 def above_zero(kind, most=None):

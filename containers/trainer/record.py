@@ -79,7 +79,7 @@ def specified(asked):
     """Give what was asked, and the note that NGCDL_SPEC could not be read."""
     workload = {"name": asked.workload, "steps": asked.steps, "batch": asked.batch, "seed": asked.seed,
                 "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval,
-                "threads": asked.threads, "feed": asked.feed}
+                "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest}
     spec, text = {"image": environment("NGCDL_IMAGE"), "workload": workload}, environment("NGCDL_SPEC")
     try:
         given = json.loads(text) if text else {}

@@ -277,6 +277,7 @@ def asked(folder):
         no_eval=False,
         threads=None,
         feed="plain",
+        largest=False,
     )
 
 

@@ -1,0 +1,199 @@
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import events, needs, start, trainer
+from drawn import pets
+
+from trainer import fits
+from trainer.events import Events, Stop, Voice
+from trainer.loop import Signals
+
+STAND_IN = """
+import json, os, signal, sys, time
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+batch, room = int(words["--batch"]), json.loads(os.environ["ROOM"])
+def tell(**event):
+    open(os.path.join(words["--out"], "events.jsonl"), "a").write(json.dumps(event) + "\\n")
+if batch > room.get("rows", batch):
+    tell(event="error", kind="bad_argument", message="more rows than the text can fill")
+    sys.exit(1)
+tell(event="start", dataset_images=room.get("examples", 10**9))
+size = batch + (room.get("lies_ready", 0) if int(words["--steps"]) > 2 else 0)
+if size > room.get("fits", 10**9):
+    if room["how"] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if room["how"] == "abort":
+        sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\\n")
+        sys.stderr.flush()
+        os.abort()
+    if room["how"] == "sleep":
+        time.sleep(600)
+    tell(event="error", kind=room["how"], message="it says so")
+    sys.exit(1)
+"""
+
+
+class Bench:
+    """A stand-in for the trainer that needs no memory: what fits is told beforehand."""
+
+    def __init__(self, folder, monkeypatch, **room):
+        monkeypatch.setenv("ROOM", json.dumps({"how": "killed", **room}))
+        (folder / "stand_in.py").write_text(STAND_IN)
+        self.folder, self.lines, self.signals = folder, [], Signals()
+        self.tries = fits.Tries(
+            ["--seed", "3"], str(folder / "fits"), self.signals, command=[sys.executable, str(folder / "stand_in.py")]
+        )
+
+    def write(self, text):
+        self.lines.append(text)
+
+    def flush(self):
+        pass
+
+    def largest(self, start=16, least=1):
+        return fits.largest(start, least, self.tries, Events(str(self.folder)), Voice(self))
+
+    def told(self):
+        return [(event["batch"], event["fits"]) for event in events(self.folder, "oom")]
+
+
+@pytest.mark.parametrize("how", ["killed", "abort", "out_of_memory"])
+def test_the_largest_that_fits_is_found_whichever_way_memory_ends(tmp_path, monkeypatch, how):
+    bench = Bench(tmp_path, monkeypatch, fits=100, how=how)
+    assert 100 - 100 // 16 <= bench.largest() <= 100
+    assert bench.lines[0] == "A batch of 16 fits\n"
+    assert "A batch of 128 does not fit\n" in bench.lines
+    assert bench.told()[0] == (128, 64)
+    refused, fitting = bench.told()[-1]
+    assert refused - fitting <= fitting // 16
+    assert not (tmp_path / "fits").exists()
+
+
+@pytest.mark.parametrize("room", range(2, 70))
+def test_what_is_found_is_off_by_a_sixteenth_at_most(room):
+    good, bad, batch, tried = None, None, 16, 0
+    while batch is not None:
+        good, bad = (batch, bad) if batch <= room else (good, batch)
+        batch, tried = fits.following(2, None, good, bad), tried + 1
+    assert good <= room < good + max(good // 16, 1) + 1
+    assert tried <= 10
+
+
+def test_where_its_own_batch_does_not_fit_smaller_ones_are_tried(tmp_path, monkeypatch):
+    assert Bench(tmp_path, monkeypatch, fits=3).largest() == 3
+
+
+def test_no_batch_is_larger_than_the_data_set(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, examples=43)
+    assert bench.largest() == bench.largest(start=64) == 43
+    assert bench.told() == []
+
+
+def test_a_batch_that_the_data_has_no_rows_for_ends_the_search_and_is_no_want_of_memory(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, rows=100)
+    assert 94 <= bench.largest() <= 100
+    assert "A batch of 128 is more than the data set has\n" in bench.lines
+    assert bench.told() == []
+
+
+def test_batches_that_lie_ready_need_memory_too(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fits=64, lies_ready=6)
+    assert bench.largest() == 57
+    assert bench.told()[-1] == (60, 57)
+
+
+def test_where_nothing_fits_it_is_out_of_memory(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fits=1)
+    with pytest.raises(Stop, match="not even a batch of 2 fits") as stopped:
+        bench.largest(least=2)
+    assert stopped.value.kind == "out_of_memory"
+    assert bench.told()[-1] == (2, None)
+
+
+def test_another_failure_ends_the_search_with_its_own_words(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fits=20, how="nan")
+    with pytest.raises(Stop, match="with a batch of 32: it says so") as stopped:
+        bench.largest()
+    assert stopped.value.kind == "nan"
+
+
+def test_a_try_that_takes_what_others_need_is_ended_and_did_not_fit(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fits=8, how="sleep")
+    bench.tries.is_pressed = lambda: True
+    assert bench.tries.fits(16, 2) is False
+
+
+def test_a_signal_ends_the_child_too(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fits=8, how="sleep")
+    seen = []
+
+    def ask():
+        seen.append(children())
+        bench.signals.receive(signal.SIGTERM, None)
+
+    bench.tries.is_pressed = lambda: ask() or False
+    with pytest.raises(Stop) as stopped:
+        bench.tries.fits(16, 2)
+    assert (stopped.value.kind, stopped.value.exit_code) == ("interrupted", 143)
+    assert len(seen[0] - children()) == 1
+
+
+def children():
+    listed = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
+    return set(listed)
+
+
+def test_the_child_offers_itself_to_the_kernel_first(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch)
+    said = tmp_path / "score"
+    bench.tries.command = ["sh", "-c", f"cat /proc/$$/oom_score_adj > {said}", "sh"]
+    assert bench.tries.fits(16, 2)
+    assert said.read_text() == "1000\n"
+
+
+def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
+    own = "--out", "run", "--batch=largest", "--steps", "9", "--seconds", "3", "--record", "--no-eval"
+    assert fits.again(["catdog", *own, "--device", "cpu", "--seed", "3"]) == [
+        "catdog",
+        "--device",
+        "cpu",
+        "--seed",
+        "3",
+    ]
+
+
+def test_a_resumed_training_keeps_its_batch(tmp_path):
+    code, _, err = trainer("cifar10", "--out", tmp_path, "--batch", "largest", "--resume", tmp_path)
+    assert code == 2
+    assert "leave --batch largest away" in err
+
+
+@pytest.mark.tensorflow
+def test_the_training_goes_on_with_what_was_found(tmp_path):
+    needs("tensorflow")
+    said = "--framework", "tf2", "--device", "cpu", "--steps", 1, "--no-eval", "--batch", "largest"
+    code, out, err = trainer("catdog", "--out", tmp_path / "run", *said, "--data", pets(tmp_path / "pets", 1))
+    assert code == 0, err
+    assert [event["batch"] for event in events(tmp_path / "run", "start")] == [2]
+    assert "The largest batch that fits is 2\n" in out
+    assert not (tmp_path / "run" / "fits").exists()
+
+
+@pytest.mark.torch
+def test_sigterm_while_it_looks_leaves_an_interrupted_run(tmp_path):
+    needs("torch")
+    process = start("fcn-r", "--out", tmp_path, "--framework", "pytorch", "--device", "cpu", "--batch", "largest")
+    end = time.monotonic() + 60
+    while not (tmp_path / "fits" / "events.jsonl").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert [event["kind"] for event in events(tmp_path, "error")] == ["interrupted"]
+    assert not (tmp_path / "fits").exists()
