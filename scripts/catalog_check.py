@@ -32,10 +32,12 @@ HEADERS = {
     ],
     "gpu_families": ["capability", "architecture", "gpus", *END],
     "known_holes": ["component", "cve", "since", "fixed_in", "cvss", "read", *END],
+    "peaks": ["card", "cores", "boost_mhz", "fp32_tflops", "tf32_tflops", "half_tflops", *END],
 }  # fmt: skip
 KEYS = {
     "releases": ["framework", "release", "variant"], "cuda_driver": ["cuda"], "cuda_compute_capability": ["cuda_from"],
     "forward_compat": ["first"], "gpu_families": ["capability"], "known_holes": ["component", "cve"],
+    "peaks": ["card"],
 }  # fmt: skip
 
 

@@ -22,14 +22,33 @@ UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
     "tools": ("bookworm", ["docker-registry", "debootstrap", "busybox-static", "runc"]),
-    "slurm": ("bookworm", [
-        "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm38",
-        "munge", "libmunge2", "libhwloc15", "liblua5.1-0",
-    ]),
-    "slurm-accounting": ("bookworm", [
-        "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "mariadb-client-core",
-        "libmariadb3", "libaio1", "liburing2",
-    ]),
+    "slurm": (
+        "bookworm",
+        [
+            "slurmctld",
+            "slurmd",
+            "slurm-client",
+            "slurm-wlm-basic-plugins",
+            "libslurm-dev",
+            "libslurm38",
+            "munge",
+            "libmunge2",
+            "libhwloc15",
+            "liblua5.1-0",
+        ],
+    ),
+    "slurm-accounting": (
+        "bookworm",
+        [
+            "slurmdbd",
+            "slurm-wlm-mysql-plugin",
+            "mariadb-server-core",
+            "mariadb-client-core",
+            "libmariadb3",
+            "libaio1",
+            "liburing2",
+        ],
+    ),
 }
 
 

@@ -1,0 +1,43 @@
+"""What a card can compute at most, by NVIDIA's own reckoning: operations per second, for each precision.
+
+FP32 is cores * 2 * boost clock, as in NVIDIA's datasheets; TF32, FP16 and BF16 are of the tensor cores, dense and
+summing in FP32, which GeForce cards do at half the speed of the others. What a card does not have is empty: it computes
+in FP32. A card in none of the rows (laptops', MIG slices, vGPUs) has no peak, and nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ngcdl.catalog.rows import address, is_recalled, rows
+
+# NVML says "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "GeForce GTX 1080".
+_BESIDE = re.compile(r"\b(nvidia|geforce|tesla|graphics|\d+gb|hbm\d\w?)\b")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """`flops` per second at `boost_mhz`, which a card with room in its power and heat exceeds."""
+
+    card: str
+    boost_mhz: float
+    flops: float
+    source: str
+    recalled: bool
+
+
+def peak(name: str, precision: str) -> Peak | None:
+    """Find the peak of the card that NVML calls `name`; precision: float32, tf32, float16 or bfloat16."""
+    for row in rows("peaks"):
+        if normal(row["card"]) == normal(name):
+            column = {"float32": "fp32_tflops", "tf32": "tf32_tflops"}.get(precision, "half_tflops")
+            tflops = float(row[column] or row["fp32_tflops"])
+            boost = float(row["boost_mhz"])
+            return Peak(row["card"], boost, tflops * 1e12, address(row["source"]), is_recalled(row))
+    return None
+
+
+def normal(name: str) -> str:
+    """Give what tells cards apart in a name: without maker, brand and memory, in small letters."""
+    return " ".join(_BESIDE.sub(" ", re.sub(r"[-()]", " ", name.lower())).split())
