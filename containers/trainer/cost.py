@@ -19,6 +19,15 @@ def training_flops(words, shape):
     return 2 * (3 * sum(count for _, count in counted) - (0 if embedded else counted[0][1]))
 
 
+def share_of_3x3(words, shape):
+    """Give the share of the operations that are convolutions of 3 x 3 with stride 1: cuDNN can do these with up to
+    2.25 times fewer multiplications (Winograd's; https://arxiv.org/abs/1509.09308)."""
+    small = {word["name"] for word in flat(words)
+             if word["op"] == "conv" and word["shape"][:2] == (3, 3) and word["stride"] == 1}
+    counted = layers(words, shape)[0]
+    return sum(count for name, count in counted if name in small) / sum(count for _, count in counted)
+
+
 def layers(words, shape):
     """Give [(name, multiply-accumulates)] of the layers that have some, and the shape that comes out."""
     found, shape = [], tuple(shape)

@@ -13,6 +13,7 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --data DIR|synthetic       default synthetic. For CIFAR-10 a folder with or above cifar-10-batches-bin or
                                   cifar-10-batches-py; for catdog one of pictures (pictures.py); else refused
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
+       --batch largest            look for the largest batch that fits (fits.py), then train with it; not with --resume
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others
        --feed NAME                how it is fed (feed.py): ahead (batches are made by threads beforehand, the default),
@@ -42,6 +43,10 @@ STDOUT a line each that says device and data, then what the TensorFlow tutorial 
        Of a workload that trains nothing (it only computes forward; no checkpoint, no --resume):
        2018-02-16 18:21:30.123456: step 230 (592.6 examples/sec; 0.216 sec/batch)
        Times are local; the rate is over the steps since the previous line, in the first line with the start-up.
+       Before all of it, where the largest batch is looked for, a line each try:
+       A batch of 32 fits
+       A batch of 64 does not fit
+       The largest batch that fits is 48
 STDERR what frameworks say, and why the trainer stopped.
 
 FILES in the run's folder
@@ -60,7 +65,9 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               names and sizes; null if synthetic), dataset_note (null|text), resumed_from_step (null|n), threads
               (null|n), dropout (true|false; null: the network has none), pid,
               feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
-              of resident the order of an epoch alone, for the examples cross once before)
+              of resident the order of an epoch alone, for the examples cross once before),
+              flops_per_example (operations of a step for one example; null: nothing is computed), share_of_3x3 (of the
+              operations, how many are convolutions of 3 x 3: 0..1)
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it; loss and learning_rate are null
               where nothing is trained, and the line on stdout has no loss then)
@@ -75,6 +82,8 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
   eval        step, precision_at_1 (0..1), examples, seconds
   stages      stages [{name, examples_per_second}]: after --feed input, how fast the first one, two, ... stages of the
               pipeline are on one thread
+  oom         batch (the smallest that did not fit), fits (the largest that did; null: none yet): before start, while
+              --batch largest looks; what is told last counts
   finish      step, seconds (since the start event)
   error       kind (no_gpu|nan|smoke|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message,
               step (null|n; of nan the number of the batch)

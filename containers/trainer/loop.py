@@ -55,7 +55,8 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
                  dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
                  dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, threads=asked.threads,
                  dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, pid=os.getpid(),
-                 feed=asked.feed,
+                 feed=asked.feed, flops_per_example=None if asked.feed == "input" else workload.FLOPS,
+                 share_of_3x3=cost.share_of_3x3(model.words, model.shape),
                  epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
     began = clock()
 

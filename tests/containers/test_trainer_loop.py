@@ -132,6 +132,8 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "dropout",
             "feed",
             "epoch_copied_bytes",
+            "flops_per_example",
+            "share_of_3x3",
             "pid",
         },
         "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
@@ -148,7 +150,9 @@ def forward(tmp_path, network, signals=None, **changes):
                                   "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
                                   **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
-    workload = argparse.Namespace(NETWORK=words, PARAMETERS=6, MACS=6, source=epochs.in_order(lambda part: part))
+    workload = argparse.Namespace(
+        NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, source=epochs.in_order(lambda part: part)
+    )
     dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
     said, model = Said(), Model(words, untrained(), (3,), 2)
     loop.train(asked, workload, model, dataset, network, "fake", Events(str(tmp_path)), Voice(said),

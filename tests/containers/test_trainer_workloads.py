@@ -263,3 +263,12 @@ def test_a_training_step_of_pytorch_does_the_work_that_is_told(name):
         network.train(batch, network.model.turn(0, 0))
     extra = 2 * 2 * UNEVEN.get(name, 0)  # its way back is to the input alone: nothing trains the band
     assert counter.get_total_flops() == 2 * (FIGURES[name][3] + extra)
+
+
+def test_networks_of_small_convolutions_say_so():
+    """Of the others Winograd's convolutions spare nothing, and no rate above the card's peak is possible."""
+    shares = {name: cost.share_of_3x3(model(name).words, model(name).shape) for name in NAMES}
+    assert shares["catdog"] > 0.99
+    assert shares["resnet-56"] > 0.9
+    assert (shares["cifar10"], shares["fcn-s"], shares["lstm"]) == (0, 0, 0)
+    assert 0.2 < shares["resnet-50"] < 0.5

@@ -205,8 +205,26 @@ OOM = {"event": "error", "kind": "out_of_memory", "message": "ResourceExhaustedE
 def test_a_batch_that_does_not_fit_is_told_without_any_sample() -> None:
     found = only(Summary(), GPU_RUN, {"event": "start", "batch": 512}, OOM)
     assert (found.rule, found.text) == ("out-of-memory", "A batch of 512 does not fit into the GPU's memory.")
-    assert found.advice == "    ngcdl run ... --batch 256"
+    assert found.advice == "    ngcdl run ... --batch 256\n    ngcdl run ... --batch largest"
     assert "the machine's memory" in only(Summary(), CPU_RUN, OOM).text
+
+
+def test_a_container_whose_training_the_kernel_killed_is_told_what_to_take_instead() -> None:
+    killed = replace(CPU_RUN, status="failed", oom_killed=True)
+    found = only(Summary(memory_limit_bytes=1 << 30), killed, {"event": "start", "batch": 512})
+    assert found.text == "A batch of 512 does not fit into the memory that the container may have."
+    assert found.advice == "    ngcdl run ... --batch 256\n    ngcdl run ... --batch largest"
+    assert rules(Summary(), replace(killed, spec=None)) == []
+    assert rules(Summary(), replace(killed, status="finished")) == []
+
+
+def test_a_run_that_found_its_batch_says_so_and_one_that_still_failed_does_not_trust_it() -> None:
+    tried, start = {"event": "oom", "batch": 64, "fits": 60}, {"event": "start", "batch": 60}
+    found = only(Summary(memory_oom_kills=3), CPU_RUN, tried, start)
+    assert (found.rule, found.advice) == ("largest-batch", None)
+    assert found.text.endswith("machine's memory: 60 is the largest that does, and was taken.")
+    assert "A batch of 60 does not fit" in only(Summary(), CPU_RUN, tried, start, OOM).text
+    assert rules(gpu(80.0, memory_oom_kills=3), GPU_RUN, tried, start) == ["largest-batch"]
 
 
 def test_the_largest_batch_that_fits_is_told_where_a_search_says_it() -> None:

@@ -205,6 +205,8 @@ class Course:
             status = "failed"
         else:
             status = "finished"
+            # what the kernel killed was a try of the search for the largest batch
+            reason = None if any(event.get("event") == "oom" for event in events) else reason
         return replace(
             run, status=status, exit_code=code, oom_killed=ended.oom_killed, reason=reason,
             finished=ended.finished or time.time(),

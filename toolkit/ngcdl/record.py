@@ -98,6 +98,9 @@ class Summary:
     they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` are `examples_per_second`
     over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
     reason in NVIDIA's words, {} where they never were. `shared_gpu`: others computed there, too.
+
+    `flops_per_second` are operations of convolutions and matrix products, by the count of the workload; `peak_share`
+    is their share of what the card can do in that precision, at the clock that it had: above 1 something is wrong.
     """
 
     steps: int | None = None
@@ -129,6 +132,8 @@ class Summary:
     memory_limit_bytes: int | None = None
     memory_pressure_percent: float | None = None
     memory_oom_kills: int | None = None
+    flops_per_second: float | None = None
+    peak_share: float | None = None
 
 
 @dataclass(frozen=True)

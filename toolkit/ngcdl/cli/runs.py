@@ -12,7 +12,7 @@ from typing import Any
 
 from ngcdl import console, engines
 from ngcdl.cli import kept
-from ngcdl.console import NOT_AVAILABLE, number, size
+from ngcdl.console import NOT_AVAILABLE, number, operations, size
 from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import STOPPED, reconcile, training
@@ -146,6 +146,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         else:
             rows.append(("speed", f"{number(figures.examples_per_second)} examples/s (median)"))
             rows.append(("", f"{number(figures.seconds_per_batch, 4)} s/batch (median)"))
+    if figures.flops_per_second is not None:
+        rows.append(("computed", operations(figures.flops_per_second, figures.peak_share)))
     if figures.loss_first is not None:
         rows.append(("loss", f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"))
     if figures.precision_at_1 is not None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ngcdl.record import Finding, GpuSummary, Run, Summary
-from ngcdl.report import throttling
-from ngcdl.report.lines import Line, numbers
+from ngcdl.report import achieved, throttling
+from ngcdl.report.lines import Line, number, numbers
 
 # A mean of fewer is chance: one sample in four is a checkpoint, or the first step.
 FEWEST_SAMPLES = 5
@@ -102,20 +102,50 @@ def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Findin
 
 
 def _out_of_memory(case: _Case) -> Iterator[Finding]:
-    """The trainer says so: an error of that kind, or the `oom` events of a search, with the largest batch that fits."""
-    tried = [event for event in case.events if event.get("event") == "oom"]
+    """The trainer or the engine says so, or the last `oom` event of a search, with the largest batch that fits."""
+    told = [event for event in case.events if event.get("event") == "oom"][-1:]
     failed = [event for event in case.events if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
+    killed = case.run.oom_killed and case.run.status == "failed" and case.workload
     known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
-    if not (tried or failed or known):
+    has_ended = bool(failed or killed or known)
+    if not (told or has_ended):
         return
-    batch = min(numbers(tried, "batch"), default=case.asked("batch"))
-    fits = max(numbers(tried, "fits"), default=None)
-    where = "the machine's memory" if case.on_cpu or case.run.device == "cpu" else "the GPU's memory"
-    what = "The batch" if batch is None else f"A batch of {batch:.0f}"
+    has_begun = any(event.get("event") == "start" for event in case.events)
+    if has_ended and has_begun:
+        told = []  # what was found by trying did not do after all
+    batch = number(told[0].get("batch")) if told else case.asked("batch")
+    fits = number(told[0].get("fits")) if told else None
+    what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {_where(case)}"
+    if fits is not None and has_begun:
+        text = f"{what}: {fits:.0f} is the largest that does, and was taken."
+        yield _finding("largest-batch", text, None, batch=batch, fits=fits)
+        return
     does = f"; {fits:.0f} does" if fits is not None else ""
     smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
-    advice = None if smaller is None else f"    ngcdl run ... --batch {smaller:.0f}"
-    yield _finding("out-of-memory", f"{what} does not fit into {where}{does}.", advice, batch=batch, fits=fits)
+    advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
+    advice += [] if told else ["    ngcdl run ... --batch largest"]
+    yield _finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
+
+
+def _where(case: _Case) -> str:
+    """Name the memory that did not suffice."""
+    if not (case.on_cpu or case.run.device == "cpu"):
+        return "the GPU's memory"
+    limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
+    is_held = limit is not None and whole is not None and limit < whole
+    return "the memory that the container may have" if is_held else "the machine's memory"
+
+
+def _impossible(case: _Case) -> Iterator[Finding]:
+    share, flops = case.summary.peak_share, case.summary.flops_per_second
+    start = next((event for event in reversed(case.events) if event.get("event") == "start"), {})
+    most = achieved.allowed(start)
+    if share is not None and flops is not None and share > most:
+        times = f" (of 3x3 convolutions up to {most:g} times are possible)" if most > 1 else ""
+        text = f"{flops / 1e12:.1f} TFLOP/s are {share:.1f} times what the card can do{times}: the timing or the size "
+        text += "of the work is wrong."
+        advice = "Are the steps waited for, is the whole network computed, is the batch what it is said to be?"
+        yield _finding("above-peak", text, advice, peak_share=share, allowed=most, flops_per_second=flops)
 
 
 def _gpu_unused(case: _Case) -> Iterator[Finding]:
@@ -137,7 +167,8 @@ def _memory_pressure(case: _Case) -> Iterator[Finding]:
     used = most / limit if most is not None and limit else None
     pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
     of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the memory that the container may have"
-    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills else []
+    is_search = any(event.get("event") == "oom" for event in case.events)  # its tries may be killed
+    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills and not is_search else []
     said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
     if pressure is not None and pressure >= PRESSURE_PERCENT:
         said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
@@ -282,6 +313,7 @@ def _finding(rule: str, text: str, advice: str | None, **figures: float | None) 
 
 _RULES = (
     _out_of_memory,
+    _impossible,
     _gpu_unused,
     _memory_pressure,
     _throttled(is_damage=True),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from ngcdl.record import Summary
+from ngcdl.report import achieved
 from ngcdl.report.cards import with_cards
 from ngcdl.report.lines import Line, mean, most, number, numbers, numbers_in, text
 
@@ -41,7 +42,8 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     )
     measured = during or samples
     summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
-    return with_cards(summed, measured, computes=not starts or starts[-1].get("device") != "cpu")
+    summed = with_cards(summed, measured, computes=not starts or starts[-1].get("device") != "cpu")
+    return achieved.with_peak(summed, starts[-1]) if starts else summed
 
 
 def _while_training(steps: Sequence[Line], samples: list[Line]) -> list[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ngcdl import __version__
-from ngcdl.console import NOT_AVAILABLE, number, size
+from ngcdl.console import NOT_AVAILABLE, number, operations, size
 from ngcdl.record import Run
 from ngcdl.report import naming
 from ngcdl.report.curves import Story
@@ -31,7 +31,7 @@ def figures(stories: Sequence[Story]) -> list[Row]:
 def outcome(run: Run) -> str:
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
-    words += ["out of memory"] if run.oom_killed else []
+    words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
     words += [duration(run.seconds)] if run.seconds is not None else []
     return ", ".join(words)
 
@@ -49,6 +49,13 @@ def _losses(story: Story) -> str:
     if summary.loss_first is None:
         return NOT_AVAILABLE
     return f"{number(summary.loss_first, 2)} → {number(summary.loss_last, 2)}"
+
+
+def _computed(story: Story) -> str:
+    summary = story.run.summary
+    if summary.flops_per_second is None:
+        return NOT_AVAILABLE
+    return operations(summary.flops_per_second, summary.peak_share)
 
 
 def _watts(story: Story) -> str:
@@ -86,6 +93,7 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
     ("s/batch (median)", lambda it: number(it.run.summary.seconds_per_batch, 4), "of a training"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
+    ("computed (convolutions and matrix products)", _computed, "where known"),
     ("loss, first → last", _losses, "where known"),
     ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), "where known"),
     ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), "always"),

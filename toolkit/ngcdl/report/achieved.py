@@ -1,0 +1,47 @@
+"""How much a training computed each second, and what share that is of the card's peak. Pure.
+
+Counted are the operations of convolutions and matrix products alone, as the workload says them of one example; a card's
+peak is a row of catalog/peaks.py. It is given at the rated boost clock, and scales with the clock that was measured
+where that was higher. A CPU's peak is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ngcdl.catalog.peaks import Peak, peak
+from ngcdl.record import Summary
+from ngcdl.report.lines import Line, number, text, texts_in
+
+# Winograd's convolutions of 3 x 3 need 2.25 times fewer multiplications than are counted:
+# https://arxiv.org/abs/1509.09308
+WINOGRAD = 2.25
+
+
+def with_peak(summed: Summary, start: Line) -> Summary:
+    """Give `summed` with what it achieved; `start`: the trainer's last start event."""
+    each, rate = number(start.get("flops_per_example")), summed.examples_per_second
+    if each is None or rate is None:
+        return summed
+    flops, at_most = each * rate, _peak(summed, start)
+    share = None if at_most is None else flops / (at_most.flops * _faster(summed, at_most))
+    return replace(summed, flops_per_second=number(flops), peak_share=number(share))
+
+
+def _peak(summed: Summary, start: Line) -> Peak | None:
+    if start.get("device") != "gpu":
+        return None
+    names = [*(texts_in(start.get("devices")) or ()), *(gpu.name for gpu in summed.gpus if gpu.name)]
+    found = [at_most for name in names if (at_most := peak(name, text(start.get("precision")) or "float32"))]
+    return found[0] if found else None
+
+
+def _faster(summed: Summary, at_most: Peak) -> float:
+    """Give how many times its rated clock the card ran at, 1 at least."""
+    return max((summed.sm_mhz_mean or 0.0) / at_most.boost_mhz, 1.0)
+
+
+def allowed(start: Line) -> float:
+    """Give the share of the peak that a training can reach: where 3 x 3 convolutions are most of it, more than 1."""
+    small = number(start.get("share_of_3x3"))
+    return WINOGRAD if small is not None and small > 0.5 else 1.0
