@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,22 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
 def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:
     (kept.shelf.root / GOLDEN.name / "log.txt").write_bytes(b"\xff\x00\n")
     assert kept.run("logs").stdout.encode(errors="surrogateescape") == b"\xff\x00\n"
+
+
+def test_pipes_in_the_place_of_a_run_s_files_are_never_waited_for(kept: House) -> None:
+    folder = kept.shelf.root / GOLDEN.name
+    for name in ("log.txt", "events.jsonl", "samples.jsonl"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    done = kept.run("logs", "last")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "log.txt is not a record that ngcdl can read: it is no ordinary file" in done.stderr
+    assert kept.run("show").returncode == 0
+    assert kept.run("report", "--markdown", "-").returncode == 0
+    (folder / "run.json").unlink()
+    os.mkfifo(folder / "run.json")
+    assert kept.run("show").returncode == 125
+    assert kept.run("runs").returncode == 0
 
 
 def test_a_run_without_a_log_says_so(kept: House) -> None:
