@@ -10,6 +10,7 @@ import pytest
 from faulty_front import Front, front_in
 from ngcdl_child import User, user_in
 from own_engine import OwnEngine, engine_of_ones_own
+from patient import Clock, Look, Patient, clock_before
 
 IMAGES = ("tensorflow:18.01-py2", "pytorch:26.07-py3", "busybox:1", "busybox:entry")
 
@@ -53,3 +54,26 @@ def puller(lab: dict[str, Any], own_engine: OwnEngine, front: Front, tmp_path: P
         somebody.environment["NGCDL_REGISTRY"] = front.host
         yield somebody
         somebody.docker("image", "prune", "-af")
+
+
+@pytest.fixture
+def clock(lab: dict[str, Any]) -> Iterator[Clock]:
+    with clock_before(lab["registry"]["host"]) as one:
+        yield one
+
+
+@pytest.fixture
+def patient(lab: dict[str, Any], clock: Clock, tmp_path: Path) -> Iterator[Patient]:
+    """Somebody who is signed in, at the bench's main engine with two cards."""
+    with user_in(tmp_path, lab) as user:
+        one = Patient(user, clock.host)
+        user.login()
+        yield one
+
+
+@pytest.fixture
+def before(patient: Patient) -> Look:
+    """How all is while nothing is broken."""
+    look = patient.look()
+    assert "broken" not in look.states.values(), look.states
+    return look

@@ -175,3 +175,26 @@ def clock_before(upstream: str) -> Iterator[Clock]:
         yield clock
     finally:
         clock.close()
+
+
+def named(before: Look, after: Look, name: str, state: str) -> None:
+    """Exactly `name` is in another state, and is `state`. What hangs on it may be unchecked, and then says so."""
+    changed = {
+        link: one
+        for link, one in after.states.items()
+        if one != before.states.get(link) and one not in ("unchecked", "ok")
+    }
+    assert changed == {name: state}, {link: after.links[link] for link in changed}
+    for link, one in after.states.items():
+        if one == "unchecked" and before.states.get(link) != "unchecked":
+            assert after.links[link]["found"] == f"needs {name}"
+
+
+def green(before: Look, after: Look) -> None:
+    assert after.states == before.states
+
+
+def typed(patient: Patient, command: str) -> None:
+    """Type a remedy as it was shown."""
+    done = subprocess.run(["sh", "-c", command], env=patient.user.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
