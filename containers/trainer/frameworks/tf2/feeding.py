@@ -26,7 +26,7 @@ def put(network, array):
     """Copy an array to the device: whole numbers with 64 bits, because TensorFlow keeps those of 32 on the host
     (https://github.com/tensorflow/tensorflow/pull/31734)."""
     with tf.device(network.on):
-        return tf.identity(tf.constant(array.astype(np.int64) if array.dtype == np.int32 else array))
+        return tf.constant(array.astype(np.int64) if array.dtype == np.int32 else array)
 
 
 def plain(network, source, first, last):
