@@ -45,6 +45,12 @@ def test_two_arms_run_three_rounds_in_turn_and_the_table_and_verdict_are_printed
     assert told == [f"round {n} of 3, threads={t}" for n, t in ((1, 1), (1, 2), (2, 2), (2, 1), (3, 1), (3, 2))]
 
 
+def test_without_vary_a_training_asks_its_own_question(trained: House) -> None:
+    words = ("compare", "--train", "batch-sweep", "--engine", "local", "--gpus", "none", "--repeat", "1")
+    found = read(trained, *words)
+    assert (found["vary"], [arm["name"] for arm in found["arms"]]) == ("batch", ["batch=8", "batch=64"])
+
+
 def test_json_has_all_of_it_and_nothing_else_is_on_stdout(trained: House) -> None:
     found = read(trained, *THREADS, "--repeat", "2")
     assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
@@ -162,6 +168,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     (COMPARE, "--gpus none leaves nothing"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
     ((*THREADS, "--", "ls"), "no command can stand after --"),
+    (("compare", "--train", "smoke"), "smoke is a check without a speed to compare"),
 ])  # fmt: skip
 def test_what_can_t_be_meant_is_refused_before_anything_runs(trained: House, words: tuple[str, ...], said: str) -> None:
     done = trained.run(*words)

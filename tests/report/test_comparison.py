@@ -314,6 +314,21 @@ def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
     )
 
 
+def test_an_arm_that_became_nan_is_named_and_the_others_are_answered() -> None:
+    nan = {"status": "failed", "error": "nan", "reason": "nan: the loss of step 12 is NaN"}
+    made = [
+        Arm(f"batch={n}", tuple(
+            measured(f"{n}-{i}", None if n == 4 else 10.0 * n, workload={"batch": n}, **(nan if n == 4 else {}))
+            for i in (1, 2)
+        ))
+        for n in (4, 8, 64)
+    ]  # fmt: skip
+    assert compared.verdict(comparison(made, "batch")) == (
+        "An epoch takes 8.00 times (8.00..8.00) as long with batches of 8 as with batches of 64. "
+        "Left out: batch=4 failed: nan: the loss of step 12 is NaN."
+    )
+
+
 def test_energy_is_in_the_table_where_a_card_told_it() -> None:
     summary = Summary(examples_per_second=4000.0, examples_per_joule=64.0)
     it = comparison(arms([600.0], [0.0], (1, measured("g1", 4000.0, "gpu", summary=summary))), "device")
