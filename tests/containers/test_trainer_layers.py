@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 
 from trainer import layers
+from trainer.layers import constant, normal, uniform
 from trainer.workloads import cifar10
 
 
@@ -33,3 +35,28 @@ def test_the_decay_of_the_first_weights_makes_2_37_of_the_loss():
     decays = layers.decays(cifar10.NETWORK)
     assert [name for name, _ in decays] == ["local3/weights", "local4/weights"]
     assert abs(sum(factor * (weights[name] ** 2).sum() / 2 for name, factor in decays) - 2.373) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("start", "spread", "most"),
+    [(normal(0.2), 0.2, 2.0), (layers.truncated(0.2), 0.176, 0.4001), (uniform(0.3), 0.1732, 0.3), (constant(2), 0, 2)],
+)
+def test_first_weights_are_drawn_as_the_words_say(start, spread, most):
+    drawn = layers.drawn(np.random.RandomState(1), (200, 300), start)
+    assert drawn.dtype == np.float32
+    assert drawn.std() == pytest.approx(spread, abs=0.002)
+    assert np.abs(drawn).max() <= most
+
+
+def test_glorots_and_hes_numbers():
+    assert layers.glorot(3, 32, 9) == ("uniform", pytest.approx((6 / (9 * 35)) ** 0.5))
+    assert layers.he(64, 9) == ("normal", pytest.approx((2 / 576) ** 0.5))
+
+
+def test_words_inside_of_branches_are_counted_and_left_out_like_others():
+    branch = [layers.dropout("d", 0.5), layers.conv("c", 1, 2, 3, normal(1))]
+    words = [layers.concat("beside", branch, [layers.residual("r", [layers.relu("a")])])]
+    assert layers.ops(words) == {"concat", "conv", "dropout", "relu", "residual"}
+    assert layers.ops(layers.without(words, "dropout")) == {"concat", "conv", "relu", "residual"}
+    assert [word["name"] for word in layers.flat(words)] == ["d", "c", "a"]
+    assert layers.parameters(words) == 6

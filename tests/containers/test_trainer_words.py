@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trainer import cost, layers
-from trainer.layers import constant, normal, uniform
+from trainer.layers import constant, normal
 from trainer.recipe import Model, adam, momentum, recipe, sgd
 
 
@@ -139,15 +139,6 @@ def test_batch_norm_without_a_scale_has_none(framework):
     labels = np.array([0, 1, 2, 1])
     loss, _ = made.train(batches(made, x, labels), made.model.turn(0, 0))
     assert float(loss) == pytest.approx(entropy(ended(normed, values), labels), rel=1e-4)
-
-
-def test_words_inside_of_branches_are_counted_and_left_out_like_others():
-    branch = [layers.dropout("d", 0.5), layers.conv("c", 1, 2, 3, normal(1))]
-    words = [layers.concat("beside", branch, [layers.residual("r", [layers.relu("a")])])]
-    assert layers.ops(words) == {"concat", "conv", "dropout", "relu", "residual"}
-    assert layers.ops(layers.without(words, "dropout")) == {"concat", "conv", "relu", "residual"}
-    assert [word["name"] for word in layers.flat(words)] == ["d", "c", "a"]
-    assert layers.parameters(words) == 6
 
 
 def test_means_padding_of_channels_and_residuals(framework):
@@ -283,22 +274,6 @@ def test_a_sigmoid_counts_a_logit_above_zero_as_the_class_1(framework):
     assert float(loss) == pytest.approx(-np.log(np.where(labels == 1, share, 1 - share)).mean(), rel=1e-4)
     assert int(right) == int(((share > 0.5) == labels).sum())
     assert (made.model.guesses(np.array([[0.5], [-0.5]])) == [1, 0]).all()
-
-
-@pytest.mark.parametrize(
-    ("start", "spread", "most"),
-    [(normal(0.2), 0.2, 2.0), (layers.truncated(0.2), 0.176, 0.4001), (uniform(0.3), 0.1732, 0.3), (constant(2), 0, 2)],
-)
-def test_first_weights_are_drawn_as_the_words_say(start, spread, most):
-    drawn = layers.drawn(np.random.RandomState(1), (200, 300), start)
-    assert drawn.dtype == np.float32
-    assert drawn.std() == pytest.approx(spread, abs=0.002)
-    assert np.abs(drawn).max() <= most
-
-
-def test_glorots_and_hes_numbers():
-    assert layers.glorot(3, 32, 9) == ("uniform", pytest.approx((6 / (9 * 35)) ** 0.5))
-    assert layers.he(64, 9) == ("normal", pytest.approx((2 / 576) ** 0.5))
 
 
 def test_a_random_start_of_all_weights_is_the_same_in_every_framework_and_for_every_seed_another():
