@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from . import feed, fits, frameworks, layers, nvml, workloads
+from . import computing, feed, fits, frameworks, layers, nvml, workloads
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
@@ -89,6 +89,7 @@ def run(asked, events, voice, signals):
         os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what the frameworks' libraries go by
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
+    computing.prepare(asked.precision)
     workload = imported(asked.workload)
     feed.check(asked)
     if asked.largest:
@@ -97,7 +98,8 @@ def run(asked, events, voice, signals):
     free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
     name, maker = framework(asked.framework)
     check_words(model, maker, name, workload)
-    network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads)
+    way = computing.Way(asked.precision, asked.compile, asked.channels_last)
+    network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way)
     try:
         network.devices = network.devices or [processor()]
         voice.say("%s %s with %s %s on the %s (%s)" % (
@@ -132,7 +134,7 @@ def modelled(asked, workload):
     if asked.data and not asked.dataset:
         raise Stop("bad_argument", "%s makes its data up: leave --data away" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
-    model = Model(words, workload.RECIPE, workload.INPUT, asked.batch)
+    model = Model(words, workload.RECIPE, workload.INPUT, asked.batch, getattr(workload, "VARIABLES", None))
     if asked.resume and not model.trains:
         raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
     if asked.batch < 2 and model.trains and "batch_norm" in model.ops:
@@ -189,11 +191,19 @@ def arguments(argv):
     parser.add_argument("--framework", choices=["auto"] + names(frameworks), default="auto")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
-    parser.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
+    length.add_argument("--epochs", type=above_zero(int), help="instead: as many steps as so many epochs have")
+    parser.add_argument("--seconds", type=above_zero(float), help="stop when so many have passed since the first step")
     parser.add_argument("--batch", type=batch_size, help="images, or sequences, a step; or the word largest")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
     parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
+    parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile, or XLA")
+    layout = parser.add_mutually_exclusive_group()
+    layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
+    layout.add_argument("--channels-first", dest="channels_last", action="store_false")
     parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
@@ -218,9 +228,11 @@ def arguments(argv):
 def fill(asked):
     """Put the workload's own numbers where none were given, and make the folder's name."""
     workload = imported(asked.workload)
-    asked.steps, asked.largest = asked.steps or workload.STEPS, asked.batch == "largest"
+    asked.largest = asked.batch == "largest"
     asked.batch = workload.BATCH if asked.largest or not asked.batch else asked.batch
     asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)
+    if not (asked.steps or asked.epochs or asked.seconds):
+        asked.steps = workload.STEPS
     asked.data = None if asked.data == "synthetic" else asked.data
     asked.dataset = read_by(workload)
     asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)

@@ -1,10 +1,16 @@
 """How batches are made before they are needed: by threads, handed out in order. numpy releases Python's lock."""
 from __future__ import absolute_import, division, print_function
 
+import itertools
 import multiprocessing
 import threading
 
 DEPTH = 4  # batches that may lie ready
+
+
+def upto(first, last):
+    """Count first..last-1: range() is a list on Python 2, and where only --seconds ends a training the last is far."""
+    return itertools.islice(itertools.count(first), last - first)
 
 
 def ahead(source, first, last, threads=None):
@@ -15,7 +21,7 @@ def ahead(source, first, last, threads=None):
         worker.daemon = True
         worker.start()
     try:
-        for step in range(first, last):
+        for step in upto(first, last):
             yield line.take(step)
     finally:
         line.stop()

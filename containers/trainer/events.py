@@ -14,6 +14,16 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   cifar-10-batches-py; for catdog one of pictures (pictures.py); else refused
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
        --batch largest            look for the largest batch that fits (fits.py), then train with it; not with --resume
+       --epochs N                 instead of --steps: the step to reach is N epochs' last; refused where a workload
+                                  counts none
+       --seconds S                stop when S seconds have passed since the end of this attempt's first step, in which
+                                  start-up and compilation hide; beside --steps or --epochs what comes first, alone
+                                  there is no other end
+       --precision NAME           auto (tf32 where the card has it, else float32; the default), float32, tf32 (refused
+                                  without a card that has it), amp (computing.py; not tf1)
+       --compile                  by torch.compile, or XLA (not tf1). A batch that is smaller than the others is not
+                                  compiled: the figures hold no other compilation than the first step's
+       --channels-last, --channels-first    how pictures lie; default last; first with pytorch alone
        --seed N                   of weights, order and distortions (0)
        --threads N                processor threads that compute, default all; the batches are made by others
        --feed NAME                how it is fed (feed.py): ahead (batches are made by threads beforehand, the default),
@@ -26,7 +36,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --gpu-memory-fraction F    share of the GPU's memory to take at most
        --checkpoint-seconds S     between checkpoints (600); there is one at the end and one on SIGTERM as well
        --resume DIR               go on from the newest good checkpoint in DIR/checkpoints or DIR; one of another
-                                  workload, batch, seed, queue, data or dropout is refused
+                                  workload, batch, seed, queue, data or dropout is refused; of another framework,
+                                  precision or device it is good: all that is kept is float32
        --no-eval                  do not test the trained network
        --no-dropout               leave dropout out: each framework draws its own random numbers, and so only without it
                                   the same weights give the same losses in two frameworks
@@ -43,6 +54,7 @@ STDOUT a line each that says device and data, then what the TensorFlow tutorial 
        Of a workload that trains nothing (it only computes forward; no checkpoint, no --resume):
        2018-02-16 18:21:30.123456: step 230 (592.6 examples/sec; 0.216 sec/batch)
        Times are local; the rate is over the steps since the previous line, in the first line with the start-up.
+       What --seconds ends has a line of its last step too.
        Before all of it, where the largest batch is looked for, a line each try:
        A batch of 32 fits
        A batch of 64 does not fit
@@ -60,10 +72,12 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
        Examples are what "unit" says: images, or sequences of tokens.
        "step" of a step event is the number of the batch, from 0; elsewhere it is how many steps are done.
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
-              devices [name], batch, steps, seed, parameters, dataset (cifar10|pictures|synthetic; null: there is none),
-              dataset_images (examples), dataset_sha256 (of the training files one after the other; of pictures of their
-              names and sizes; null if synthetic), dataset_note (null|text), resumed_from_step (null|n), threads
-              (null|n), dropout (true|false; null: the network has none), pid,
+              devices [name], batch, steps (the number to reach; null where --seconds alone ends it), seed, parameters,
+              dataset (cifar10|pictures|synthetic; null: there is none), dataset_images (examples), dataset_sha256 (of
+              the training files one after the other; of pictures of their names and sizes; null if synthetic),
+              dataset_note (null|text), resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the
+              network has none), precision (float32|tf32|float16|bfloat16: what is computed in), compiled (true|false),
+              channels_last (true|false; null: it sees no pictures), pid,
               feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
               of resident the order of an epoch alone, for the examples cross once before),
               flops_per_example (operations of a step for one example; null: nothing is computed), share_of_3x3 (of the

@@ -15,6 +15,7 @@ import collections
 import numpy as np
 
 from . import data
+from .ahead import upto
 from .epochs import Shuffled
 from .events import Stop, clock
 
@@ -68,7 +69,7 @@ def held(source):
 def chosen(source, first, last, put):
     """Yield which examples make each step's batch, cut out of the epoch's order; put() brings that to the device."""
     order = None
-    for step in range(first, last):
+    for step in upto(first, last):
         epoch, at = divmod(step, source.epoch_steps)
         if order is None or not at:
             order = put(source.order(epoch))

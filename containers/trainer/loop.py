@@ -11,6 +11,7 @@ import numpy as np
 from . import checkpoint, cost, feed, layers
 from .events import FORMAT, Stop, clock
 
+UNENDING = 2 ** 62  # the last step where only --seconds ends the training
 TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
 
 
@@ -38,26 +39,25 @@ class Signals(object):
 
 
 def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None):
-    """Train from the first or the checkpoint's step to asked.steps, write what happens, and test what came out.
+    """Train from the first or the checkpoint's step on, write what happens, and test what came out.
 
     free: bytes of the GPU's memory before the framework took its own, None if unknown."""
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
              "framework": framework, "step": 0}
+    asked.steps = to_reach(asked, workload, dataset)
     first = prepare(asked, workload, model, network, about, voice)
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
     if asked.feed == "resident":
         feed.check_resident(asked.workload, source, free if network.device == "gpu" else None)
-    events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, steps=asked.steps, seed=asked.seed,
-                 framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
-                 device=network.device, devices=network.devices, parameters=workload.PARAMETERS,
-                 dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
-                 dataset_note=dataset.note, resumed_from_step=first if asked.resume else None, threads=asked.threads,
-                 dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, pid=os.getpid(),
-                 feed=asked.feed, flops_per_example=None if asked.feed == "input" else workload.FLOPS,
-                 share_of_3x3=cost.share_of_3x3(model.words, model.shape),
-                 epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
+    start(asked, workload, network, framework, events, steps=asked.steps,
+          dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
+          dataset_note=dataset.note, resumed_from_step=first if asked.resume else None,
+          dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, feed=asked.feed,
+          flops_per_example=None if asked.feed == "input" else workload.FLOPS,
+          share_of_3x3=cost.share_of_3x3(model.words, model.shape),
+          epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
     began = clock()
 
     def save(step):
@@ -77,17 +77,36 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
     log = Log(asked, events, voice, model, first, epoch_steps)
     if model.trains and asked.feed != "input":
-        steps(asked, model, network, source, first, log, save if has_result else None, signals)
+        done = steps(asked, model, network, source, first, log, save if has_result else None, signals)
     else:
-        forward(asked, network, source, log, signals)
+        done = forward(asked, network, source, log, signals)
     if asked.feed == "input":
         named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
-        events.write("stages", stages=feed.rates(named, lambda: signals.check(asked.steps)))
+        events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
     if has_result and not asked.no_eval and hasattr(workload, "load_test"):
         tested = workload.load_test(asked.data)
         if tested is not None:
-            evaluate(workload, model, tested, network, asked.steps, events, voice, signals)
-    events.write("finish", step=asked.steps, seconds=clock() - began)
+            evaluate(workload, model, tested, network, done, events, voice, signals)
+    events.write("finish", step=done, seconds=clock() - began)
+
+
+def start(asked, workload, network, framework, events, **fields):
+    """Write the start event: what all workloads tell, and the fields."""
+    events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, seed=asked.seed,
+                 framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
+                 device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
+                 precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
+                 pid=os.getpid(), **fields)
+
+
+def to_reach(asked, workload, dataset):
+    """Give the number of the step to reach; None where only --seconds ends the training."""
+    if asked.epochs is None:
+        return asked.steps
+    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
+    if not hasattr(source, "epoch_steps"):
+        raise Stop("bad_argument", "%s counts no epochs: say --steps or --seconds instead" % asked.workload)
+    return asked.epochs * source.epoch_steps
 
 
 def prepare(asked, workload, model, network, about, voice):
@@ -101,47 +120,64 @@ def prepare(asked, workload, model, network, about, voice):
         network.load(model.first(asked.seed))
         return 0
     kept, values = checkpoint.newest(asked.resume, about, voice.say)
-    if kept["step"] > asked.steps:
+    if asked.steps is not None and kept["step"] > asked.steps:
         raise Stop("checkpoint", "the checkpoint is at step %d, past the %d asked for" % (kept["step"], asked.steps))
     network.load(values)
     return kept["step"]
 
 
 def steps(asked, model, network, source, first, log, save, signals):
-    """Train on the batches first..asked.steps-1. Told to end, save first; never weights whose loss is no number.
+    """Train on the batches first..asked.steps-1, as long as --seconds allow; give how many steps are done.
 
-    save: None where what comes out is not kept."""
-    saved, at = clock(), None
+    Told to end, save first; never weights whose loss is no number. save: None where what comes out is not kept.
+    """
+    done, at, saved = first, first, clock()
     signals.check(first)
-    batches = network.batches(source, first, asked.steps, asked.feed)
+    batches = network.batches(source, first, UNENDING if asked.steps is None else asked.steps, asked.feed)
     try:
-        for step, batch in enumerate(batches, first):
-            log.add(step, len(batch[-1]), *network.train(batch, model.turn(step, asked.seed)))
+        for done, batch in enumerate(within(asked.seconds, batches, log), first + 1):
+            log.add(done - 1, len(batch[-1]), *network.train(batch, model.turn(done - 1, asked.seed)))
             if save and (signals.received or clock() - saved >= asked.checkpoint_seconds):
                 log.settle()
-                save(step + 1)
-                saved, at = clock(), step + 1
-            signals.check(step + 1)
+                save(done)
+                saved, at = clock(), done
+            signals.check(done)
     finally:
         getattr(batches, "close", int)()
     log.settle()
-    if save and at != asked.steps and first < asked.steps:
-        save(asked.steps)
+    if save and at != done:
+        save(done)
+    return done
+
+
+def within(seconds, batches, log, now=clock):
+    """Yield the batches, where seconds are given until so many have passed since the end of the first step: start-up
+    and compilation hide in it."""
+    until = None
+    for batch in batches:
+        yield batch
+        if seconds and until is None:
+            log.settle()
+            until = now() + seconds
+        elif seconds and now() >= until:
+            log.end()
+            return
 
 
 def forward(asked, network, source, log, signals):
-    """Compute the batches 0..asked.steps-1 and take what comes out to the host; nothing is kept of it.
+    """Compute the batches as steps() does and take what comes out to the host; nothing is kept of it.
 
     Of --feed input the batches are made, and that is all."""
-    batches = network.batches(source, 0, asked.steps, asked.feed)
+    done, batches = 0, network.batches(source, 0, UNENDING if asked.steps is None else asked.steps, asked.feed)
     try:
-        for step, batch in enumerate(batches):
+        for done, batch in enumerate(within(asked.seconds, batches, log), 1):
             if asked.feed != "input" and not np.isfinite(network.infer(batch)).all():
-                raise Stop("nan", "What was computed of batch %d is no number" % step, step)
-            log.add(step, len(batch[-1]), None, None)
-            signals.check(step + 1)
+                raise Stop("nan", "What was computed of batch %d is no number" % (done - 1), done - 1)
+            log.add(done - 1, len(batch[-1]), None, None)
+            signals.check(done)
     finally:
         getattr(batches, "close", int)()
+    return done
 
 
 class Log(object):
@@ -153,6 +189,7 @@ class Log(object):
     def __init__(self, asked, events, voice, model, first=0, epoch_steps=None):
         self.asked, self.events, self.voice, self.model = asked, events, voice, model
         self.pending, self.since, self.first = [], clock(), True
+        self.latest, self.loss = first - 1, None  # the step that was added last, the loss that was read last
         self.sizes = []  # of the batches since the line before: an epoch's last is smaller
         # the tutorial's first line divides by the frequency too, after one step
         self.written = first - 1 if first else -asked.log_frequency
@@ -160,6 +197,7 @@ class Log(object):
         self.epoch, self.epoch_steps = Epoch(), epoch_steps
 
     def add(self, step, examples, loss, right):
+        self.latest = step
         if loss is not None:
             self.pending.append((step, examples, loss, right))
         self.sizes.append(examples)
@@ -169,17 +207,22 @@ class Log(object):
             self.settle()
             self.write_epoch(step + 1)
 
+    def end(self):
+        """Write the last step too, where nobody knew beforehand that it is: a slow device may have no other."""
+        if self.latest > self.written:
+            self.write(self.latest, self.settle())
+
     def settle(self):
         """Read the losses not yet read, and give the last or None; the first that is no number raises Stop("nan")."""
-        value = None
         for step, examples, loss, right in self.pending:
             value = float(loss)
             if not np.isfinite(value):
                 raise Stop("nan", "Model diverged with loss = %s at step %d" % (value, step), step)
             if self.epoch_steps:
                 self.epoch.add(examples, value, int(right))
+            self.loss = value
         self.pending = []
-        return value
+        return self.loss
 
     def write(self, step, loss):
         now = clock()

@@ -156,3 +156,16 @@ def read():
         return library.readings()
     finally:
         library.close()
+
+
+def compute_capability():
+    """Give the first card's as (8, 0), None where there is none or nothing tells it."""
+    library = Library.open()
+    if library is None:
+        return None
+    try:
+        cards = library.cards()
+    finally:
+        library.close()
+    told = cards[0]["compute_capability"] if cards else None
+    return tuple(int(part) for part in told.split(".")) if told else None

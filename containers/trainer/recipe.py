@@ -55,9 +55,11 @@ def untrained():
 
 
 class Model(object):
-    """A network in words, its recipe and its batch: what a framework builds, and all it needs to know of a workload."""
+    """A network in words, its recipe and its batch: what a framework builds, and all it needs to know of a workload.
+    variables: "cpu" where TensorFlow 1 keeps them in the CPU's memory, None for where it computes."""
 
-    def __init__(self, words, recipe, shape, batch):
+    def __init__(self, words, recipe, shape, batch, variables=None):
+        self.variables = variables
         self.words, self.recipe, self.shape, self.batch = words, recipe, tuple(shape), batch
         self.optimiser, self.loss, self.clip = recipe["optimiser"], recipe["loss"], recipe["clip"]
         self.trains, self.averaged, self.counted = self.loss is not None, bool(recipe["averages"]), recipe["counted"]

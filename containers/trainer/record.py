@@ -7,7 +7,8 @@ run.json, written whole at the start and at the end:
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
              gpus [{index, name, uuid, memory_bytes, compute_capability}]},
     spec: what was asked, {image (NGCDL_IMAGE), workload {name, steps, batch, seed, data, device, evaluate, threads,
-    feed}}, and over it what NGCDL_SPEC, a JSON object, says; notes [text]
+    feed, seconds, epochs, precision, compile, channels_last}}, and over it what NGCDL_SPEC, a JSON object, says; notes
+    [text]
 log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
 A run.json that says "running" without a process is a run that was killed.
 """
@@ -79,7 +80,9 @@ def specified(asked):
     """Give what was asked, and the note that NGCDL_SPEC could not be read."""
     workload = {"name": asked.workload, "steps": asked.steps, "batch": asked.batch, "seed": asked.seed,
                 "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval,
-                "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest}
+                "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
+                "epochs": asked.epochs, "precision": asked.precision, "compile": asked.compile,
+                "channels_last": asked.channels_last}
     spec, text = {"image": environment("NGCDL_IMAGE"), "workload": workload}, environment("NGCDL_SPEC")
     try:
         given = json.loads(text) if text else {}

@@ -21,6 +21,7 @@ LINE = re.compile(
 
 class FakeNetwork:
     version, device, devices = "1", "cpu", ["a CPU"]
+    precision, compiled, channels_last = "float32", False, True
 
     def __init__(self, losses=None, at=None, right=None):
         self.losses, self.at, self.right, self.trained, self.inferred = losses or {}, at or {}, right, [], []
@@ -71,6 +72,8 @@ def run(tmp_path):
                 "out": str(tmp_path),
                 "batch": 4,
                 "steps": 25,
+                "epochs": None,
+                "seconds": None,
                 "seed": 0,
                 "log_frequency": 10,
                 "data": None,
@@ -130,6 +133,9 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "resumed_from_step",
             "threads",
             "dropout",
+            "precision",
+            "compiled",
+            "channels_last",
             "feed",
             "epoch_copied_bytes",
             "flops_per_example",
@@ -148,7 +154,7 @@ def forward(tmp_path, network, signals=None, **changes):
     asked = argparse.Namespace(**{"workload": "small", "out": str(tmp_path), "batch": 2, "steps": 5, "seed": 0,
                                   "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
                                   "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
-                                  **changes})  # fmt: skip
+                                  "epochs": None, "seconds": None, **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
     workload = argparse.Namespace(
         NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, source=epochs.in_order(lambda part: part)

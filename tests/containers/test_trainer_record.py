@@ -278,6 +278,11 @@ def asked(folder):
         threads=None,
         feed="plain",
         largest=False,
+        seconds=None,
+        epochs=None,
+        precision="auto",
+        compile=False,
+        channels_last=None,
     )
 
 
@@ -296,8 +301,8 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
         "gpus": "all",
         "workload": {
             **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
-            "threads": None,
-            "feed": "plain",
+            **{"threads": None, "seconds": None, "epochs": None, "precision": "auto", "compile": False},
+            **{"channels_last": None, "feed": "plain", "largest_batch": False},
             "data": "/data/cifar-10",
         },
     }

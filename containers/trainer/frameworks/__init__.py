@@ -1,10 +1,11 @@
 """One folder a framework: it turns the words of layers.py into layers and trains them by the words of recipe.py.
 
 Each has LAYERS, {op: function}, of the words that it knows, and `class Network`, made as Network(model, device,
-memory_fraction, threads) with a recipe.Model, device "auto", "cpu" or "gpu", and threads None for as many as there are
-processors:
+memory_fraction, threads, way) with a recipe.Model, device "auto", "cpu" or "gpu", threads None for as many as there are
+processors, and a computing.Way:
 
     version, device, devices     what computes: "2.21.0", "cpu" or "gpu", the names of the devices
+    precision, compiled, channels_last    what became of the way: see the start event in events.py
     load(values)                 {name: array} of all that model.kept() names, in the layout of layers.py
     values()                     the same out of it
     batches(source, first, last, feed="ahead")    takes source(step) -> (examples, labels) for first..last-1 in one of
@@ -20,7 +21,7 @@ processors:
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
 that can be imported the last in the alphabet is taken, unless --framework names one. A new folder is all that a
-framework needs: ops.py has its layers, learning.py its losses and optimisers, feeding.py its ways to the device,
-smoke.py the smoke test's product. Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports
-tensorflow.
+framework needs: ops.py has its layers, learning.py its losses and optimisers, numbers.py what it computes in,
+feeding.py its ways to the device, smoke.py the smoke test's product. Nothing here is imported before it is asked for:
+`trainer.frameworks.tf2` imports tensorflow.
 """

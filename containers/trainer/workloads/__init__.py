@@ -14,8 +14,7 @@ A workload's name is its file's with "-" for "_". What others read without runni
     TRAINS = False      where it only computes forward: no loss, no checkpoint; FLOPS are then those of the way forward
     VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU
     LINES               steps between lines, where that is not 10
-
-    VARY                what `ngcdl compare` varies where nothing was typed; left out: CPU against GPU
+    VARIABLES           "cpu": with TensorFlow 1 they stay in the CPU's memory; left out: on the device that computes
 
 and beside these
 

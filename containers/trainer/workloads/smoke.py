@@ -5,13 +5,13 @@ The seed's card had 40 % of its memory taken, and so has this one: an allocation
 from __future__ import absolute_import, division, print_function
 
 import importlib
-import os
 import sys
 
 import numpy as np
 
 from .. import nvml
-from ..events import FORMAT, Stop, clock
+from ..events import Stop, clock
+from ..loop import start
 from ..recipe import recipe, sgd
 
 SUMMARY = "Smoke test: a product of 2x3 and 3x2, its place and its time; 40 % of the card's memory"
@@ -41,11 +41,8 @@ def run(asked, framework, network, events, voice):
     """Do what the others do by training. A wrong result, a wrong place or too much memory raises Stop."""
     on = importlib.import_module("trainer.frameworks.%s.smoke" % framework)
     began = clock()
-    events.write("start", format=FORMAT, workload=asked.workload, batch=BATCH, steps=STEPS, seed=asked.seed,
-                 framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
-                 device=network.device, devices=network.devices, parameters=PARAMETERS, dataset=None,
-                 dataset_images=None, dataset_sha256=None, dataset_note=None, resumed_from_step=None,
-                 threads=asked.threads, dropout=None, pid=os.getpid())
+    start(asked, sys.modules[__name__], network, framework, events, steps=STEPS, dataset=None, dataset_images=None,
+          dataset_sha256=None, dataset_note=None, resumed_from_step=None, dropout=None)
     found, place, seconds = None, None, []
     for _ in range(2):
         started = clock()

@@ -1,13 +1,13 @@
-"""How PyTorch trains: eager, channels last, plain loops over the weights."""
+"""How PyTorch trains: plain loops over the weights; loss and gradients eager or by torch.compile."""
 import torch
 
 from ... import layers
+from ...computing import PLAIN, Scale
 from ...events import Stop
+from . import numbers
 from .feeding import FEEDS
-from .learning import LOSSES, OPTIMISERS, clip, each, right, squares
+from .learning import LOSSES, OPTIMISERS, clip, each, right, squares, unscaled
 from .ops import LAYERS
-
-LAST = {"memory_format": torch.channels_last} if hasattr(torch, "channels_last") else {}  # PyTorch 1.5 and later
 
 
 class Network:
@@ -15,7 +15,7 @@ class Network:
 
     label_bytes = 8
 
-    def __init__(self, model, device, memory_fraction=None, threads=None):
+    def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN):
         if threads:
             torch.set_num_threads(threads)
         visible = torch.cuda.is_available()
@@ -28,6 +28,15 @@ class Network:
         if self.device == "gpu" and memory_fraction and hasattr(torch.cuda, "set_per_process_memory_fraction"):  # 1.8
             torch.cuda.set_per_process_memory_fraction(memory_fraction, 0)
         self.model, self.kept = model, {}
+        self.precision, self.compiled = numbers.chosen(way.precision, self.device), way.compiled
+        self.casting, self.half = numbers.casting(self.precision, self.device), numbers.HALVES.get(self.precision)
+        self.scale = Scale() if self.precision == "float16" else None
+        self.channels_last = numbers.layout(way.channels_last, model)
+        self.fast, self.quick = self.learn, self.look
+        if way.compiled and model.trains:
+            self.fast = numbers.compiled(self.learn)
+        elif way.compiled:
+            self.quick = numbers.compiled(self.look)
 
     def load(self, values):
         self.kept = {name: self.inward(values[name]) for name in self.model.kept()}
@@ -37,7 +46,10 @@ class Network:
     def inward(self, array):
         """Convolutions are [outputs, inputs, height, width] here; all else keeps its layout."""
         tensor = torch.from_numpy(array.copy()).to(self.on)
-        return tensor.permute(3, 2, 0, 1).contiguous(**LAST) if tensor.dim() == 4 else tensor
+        return self.laid(tensor.permute(3, 2, 0, 1)) if tensor.dim() == 4 else tensor
+
+    def laid(self, tensor):
+        return tensor.contiguous(memory_format=numbers.LAST) if self.channels_last else tensor.contiguous()
 
     def values(self):
         return {name: outward(tensor) for name, tensor in self.kept.items()}
@@ -49,21 +61,35 @@ class Network:
         model, (examples, labels) = self.model, batch
         if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
             torch.manual_seed((turn.seed << 32 ^ turn.step) & (1 << 63) - 1)
-        logits = self.forward(examples, Pass(self.kept, True))
-        loss = LOSSES[model.loss](logits, labels.reshape(-1))
-        if model.labels:
-            loss = loss * model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+        # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
+        loss, logits = (self.fast if len(labels) == model.batch else self.learn)(examples, labels)
         weights = self.named("")
-        gradients = torch.autograd.grad(loss, weights)
+        gradients = torch.autograd.grad(loss * self.scale.value if self.scale else loss, weights)
         with torch.no_grad():
+            finite = self.scale is None or unscaled(self.scale, gradients)
             loss = loss + self.decay(gradients)
-            if model.clip:
-                clip(gradients, model.clip)
-            slots = [self.named(slot + "/") for slot in model.slots]
-            OPTIMISERS[model.optimiser["op"]](model.optimiser, weights, slots, turn.rate, gradients)
-            if model.averaged:
-                each("lerp", self.named("average/"), weights, 1 - turn.keep)
+            if finite:
+                self.move(weights, gradients, turn)
             return loss, right(model, logits, labels) if model.counted else None
+
+    def learn(self, examples, labels):
+        """Give loss and logits; what torch.compile compiles."""
+        with self.casting():
+            logits = self.forward(examples, Pass(self.kept, True, self.half))
+        logits = logits.float()
+        loss = LOSSES[self.model.loss](logits, labels.reshape(-1))
+        if self.model.labels:
+            loss = loss * self.model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+        return loss, logits
+
+    def move(self, weights, gradients, turn):
+        model = self.model
+        if model.clip:
+            clip(gradients, model.clip)
+        slots = [self.named(slot + "/") for slot in model.slots]
+        OPTIMISERS[model.optimiser["op"]](model.optimiser, weights, slots, turn.rate, gradients)
+        if model.averaged:
+            each("lerp", self.named("average/"), weights, 1 - turn.keep)
 
     def named(self, prefix):
         return [self.kept[prefix + name] for name in self.model.weights]
@@ -81,25 +107,29 @@ class Network:
         return total
 
     def forward(self, examples, at):
-        x = examples.permute(0, 3, 1, 2) if examples.dim() == 4 else examples  # NHWC memory: channels last as it stands
+        x = self.laid(examples.permute(0, 3, 1, 2)) if examples.dim() == 4 else examples
         return layers.through(self.model.words, x, at, LAYERS)
 
     def logits(self, examples):
-        return self.infer((torch.from_numpy(examples).to(self.on), None))
+        return self.look(torch.from_numpy(examples).to(self.on)).cpu().numpy()
 
     def infer(self, batch):
-        with torch.no_grad():
-            return self.forward(batch[0], Pass(self.kept, False)).cpu().numpy()
+        return self.quick(batch[0]).cpu().numpy()
+
+    def look(self, examples):
+        with torch.no_grad(), self.casting():
+            return self.forward(examples, Pass(self.kept, False, self.half)).float()
 
     def close(self):
         pass
 
 
 class Pass:
-    """One pass forward: one that learns, or a test, which takes the moving averages of the weights where there are."""
+    """One pass forward: one that learns, or a test, which takes the moving averages of the weights where there are.
+    half: the kind of 16 bits that is computed in, or None."""
 
-    def __init__(self, kept, is_training):
-        self.kept, self.is_training = kept, is_training
+    def __init__(self, kept, is_training, half=None):
+        self.kept, self.is_training, self.half = kept, is_training, half
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"

@@ -31,6 +31,14 @@ def squares(tensors):
     return torch.stack([tensor.pow(2).sum() for tensor in tensors]).sum()
 
 
+def unscaled(scale, gradients):
+    """Divide the gradients by the scale (computing.Scale), move it, and give whether all of them are finite."""
+    each("mul", gradients, 1 / scale.value)
+    finite = bool(torch.isfinite(squares(gradients)))
+    scale.move(finite)
+    return finite
+
+
 def clip(gradients, most):
     scale = (most / squares(gradients).sqrt()).clamp(max=1.0)
     for gradient in gradients:

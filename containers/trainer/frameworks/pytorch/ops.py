@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 
 from ... import layers
+from .numbers import uncast
 
 
 def conv(word, x, at):
@@ -23,13 +24,15 @@ def max_pool(word, x, at):
 
 
 def lrn(word, x, at):
-    """Sum the squares of the neighbours by a banded matrix: PyTorch's own layer is slow."""
+    """Sum the squares of the neighbours by a banded matrix: PyTorch's own layer is slow. In float32: 16 bits lose what
+    the sum adds to the bias."""
     channels = x.shape[1]
     near = torch.arange(channels, device=x.device)
-    band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).to(x.dtype) * word["alpha"]
-    last = x.permute(0, 2, 3, 1)
-    scale = torch.matmul(last * last, band) + word["bias"]
-    return (last * scale.pow(-word["beta"])).permute(0, 3, 1, 2)
+    band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).float() * word["alpha"]
+    last = x.permute(0, 2, 3, 1).float()
+    with uncast(x):
+        scale = torch.matmul(last * last, band) + word["bias"]
+    return (last * scale.pow(-word["beta"])).permute(0, 3, 1, 2).to(x.dtype)
 
 
 def smooth(word, x, at):
@@ -55,7 +58,9 @@ def lstm(word, x, at):
     begin = states if at.is_training else [x.new_zeros(len(x), word["outputs"])] * 2
     arrays = [weights[:size].t().contiguous(), weights[size:].t().contiguous(), biases, torch.zeros_like(biases)]
     begin = [state[None].clone() for state in begin]  # the way back needs them as they were
-    found, *last = torch.lstm(x, begin, arrays, True, 1, 0.0, at.is_training, False, True)
+    with uncast(x):  # autocast would do it to some of them, and not on every device
+        x, *lists = [[each.to(at.half or x.dtype) for each in many] for many in ([x], begin, arrays)]
+        found, *last = torch.lstm(x[0], *lists, True, 1, 0.0, at.is_training, False, True)
     if at.is_training:
         for state, value in zip(states, last):
             state.copy_(value[0].detach())

@@ -1,7 +1,7 @@
-"""How TensorFlow 1.4 to 1.15 trains, on Python 2.7 and 3: a graph, a session, variables on the CPU.
+"""How TensorFlow 1.4 to 1.15 trains, on Python 2.7 and 3: a graph and a session.
 
-As in the tutorial, the variables stay in the CPU's memory when a GPU computes: their transfer is part of its times.
-Those of a network that trains nothing lie where it computes, as in a graph that is frozen for that.
+Where the workload says so, as the tutorial does, the variables stay in the CPU's memory when a GPU computes: their
+transfer is part of its times.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -9,7 +9,7 @@ import collections
 
 import tensorflow as tf
 
-from ... import layers, nvml
+from ... import computing, layers, nvml
 from ...events import Stop
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS
@@ -24,7 +24,7 @@ class Network(object):
 
     label_bytes = 4
 
-    def __init__(self, model, device, memory_fraction=None, threads=None):
+    def __init__(self, model, device, memory_fraction=None, threads=None, way=computing.PLAIN):
         self.version, self.model = tf.__version__, model
         self.graph = tf.Graph()
         config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails, it does not move
@@ -41,6 +41,10 @@ class Network(object):
         self.device = "gpu" if gpus and device != "cpu" else "cpu"
         self.devices = named(gpus) if self.device == "gpu" else []
         self.on, self.inputs = "/%s:0" % self.device, None
+        self.home = "/cpu:0" if model.variables == "cpu" else self.on
+        self.precision, self.compiled = numbers(way, self.device), False
+        self.channels_last = computing.layout(
+            way.channels_last, model, "with TensorFlow %s this computes channels last alone" % tf.__version__)
         if model.words:  # the smoke test has none
             with self.graph.as_default():
                 self.build()
@@ -51,7 +55,7 @@ class Network(object):
         self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
         self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
         self.rate, self.keep = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
-        with tf.device("/cpu:0" if model.trains else self.on):
+        with tf.device(self.home):
             self.kept = collections.OrderedDict(
                 (name, tf.Variable(tf.zeros(shape), trainable=name in model.weights))
                 for name, shape in model.kept().items())
@@ -91,7 +95,7 @@ class Network(object):
         if model.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's are rows with numbers
-        with tf.device("/cpu:0"):
+        with tf.device(self.home):
             with tf.control_dependencies(gradients + [self.loss, self.right]):  # of the weights before they move
                 moved = [tf.assign(variable, value) for variable, value in running]
                 for name, gradient in zip(model.weights, gradients):
@@ -137,6 +141,16 @@ class Network(object):
 
     def close(self):
         self.session.close()
+
+
+def numbers(way, device):
+    """Give the precision. There is no switch here: what was asked for went to NVIDIA's libraries (computing.prepare),
+    and builds for cards that have TF32 are NVIDIA's, which use it."""
+    refused = "--compile" if way.compiled else "--precision amp" if way.precision == "amp" else None
+    if refused:
+        raise Stop("bad_argument", "TensorFlow %s is trained without %s here: leave it away, or take an image of "
+                   "TensorFlow 2 or PyTorch" % (tf.__version__, refused))
+    return computing.numbers(way.precision, device, nvml.compute_capability() if device == "gpu" else None)
 
 
 def named(gpus):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ... import feed
-from ...ahead import ahead
+from ...ahead import ahead, upto
 
 
 def made_ahead(network, source, first, last):
@@ -17,7 +17,7 @@ def made_ahead(network, source, first, last):
 
 
 def plain(network, source, first, last):
-    return (source(step) for step in range(first, last))
+    return (source(step) for step in upto(first, last))
 
 
 def resident(network, source, first, last):
@@ -40,7 +40,7 @@ def constant(network, source, first, last):
         on_device = tf.cast(put(network, examples), tf.int32 if network.model.tokens else tf.float32)
         wanted = tf.cast(put(network, labels), tf.int32)
     network.feed_from((), on_device, wanted)
-    return ((labels,) for _ in range(first, last))
+    return ((labels,) for _ in upto(first, last))
 
 
 def put(network, array):

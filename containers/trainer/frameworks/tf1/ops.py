@@ -64,11 +64,6 @@ def residual(word, x, at):
     return body + shortcut
 
 
-def embedding(word, x, at):
-    with tf.device("/cpu:0"):  # where its weights are: what goes to the GPU are the rows alone
-        return tf.gather(at.get(word, "weights"), x)
-
-
 def lstm(word, x, at):
     size, outputs, steps = word["inputs"], word["outputs"], int(x.shape[1])
     weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
@@ -103,6 +98,6 @@ LAYERS = {
     "dropout": dropout,
     "residual": residual,
     "concat": lambda word, x, at: tf.concat(layers.branches(word, x, at, LAYERS), axis=-1),
-    "embedding": embedding,
+    "embedding": lambda word, x, at: tf.gather(at.get(word, "weights"), x),
     "lstm": lstm,
 }

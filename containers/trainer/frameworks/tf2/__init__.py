@@ -2,9 +2,11 @@
 import tensorflow as tf
 
 from ... import layers
+from ...computing import PLAIN, Scale, layout
 from ...events import Stop
+from . import numbers
 from .feeding import FEEDS
-from .learning import LOSSES, OPTIMISERS, right
+from .learning import LOSSES, OPTIMISERS, right, unscaled
 from .ops import LAYERS
 
 # Python 3 takes any folder of that name on the path for an empty package: our own containers/tensorflow has no version
@@ -17,7 +19,7 @@ class Network:
 
     label_bytes = 4
 
-    def __init__(self, model, device, memory_fraction=None, threads=None):
+    def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN):
         if threads:  # before anything else wakes the runtime, which never changes them
             tf.config.threading.set_intra_op_parallelism_threads(threads)
         gpus = tf.config.experimental.list_physical_devices("GPU")
@@ -29,12 +31,17 @@ class Network:
         if self.device == "gpu" and memory_fraction:
             limit(gpus[0], memory_fraction)
         self.model, self.on = model, f"/{self.device.upper()}:0"
+        self.precision = numbers.chosen(way.precision, gpus[:1] if self.device == "gpu" else [])
+        self.compiled = way.compiled
+        self.channels_last = layout(way.channels_last, model, numbers.NO_CHANNELS_FIRST)
+        self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
         with tf.device(self.on):
             self.kept = {name: tf.Variable(tf.zeros(shape), trainable=name in model.weights, name=name)
                          for name, shape in model.kept().items()}
         # autograph has nothing to rewrite here, and in early releases it complains about the lambdas
-        self.step = tf.function(self.descend, autograph=False)
-        self.guess = tf.function(lambda examples: self.forward(examples, Testing(self.kept, model)), autograph=False)
+        compiling = numbers.compiling() if way.compiled else {}
+        self.step, self.fast = (tf.function(self.descend, autograph=False, **said) for said in ({}, compiling))
+        self.guess, self.quick = (tf.function(self.look, autograph=False, **said) for said in ({}, compiling))
 
     def load(self, values):
         for name, variable in self.kept.items():
@@ -48,9 +55,13 @@ class Network:
 
     def train(self, batch, turn):
         key = [turn.seed & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
-        with tf.device(self.on):
-            loss, right = self.step(*batch, tf.constant(turn.rate, tf.float32),
-                                    tf.constant(1.0 if turn.keep is None else turn.keep, tf.float32), tf.constant(key))
+        numbers_of_turn = turn.rate, 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
+        # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
+        step = self.fast if len(batch[-1]) == self.model.batch else self.step
+        with tf.device(self.on), numbers.explained(self.compiled):
+            loss, right, finite = step(*batch, *(tf.constant(n, tf.float32) for n in numbers_of_turn), tf.constant(key))
+        if self.scale:
+            self.scale.move(bool(finite))
         return self.checked(loss), right
 
     def checked(self, found):
@@ -58,51 +69,68 @@ class Network:
             raise Stop("no_gpu", f"TensorFlow computed on {found.device}, not on {self.on}")
         return found
 
-    def descend(self, examples, labels, rate, keep, key):
+    def descend(self, examples, labels, rate, keep, scale, key):
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
         with tf.GradientTape() as tape:
-            logits = self.forward(examples, Training(self.kept, key))
+            logits = tf.cast(self.forward(examples, Training(self.kept, key, self.half)), tf.float32)
             loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]))
             if model.labels:
                 loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
             for name, factor in model.decays:
                 loss += factor * tf.nn.l2_loss(self.kept[name])
-        gradients = tape.gradient(loss, weights)
+            scaled = loss * scale if self.scale else loss
+        # an embedding's are rows with their numbers
+        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, weights)]
+        finite = None
+        if self.scale:
+            gradients, finite = unscaled(scale, gradients)
+            tf.cond(finite, lambda: self.move(gradients, rate, keep), lambda: False)
+        else:
+            self.move(gradients, rate, keep)
+        return loss, right(model, logits, labels) if model.counted else None, finite
+
+    def move(self, gradients, rate, keep):
+        """Move the weights, and then their averages. Gives True, for tf.cond wants something."""
+        model = self.model
         if model.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
         for name, gradient in zip(model.weights, gradients):
             slots = [self.kept[f"{slot}/{name}"].handle for slot in model.slots]
-            gradient = tf.convert_to_tensor(gradient)  # an embedding's are rows with their numbers
             OPTIMISERS[model.optimiser["op"]](model.optimiser, self.kept[name], slots, rate, gradient)
             if model.averaged:
                 average = self.kept["average/" + name]
                 average.assign_sub((1 - keep) * (average - self.kept[name]))
-        return loss, right(model, logits, labels) if model.counted else None
+        return True
 
     def forward(self, x, at):
         return layers.through(self.model.words, x, at, LAYERS)
 
     def logits(self, examples):
-        return self.infer((tf.constant(examples), None))
+        with tf.device(self.on):
+            return self.checked(self.guess(tf.constant(examples))).numpy()
 
     def infer(self, batch):
-        with tf.device(self.on):
-            return self.checked(self.guess(batch[0])).numpy()
+        with tf.device(self.on), numbers.explained(self.compiled):
+            return self.checked(self.quick(batch[0])).numpy()
+
+    def look(self, examples):
+        return tf.cast(self.forward(examples, Testing(self.kept, self.model, self.half)), tf.float32)
 
     def close(self):
         pass
 
 
 class Training:
-    """One pass forward that learns: a key for what it draws, and running values that it moves."""
+    """One pass forward that learns: a key for what it draws, running values that it moves, and the kind of 16 bits that
+    is computed in, or None."""
 
     is_training = True
 
-    def __init__(self, kept, key):
-        self.kept, self.key = kept, key
+    def __init__(self, kept, key, half=None):
+        self.kept, self.key, self.half = kept, key, half
 
     def get(self, word, which):
-        return self.kept[f"{word['name']}/{which}"]
+        return cast(self.kept[f"{word['name']}/{which}"], word, which, self.half)
 
 
 class Testing:
@@ -110,12 +138,18 @@ class Testing:
 
     is_training = False
 
-    def __init__(self, kept, model):
-        self.kept, self.averaged = kept, model.averaged
+    def __init__(self, kept, model, half=None):
+        self.kept, self.averaged, self.half = kept, model.averaged, half
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"
-        return self.kept.get("average/" + name, self.kept[name])
+        return cast(self.kept.get("average/" + name, self.kept[name]), word, which, self.half)
+
+
+def cast(variable, word, which, half):
+    """Give weights and biases of products in the kind of 16 bits; what an embedding looks up is cast after that."""
+    products = which in ("weights", "biases") and word["op"] != "embedding"
+    return tf.cast(variable, half) if half and products else variable
 
 
 def name(gpus):

@@ -19,6 +19,12 @@ def right(model, logits, labels):
     return tf.reduce_sum(tf.cast(guesses == tf.cast(tf.reshape(labels, [-1]), tf.int32), tf.int32))
 
 
+def unscaled(scale, gradients):
+    """Give the gradients divided by the scale of the loss, and whether all of them are finite."""
+    gradients = [gradient / scale for gradient in gradients]
+    return gradients, tf.math.is_finite(tf.linalg.global_norm(gradients))
+
+
 def sgd(words, weights, slots, rate, gradient):
     weights.assign_sub(rate * gradient)
 

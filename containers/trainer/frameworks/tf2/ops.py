@@ -13,12 +13,14 @@ def conv(word, x, at):
         padding = "VALID"
     elif layers.keeps_size(word):
         padding = "SAME"
-    x = tf.nn.conv2d(x, at.get(word, "weights"), strides=word["stride"], padding=padding)
+    weights = at.get(word, "weights")
+    x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
     return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
 
 
 def dense(word, x, at):
-    return tf.matmul(tf.reshape(x, (-1, word["shape"][0])), at.get(word, "weights")) + at.get(word, "biases")
+    weights = at.get(word, "weights")
+    return tf.matmul(tf.cast(tf.reshape(x, (-1, word["shape"][0])), weights.dtype), weights) + at.get(word, "biases")
 
 
 def max_pool(word, x, at):
@@ -28,6 +30,12 @@ def max_pool(word, x, at):
     if before or after:
         x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)
     return tf.nn.max_pool2d(x, word["size"], word["stride"], "VALID")
+
+
+def lrn(word, x, at):
+    """In float32: 16 bits lose what the sum adds to the bias, and GPUs have no kernel for them."""
+    y = tf.nn.lrn(tf.cast(x, tf.float32), word["radius"], word["bias"], word["alpha"], word["beta"])
+    return tf.cast(y, x.dtype)
 
 
 def batch_norm(word, x, at):
@@ -61,11 +69,12 @@ def lstm(word, x, at):
     size, steps = word["inputs"], x.shape[1]
     weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
     hidden, cell = states if at.is_training else [tf.zeros((tf.shape(x)[0], word["outputs"]))] * 2
-    known = tf.reshape(tf.matmul(tf.reshape(x, (-1, size)), weights[:size]) + at.get(word, "biases"),
-                       (-1, steps, 4 * word["outputs"]))
+    x = tf.cast(tf.reshape(x, (-1, size)), weights.dtype)
+    known = tf.reshape(tf.matmul(x, weights[:size]) + at.get(word, "biases"), (-1, steps, 4 * word["outputs"]))
     found = []
     for step in range(steps):
-        take, forget, new, give = tf.split(known[:, step] + tf.matmul(hidden, weights[size:]), 4, axis=1)
+        gates = known[:, step] + tf.matmul(tf.cast(hidden, weights.dtype), weights[size:])
+        take, forget, new, give = tf.split(tf.cast(gates, tf.float32), 4, axis=1)
         cell = tf.sigmoid(forget) * cell + tf.sigmoid(take) * tf.tanh(new)
         hidden = tf.sigmoid(give) * tf.tanh(cell)
         found.append(hidden)
@@ -89,7 +98,7 @@ LAYERS = {
     "smooth": lambda word, x, at: tf.nn.avg_pool2d(x, word["size"], 1, "SAME"),
     "global_avg_pool": lambda word, x, at: tf.reduce_mean(x, [1, 2]),
     "pad_channels": pad_channels,
-    "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
+    "lrn": lrn,
     "batch_norm": batch_norm,
     "dropout": dropout,
     "residual": residual,

@@ -1,0 +1,72 @@
+"""In which numbers PyTorch computes, whether it compiles, and how pictures lie: what was asked for, made so."""
+import contextlib
+
+import torch
+
+from ... import computing
+from ...events import Stop
+
+HALVES = {name: getattr(torch, name) for name in ("float16", "bfloat16") if hasattr(torch, name)}
+LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
+
+
+def chosen(asked, device):
+    """Give what computing.numbers() gives, and switch TF32 on or off for all that stays float32."""
+    capability = torch.cuda.get_device_capability(0) if device == "gpu" else None
+    precision = computing.numbers(asked, device, capability)
+    if precision in HALVES and not hasattr(torch, "autocast"):
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast, as 1.10 and later have: "
+                   "leave --precision away, or take a later image")
+    allow_tf32(precision != "float32" and capability is not None and capability >= computing.TENSOR_FLOAT)
+    return precision
+
+
+def allow_tf32(allowed):
+    """Say it in the words of this PyTorch: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32"""
+    products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    if hasattr(products, "fp32_precision"):  # 2.9 and later, where the words below are deprecated
+        for library in products, cudnn.conv, cudnn.rnn:
+            library.fp32_precision = "tf32" if allowed else "ieee"
+    else:
+        products.allow_tf32 = cudnn.allow_tf32 = allowed
+
+
+def casting(precision, device):
+    """Give what makes the context in which a network is computed in this precision."""
+    if precision not in HALVES:
+        return contextlib.ExitStack  # empty: it does nothing
+    kind = {"gpu": "cuda"}.get(device, device)
+    return lambda: torch.autocast(kind, dtype=HALVES[precision])
+
+
+def uncast(x):
+    """Give the context in which a layer says its numbers itself."""
+    return torch.autocast(x.device.type, enabled=False) if hasattr(torch, "autocast") else contextlib.ExitStack()
+
+
+def layout(asked, model):
+    if LAST is None:
+        if asked:
+            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no channels last, as 1.5 and later have: "
+                       "leave --channels-last away")
+        asked = False if len(model.shape) == 3 else None
+    return computing.layout(asked, model, None)
+
+
+def compiled(function):
+    """Give the function compiled; what cannot be raises Stop when it is first called."""
+    if not hasattr(torch, "compile"):
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.compile, as 2.0 and later have: "
+                   "leave --compile away, or take a later image")
+    made = torch.compile(function, dynamic=False)
+
+    def call(*arguments):
+        try:
+            return made(*arguments)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            raise Stop("bad_argument", f"torch.compile failed: {str(error).strip()[:1000]}\nIt needs a C++ compiler, "
+                       "and on a GPU Triton: leave --compile away, or take an image that has them") from error
+
+    return call

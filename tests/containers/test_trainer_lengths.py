@@ -1,0 +1,95 @@
+"""How long is trained: so many steps, epochs or seconds; what comes first ends it."""
+
+import argparse
+import itertools
+
+import pytest
+from conftest import events, trainer
+
+from trainer import ahead, checkpoint, epochs, loop
+from trainer.events import Stop
+
+
+class Told(list):
+    """A log that only tells what it was told to do."""
+
+    def settle(self):
+        self.append("settled")
+
+    def end(self):
+        self.append("ended")
+
+
+def taken(seconds, count, clock):
+    """Give how many of so many batches are taken by a clock, and what the log was told."""
+    log, times = Told(), iter(clock)
+    return len(list(loop.within(seconds, range(count), log, lambda: next(times)))), log
+
+
+def test_seconds_count_from_the_end_of_the_first_step():
+    assert taken(2.5, 100, [60, 61, 62, 63, 64]) == (4, ["settled", "ended"])
+
+
+def test_however_few_the_seconds_two_steps_are_done_for_the_second_has_a_rate():
+    assert taken(1e-9, 100, [60, 61]) == (2, ["settled", "ended"])
+
+
+def test_the_steps_may_end_before_the_seconds_do():
+    assert taken(1000, 3, [60, 61, 62]) == (3, ["settled"])
+
+
+def test_without_seconds_no_clock_is_read():
+    assert taken(None, 5, []) == (5, [])
+
+
+def test_a_last_step_that_is_far_away_takes_no_memory_to_count_to():
+    assert list(itertools.islice(ahead.upto(7, loop.UNENDING), 3)) == [7, 8, 9]
+    assert list(ahead.upto(3, 5)) == [3, 4]
+
+
+def test_a_training_that_its_seconds_end_is_saved_tested_and_told_as_any_other(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--batch", 4, "--seed", 3
+    code, out, err = trainer("batch-sweep", "--out", tmp_path, *common, "--seconds", 0.001)
+    assert code == 0, err
+    (begun,) = events(tmp_path, "start")
+    assert begun["steps"] is None
+    (finished,) = events(tmp_path, "finish")
+    assert finished["step"] == 2
+    steps = events(tmp_path, "step")
+    assert [event["step"] for event in steps] == [0, 1], "the real last step is told, though it is no tenth one"
+    assert steps[0]["examples_per_second"] is None
+    assert steps[1]["examples_per_second"] > 0
+    assert ": step 1, loss = " in out
+    assert checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))[0]["step"] == 2
+    assert [event["step"] for event in events(tmp_path, "eval")] == [2]
+    code, _, err = trainer(
+        "batch-sweep", "--out", tmp_path, *common, "--seconds", 1000, "--steps", 4, "--resume", tmp_path
+    )
+    assert code == 0, err
+    assert events(tmp_path, "start")[1]["steps"] == 4
+    assert events(tmp_path, "finish")[1]["step"] == 4
+
+
+def to_reach(workload, **asked):
+    dataset = argparse.Namespace(images=range(41), labels=range(41))
+    asked = {"workload": "a workload", "batch": 4, "seed": 0, "queue_fraction": 1, "steps": None, **asked}
+    return loop.to_reach(argparse.Namespace(**asked), workload, dataset)
+
+
+def test_epochs_are_as_many_steps_as_they_have():
+    counting = argparse.Namespace(source=epochs.shuffled(None))
+    assert to_reach(counting, epochs=3) == 30, "ten steps each, for a rest of one example is left out"
+    assert to_reach(counting, epochs=None, steps=7) == 7
+    assert to_reach(counting, epochs=None) is None
+
+
+def test_a_workload_that_counts_no_epochs_says_what_to_type_instead():
+    with pytest.raises(Stop, match="a workload counts no epochs: say --steps or --seconds instead") as stop:
+        to_reach(argparse.Namespace(source=epochs.in_turn), epochs=2)
+    assert stop.value.kind == "bad_argument"
+
+
+def test_steps_and_epochs_together_are_not_understood(tmp_path):
+    code, _, err = trainer("cifar10", "--out", tmp_path, "--steps", 5, "--epochs", 2)
+    assert code == 2
+    assert "not allowed with argument" in err

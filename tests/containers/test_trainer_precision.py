@@ -1,0 +1,251 @@
+"""What a network is computed in: refused by name where it can't be, near float32 where it can, and said."""
+
+import importlib
+
+import numpy as np
+import pytest
+from conftest import events, needs, trainer
+
+from trainer import computing, layers
+from trainer.computing import Scale, Way
+from trainer.events import Stop
+from trainer.layers import batch_norm, constant, conv, dense, embedding, he, lrn, lstm, max_pool, relu, uniform
+from trainer.recipe import Model, adam, momentum, recipe, sgd
+
+BATCH = 8
+# PyTorch's own compiler imports what PyTorch itself has deprecated.
+COMPILES = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+PICTURES = (
+    [
+        conv("conv1", 3, 3, 8, he(3, 9), constant(0.1), decay=0.01),
+        lrn("lrn1", 2, bias=1.0, alpha=0.001, beta=0.75),
+        max_pool("pool1", 2, 2),
+        conv("conv2", 3, 8, 8, he(8, 9)),
+        batch_norm("norm2", 8, momentum=0.9, epsilon=0.001),
+        relu("relu2"),
+        dense("dense1", 8 * 8 * 8, 10, he(512), constant(0.0)),
+    ],
+    recipe(momentum(0.9), rate=0.01, averages=lambda _: 0.9, counted=True),
+    (16, 16, 3),
+)
+TEXT = (
+    [
+        embedding("embedding", 50, 12, uniform(0.1)),
+        lstm("lstm1", 12, 16, uniform(0.1), uniform(0.1)),
+        dense("dense1", 16, 50, uniform(0.1), constant(0.0)),
+    ],
+    recipe(sgd(), rate=0.1, clip=5.0, labels=(6,)),
+    (6,),
+)
+NUMBERS = ([dense("dense1", 6, 4, he(6), constant(0.0))], recipe(adam(0.9, 0.999, 1e-7), rate=0.01), (6,))
+
+
+def model(network, batch=BATCH):
+    return Model(*network, batch)
+
+
+def source(network, batch=BATCH):
+    """Give step -> a batch; of pictures the third is smaller, as an epoch's last may be."""
+    words, training, shape = network
+    tokens, labels = words[0]["op"] == "embedding", training["labels"]
+
+    def take(step):
+        random, size = np.random.RandomState(step), batch - 3 if step == 2 and not tokens else batch
+        examples = random.randint(0, 50, (size, *shape)) if tokens else random.normal(size=(size, *shape))
+        return (
+            examples.astype(np.int32 if tokens else np.float32),
+            random.randint(0, 4, (size, *labels)).astype(np.int32),
+        )
+
+    return take
+
+
+def made(framework, network, way, values=None):
+    built = importlib.import_module("trainer.frameworks." + framework).Network(
+        model(network), "cpu", None, None, Way(*way)
+    )
+    built.load(model(network).first(3) if values is None else values)
+    return built
+
+
+def losses(network, built, first=0, last=5, batches=source):
+    kept, turned = batches(network), model(network)
+    return [
+        float(built.train(batch, turned.turn(step, 3))[0])
+        for step, batch in enumerate(built.batches(kept, first, last, "plain"), first)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "capability", "numbers"),
+    [
+        ("auto", "cpu", None, "float32"),
+        ("auto", "gpu", None, "float32"),
+        ("auto", "gpu", (7, 5), "float32"),
+        ("auto", "gpu", (8, 0), "tf32"),
+        ("float32", "gpu", (9, 0), "float32"),
+        ("tf32", "gpu", (8, 6), "tf32"),
+        ("amp", "cpu", None, "bfloat16"),
+        ("amp", "gpu", (7, 0), "float16"),
+        ("amp", "gpu", (12, 0), "bfloat16"),
+    ],
+)
+def test_what_was_asked_for_means_what_the_device_has(asked, device, capability, numbers):
+    assert computing.numbers(asked, device, capability) == numbers
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "capability", "here"),
+    [
+        ("tf32", "cpu", None, "here is the CPU"),
+        ("tf32", "gpu", (7, 5), "here is one of 7.5"),
+        ("tf32", "gpu", None, "does not tell its own"),
+        ("amp", "gpu", (6, 1), "here is one of 6.1"),
+    ],
+)
+def test_what_the_device_lacks_is_refused_with_what_to_type(asked, device, capability, here):
+    with pytest.raises(Stop, match=here) as stop:
+        computing.numbers(asked, device, capability)
+    assert stop.value.kind == "bad_argument"
+    assert "leave --precision away" in stop.value.message
+
+
+def test_nvidias_libraries_are_told_before_they_are_loaded(monkeypatch):
+    monkeypatch.setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1")
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    computing.prepare("auto")
+    assert not {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE"} & set(computing.os.environ)
+    computing.prepare("float32")
+    assert computing.os.environ["NVIDIA_TF32_OVERRIDE"] == "0"
+
+
+def test_the_scale_halves_when_gradients_overflow_and_doubles_after_two_thousand_good_steps():
+    scale = Scale()
+    for _ in range(20):
+        scale.move(False)
+    assert scale.value == 1.0
+    for _ in range(1999):
+        scale.move(True)
+    assert scale.value == 1.0
+    scale.move(True)
+    assert scale.value == 2.0
+
+
+# bfloat16 keeps 8 bits, float16 11: each product is off by 1/256 or 1/2048 of itself at most. A loss near 2.5 that is a
+# mean over a batch is then off by a few thousandths; the weights move by rate * gradient, which a second step sees.
+@pytest.mark.parametrize(("precision", "apart"), [("amp", 0.02), ("float16", 0.004)])
+@pytest.mark.parametrize("network", [PICTURES, TEXT], ids=["pictures", "text"])
+def test_losses_in_16_bits_stay_near_those_in_float32(framework, network, precision, apart):
+    exact = losses(network, made(framework, network, ("float32", False, None)))
+    built = made(framework, network, (precision, False, None))
+    if built.scale:
+        built.scale.value = 1024.0  # what a long training finds: at the first one's a step would be left out
+    assert built.precision == {"amp": "bfloat16"}.get(precision, precision)
+    found = losses(network, built)
+    assert found == pytest.approx(exact, rel=apart)
+    assert found != exact, "nothing was computed in 16 bits"
+    assert {array.dtype for array in built.values().values()} == {np.dtype(np.float32)}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.torch
+@pytest.mark.parametrize("network", [PICTURES, TEXT], ids=["pictures", "text"])
+def test_amp_means_the_same_in_both_frameworks(network):
+    needs("torch")
+    needs("tensorflow")
+    one, other = (losses(network, made(name, network, ("amp", False, None))) for name in ("tf2", "pytorch"))
+    assert one == pytest.approx(other, rel=0.01)
+
+
+def test_what_was_trained_in_float32_goes_on_in_16_bits(framework):
+    whole = losses(PICTURES, made(framework, PICTURES, ("float32", False, None)))
+    begun = made(framework, PICTURES, ("float32", False, None))
+    losses(PICTURES, begun, 0, 3)
+    on = made(framework, PICTURES, ("amp", False, None), begun.values())
+    assert losses(PICTURES, on, 3, 5) == pytest.approx(whole[3:], rel=0.02)
+
+
+def test_a_step_whose_gradients_overflow_in_float16_moves_no_weight_and_halves_the_scale(framework):
+    built = made(framework, NUMBERS, ("float16", False, None))
+    before = built.values()
+
+    def large(network):
+        return lambda _: (np.full((BATCH, 6), 3e4, np.float32), np.zeros(BATCH, np.int32))
+
+    (loss,) = losses(NUMBERS, built, 0, 1, large)
+    assert np.isfinite(loss)
+    assert built.scale.value == 32768.0
+    after = built.values()
+    assert all((after[name] == before[name]).all() for name in before)
+
+
+@COMPILES
+@pytest.mark.parametrize("network", [PICTURES, TEXT], ids=["pictures", "text"])
+def test_compiled_the_losses_are_those_of_the_uncompiled(framework, network):
+    eager = made(framework, network, ("float32", False, None))
+    compiled = made(framework, network, ("float32", True, None))
+    assert (eager.compiled, compiled.compiled) == (False, True)
+    assert losses(network, compiled) == pytest.approx(losses(network, eager), abs=1e-4)
+
+
+@COMPILES
+@pytest.mark.torch
+def test_after_its_first_step_pytorch_compiles_nothing_more():
+    needs("torch")
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    built = made("pytorch", NUMBERS, ("float32", True, None))
+    losses(NUMBERS, built, 0, 1)
+    once = counters["stats"]["unique_graphs"]
+    losses(NUMBERS, built, 1, 5)
+    assert (once, counters["stats"]["unique_graphs"]) == (1, 1)
+
+
+def test_a_channels_layout_without_pictures_is_refused(framework):
+    with pytest.raises(Stop, match="sees no pictures: leave --channels-last away"):
+        made(framework, TEXT, ("auto", False, True))
+    assert made(framework, TEXT, ("auto", False, None)).channels_last is None
+
+
+@pytest.mark.torch
+def test_pytorch_computes_the_same_with_channels_first_and_last():
+    needs("torch")
+    first, last = (made("pytorch", PICTURES, ("float32", False, asked)) for asked in (False, None))
+    assert (first.channels_last, last.channels_last) == (False, True)
+    assert losses(PICTURES, first) == pytest.approx(losses(PICTURES, last), abs=1e-5)
+    picture = np.random.RandomState(1).normal(size=(4, 16, 16, 3)).astype(np.float32)
+    assert first.logits(picture) == pytest.approx(last.logits(picture), abs=1e-4)
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_refuses_channels_first_and_says_why():
+    needs("tensorflow")
+    with pytest.raises(Stop, match="channels last alone") as stop:
+        made("tf2", PICTURES, ("auto", False, False))
+    assert stop.value.kind == "bad_argument"
+
+
+def test_the_start_event_says_what_is_computed_in(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--batch", 4, "--steps", 2, "--precision", "amp"
+    code, _, err = trainer("batch-sweep", "--out", tmp_path, *common, "--no-eval")
+    assert code == 0, err
+    (begun,) = events(tmp_path, "start")
+    assert (begun["precision"], begun["compiled"], begun["channels_last"]) == ("bfloat16", False, True)
+
+
+def test_tf32_on_the_cpu_stops_before_any_work(framework, tmp_path):
+    common = "--framework", framework, "--device", "cpu", "--precision", "tf32"
+    code, _, err = trainer("cifar10", "--out", tmp_path, *common)
+    assert code == 1
+    assert [event["kind"] for event in events(tmp_path)] == ["bad_argument"]
+    assert "say --precision float32" in err
+
+
+def test_variables_stay_on_the_cpu_for_the_tutorial_alone():
+    from trainer import __main__ as entry
+    from trainer import workloads
+
+    kept = {name: getattr(entry.imported(name), "VARIABLES", None) for name in entry.names(workloads)}
+    assert {name for name, where in kept.items() if where == "cpu"} == {"cifar10"}
+    assert layers.ops(entry.imported("cifar10").NETWORK).isdisjoint({"embedding", "lstm"})
