@@ -28,9 +28,9 @@ STEPS, SURE_STEPS = 2, DEPTH + 4
 PART = 16         # of what fits, is what the answer may be off by
 RESERVE = 1 / 32  # of the machine's memory, that no try may take
 POLL_SECONDS = 0.1
-TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "RESOURCE_EXHAUSTED", "Resource exhausted",
-         "an't allocate memory", "annot allocate memory", "bad_alloc", "Unable to allocate", "_STATUS_ALLOC_FAILED",
-         "MemoryError")
+TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
+         "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator", "annot allocate memory",
+         "bad_alloc", "Unable to allocate", "MemoryError")
 # what a try is not told again: how far, where to, and what is made of it
 OWN = "--batch", "--steps", "--epochs", "--seconds", "--out", "--runs", "--resume", "--checkpoint-seconds"
 OWN_FLAGS = "--record", "--no-eval"
@@ -99,7 +99,7 @@ class Tries(object):
 
     def __init__(self, argv, folder, signals, is_limited=True, command=None, is_pressed=None):
         self.argv, self.folder, self.signals, self.is_limited = again(argv), folder, signals, is_limited
-        self.most, self.has_fitted = None, False
+        self.most, self.fitted = None, None
         self.command = command or [sys.executable, "-m", "trainer"]
         self.is_pressed = is_pressed or pressed
 
@@ -140,15 +140,16 @@ class Tries(object):
         counts = [event.get("dataset_images") for event in told if event.get("event") == "start"]
         self.most = counts[-1] if counts and self.is_limited else self.most
         if code == 0:
-            self.has_fitted = True
+            self.fitted = max(batch, self.fitted or 0)
             return True
         errors = [event for event in told if event.get("event") == "error"]
         kind, message = (errors[-1]["kind"], errors[-1]["message"]) if errors else ("crash", self.said())
         if code in (None, -9, 137) or kind == "out_of_memory" or is_out_of_memory(message):
             return False
-        if kind == "bad_argument" and self.has_fitted:
+        if kind == "bad_argument" and self.fitted:
             return None
-        raise Stop(kind, "with a batch of %d: %s" % (batch, message or "exit code %s, and not a word" % code))
+        known = "; a batch of %d fits" % self.fitted if self.fitted else ""
+        raise Stop(kind, "with a batch of %d: %s%s" % (batch, message or "exit code %s, and not a word" % code, known))
 
     def said(self):
         with open(os.path.join(self.folder, "said"), "rb") as file:

@@ -148,6 +148,8 @@ EXAMPLES = {
         "e.g. changing env variable CUDA_VISIBLE_DEVICES after program start."
     ],
     "gpu-out-of-memory": [
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity "
         "of 3.94 GiB",
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "

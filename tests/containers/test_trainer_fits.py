@@ -118,7 +118,7 @@ def test_where_nothing_fits_it_is_out_of_memory(tmp_path, monkeypatch):
 
 def test_another_failure_ends_the_search_with_its_own_words(tmp_path, monkeypatch):
     bench = Bench(tmp_path, monkeypatch, fits=20, how="nan")
-    with pytest.raises(Stop, match="with a batch of 32: it says so") as stopped:
+    with pytest.raises(Stop, match="with a batch of 32: it says so; a batch of 16 fits") as stopped:
         bench.largest()
     assert stopped.value.kind == "nan"
 
@@ -166,6 +166,29 @@ def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
         "--seed",
         "3",
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "ResourceExhaustedError: OOM when allocating tensor with shape[32,128,64,64] and type float on GPU:0 by "
+        "allocator GPU_0_bfc",
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 37.3 GiB for an array with shape (9, 9)",
+    ],
+)
+def test_what_frameworks_say_when_memory_ends_is_known(said):
+    assert fits.is_out_of_memory(said)
+
+
+def test_other_errors_are_not_taken_for_it():
+    assert not fits.is_out_of_memory("InvalidArgumentError: Incompatible shapes: [32] vs. [16]")
+    assert not fits.is_out_of_memory("CUDA error: an illegal memory access was encountered")
 
 
 def test_a_resumed_training_keeps_its_batch(tmp_path):

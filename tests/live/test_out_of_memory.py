@@ -1,0 +1,49 @@
+"""What a container's memory can't hold ends with the batch to take instead, and the largest that fits is found."""
+
+from __future__ import annotations
+
+import pytest
+from ngcdl_child import Started, User, until
+
+pytestmark = pytest.mark.lab
+
+IMAGES = pytest.mark.parametrize(
+    ("image", "limit"), [("tensorflow:18.01-py2", "350m"), ("pytorch:26.07-py3", "480m")], ids=["tf1", "pytorch"]
+)
+TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval", "--gpus", "none", "--steps", "3")
+
+
+def held(user: User, image: str, limit: str, *words: str) -> Started:
+    """Train in a container that has so much memory from its start on."""
+    run = user.start("run", image, *TRAIN, *words)
+    until(lambda: [one for one in user.ids() if (user.runs / one / "events.jsonl").exists()], "the trainer", 90)
+    (container,) = user.containers()
+    user.docker("update", "--memory", limit, "--memory-swap", limit, container)
+    return run
+
+
+@IMAGES
+def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user: User, image: str, limit: str) -> None:
+    done = held(user, image, limit, "--batch", "4096").done(300)
+    assert done.code != 0
+    record = user.record()
+    assert (record["status"], record["oom_killed"]) == ("failed", True), done
+    assert record["findings"][0]["rule"] == "out-of-memory"
+    assert "A batch of 4096 does not fit into the memory that the container may have." in done.out
+    assert "ngcdl run ... --batch 2048" in done.out
+    assert "ngcdl run ... --batch largest" in done.out
+
+
+@pytest.mark.timeout(900)  # ten trainings one after the other, each with its framework's start
+@IMAGES
+def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User, image: str, limit: str) -> None:
+    done = held(user, image, limit, "--batch", "largest").done(900)
+    assert done.code == 0, done
+    record = user.record()
+    assert (record["status"], record["reason"], record["oom_killed"]) == ("finished", None, True)
+    told = [line for line in user.lines("events.jsonl") if line["event"] == "oom"][-1]
+    (start,) = [line for line in user.lines("events.jsonl") if line["event"] == "start"]
+    assert start["batch"] == told["fits"] < told["batch"] <= start["batch"] + max(start["batch"] // 16, 1) + 1
+    assert f"A batch of {told['batch']} does not fit" in done.out
+    assert record["findings"][0]["rule"] == "largest-batch"
+    assert f"{start['batch']} is the largest that does, and was taken." in done.out
