@@ -3,9 +3,9 @@
     float32   all of it, TensorFloat-32 off
     tf32      as float32, but matrix products and convolutions round what they multiply to 10 bits; from compute
               capability 8.0 on: https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/
-    amp       bfloat16 or float16: convolutions, products and what lies between them. Weights, optimiser, loss, batch
-              norm's statistics, local response normalisation and an LSTM's cell stay float32. float16 multiplies the
-              loss (Scale), for small gradients would be 0 in it.
+    amp       16 bits: convolutions, products and what lies between them. Weights, optimiser, loss, batch norm's
+              statistics and local response normalisation stay float32. bfloat16 on the CPU and, with PyTorch, on cards
+              from 8.0 on; else float16, where the loss is multiplied (Scale), for small gradients would be 0 in it
     auto      tf32 where the card has it, as in NVIDIA's containers, else float32
 """
 from __future__ import absolute_import, division, print_function

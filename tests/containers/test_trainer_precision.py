@@ -10,7 +10,7 @@ from trainer import computing, layers
 from trainer.computing import Scale, Way
 from trainer.events import Stop
 from trainer.layers import batch_norm, constant, conv, dense, embedding, he, lrn, lstm, max_pool, relu, uniform
-from trainer.recipe import Model, adam, momentum, recipe, sgd
+from trainer.recipe import Model, adam, momentum, recipe, sgd, untrained
 
 BATCH = 8
 # PyTorch's own compiler imports what PyTorch itself has deprecated.
@@ -186,6 +186,28 @@ def test_compiled_the_losses_are_those_of_the_uncompiled(framework, network):
     compiled = made(framework, network, ("float32", True, None))
     assert (eager.compiled, compiled.compiled) == (False, True)
     assert losses(network, compiled) == pytest.approx(losses(network, eager), abs=1e-4)
+
+
+@COMPILES
+@pytest.mark.parametrize("precision", ["float32", "amp"])
+def test_what_trains_nothing_is_compiled_as_well(framework, precision):
+    forward = NUMBERS[0], untrained(), NUMBERS[2]
+    eager, compiled = (made(framework, forward, (precision, wanted, None)) for wanted in (False, True))
+    (batch,) = compiled.batches(source(forward), 0, 1, "plain")
+    assert compiled.infer(batch).dtype == np.float32
+    assert compiled.infer(batch) == pytest.approx(eager.infer(batch), abs=1e-5 if precision == "float32" else 0.03)
+
+
+@pytest.mark.torch
+def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
+    needs("torch")
+    common = "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--steps", 2, "--compile"
+    lacking = {"CXX": "/nowhere/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    code, _, err = trainer("batch-sweep", "--out", tmp_path / "run", *common, **lacking)
+    assert code == 1
+    assert [event["kind"] for event in events(tmp_path / "run", "error")] == ["bad_argument"]
+    assert "/nowhere/g++" in err
+    assert err.splitlines()[-1].endswith("leave --compile away, or take an image that has them")
 
 
 @COMPILES

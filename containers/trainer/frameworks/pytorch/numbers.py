@@ -5,6 +5,7 @@ import torch
 
 from ... import computing
 from ...events import Stop
+from ...fits import is_out_of_memory
 
 HALVES = {name: getattr(torch, name) for name in ("float16", "bfloat16") if hasattr(torch, name)}
 LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
@@ -64,9 +65,11 @@ def compiled(function):
         try:
             return made(*arguments)
         except Exception as error:
-            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            ours = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+            if not ours or is_out_of_memory(str(error)):
                 raise
-            raise Stop("bad_argument", f"torch.compile failed: {str(error).strip()[:1000]}\nIt needs a C++ compiler, "
-                       "and on a GPU Triton: leave --compile away, or take an image that has them") from error
+            reason = str(error).strip().split("\n\n")[0][:1000]  # what follows is advice for PyTorch's own developers
+            raise Stop("bad_argument", f"torch.compile failed: {reason}\nIt needs a C++ compiler, and on a GPU Triton: "
+                       "leave --compile away, or take an image that has them") from error
 
     return call
