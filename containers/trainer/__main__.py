@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 
-from . import computing, feed, fits, frameworks, layers, nvml, workloads
+from . import computing, feed, fits, frameworks, layers, nvml, teacher, workloads
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
@@ -92,6 +92,7 @@ def run(asked, events, voice, signals):
     computing.prepare(asked.precision)
     workload = imported(asked.workload)
     feed.check(asked)
+    teacher.check(asked.teacher, asked.feed)
     if asked.largest:
         asked.batch = largest(asked, workload, events, voice, signals)
     model = modelled(asked, workload)
@@ -99,6 +100,8 @@ def run(asked, events, voice, signals):
     name, maker = framework(asked.framework)
     check_words(model, maker, name, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
+    # the teacher first: TF32 is switched for the whole process, and it is the student's word that counts
+    beside = teacher.beside(maker, workload, imported, asked) if asked.feed != "input" else None
     network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way)
     try:
         network.devices = network.devices or [processor()]
@@ -109,6 +112,10 @@ def run(asked, events, voice, signals):
         if hasattr(workload, "run"):
             workload.run(asked, name, network, events, voice)
             return
+        if beside:
+            voice.say("The teacher is %s, untrained, on the %s (--teacher %s)" % (
+                workload.TEACHER, beside.device.upper(), asked.teacher))
+            network = teacher.Student(network, teacher.way(beside, asked.teacher, events, voice))
         dataset = workload.load(asked.data)
         does = "Training" if model.trains else "Computing"
         voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else
@@ -133,8 +140,11 @@ def modelled(asked, workload):
     """Give the recipe.Model of what was asked for. What the workload can't be asked for raises Stop."""
     if asked.data and not asked.dataset:
         raise Stop("bad_argument", "%s makes its data up: leave --data away" % asked.workload)
+    if asked.teacher and not hasattr(workload, "TEACHER"):
+        raise Stop("bad_argument", "%s has no teacher: leave --teacher away" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
-    model = Model(words, workload.RECIPE, workload.INPUT, asked.batch, getattr(workload, "VARIABLES", None))
+    recipe = dict(workload.RECIPE, loss="softmax") if asked.teacher == "none" else workload.RECIPE
+    model = Model(words, recipe, workload.INPUT, asked.batch, getattr(workload, "VARIABLES", None))
     if asked.resume and not model.trains:
         raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
     if asked.batch < 2 and model.trains and "batch_norm" in model.ops:
@@ -211,6 +221,7 @@ def arguments(argv):
     parser.add_argument("--resume", metavar="DIR", help="go on from the newest good checkpoint there")
     parser.add_argument("--no-eval", action="store_true")
     parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, as comparing frameworks needs")
+    parser.add_argument("--teacher", choices=teacher.WAYS, help="of distill alone: who answers, and when (ahead)")
     parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
     asked = parser.parse_args(argv)
     if not asked.list:
@@ -235,6 +246,7 @@ def fill(asked):
         asked.steps = workload.STEPS
     asked.data = None if asked.data == "synthetic" else asked.data
     asked.dataset = read_by(workload)
+    asked.teacher = asked.teacher or ("ahead" if hasattr(workload, "TEACHER") else None)
     asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)
     if asked.runs:
         made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order

@@ -3,9 +3,9 @@
 A file holds every array that the training is made of under its name in recipe.Model.kept(): each weight and batch
 norm's running mean and variance under their names in layers.py, what the optimiser keeps of a weight under
 "<slot>/<name>", its moving average under "average/<name>". And "about", JSON in bytes: format 1, step (how many are
-done), workload, batch, seed, data (what the images are), queued, dropout (false where it was left out, else null or
-missing), the framework that wrote it, and sha256 over the arrays. It is written beside its place and renamed, so that
-an end at any moment leaves the previous ones; what a disk has spoilt since is found by the sha256.
+done), workload, batch, seed, data (what the images are), queued, dropout and teacher (false where it was left out,
+else null or missing), the framework that wrote it, and sha256 over the arrays. It is written beside its place and
+renamed, so that an end at any moment leaves the previous ones; what a disk has spoilt since is found by the sha256.
 The order of the images needs no keeping: it is a function of the seed and the step (data.Order, epochs.Shuffled).
 """
 from __future__ import absolute_import, division, print_function
@@ -24,7 +24,7 @@ from .files import write_whole
 FORMAT = 1
 KEPT = 3
 NAME = re.compile(r"step-(\d+)\.npz$")
-SAME = "workload", "batch", "seed", "data", "queued", "dropout"
+SAME = "workload", "batch", "seed", "data", "queued", "dropout", "teacher"
 
 
 def save(folder, about, arrays):

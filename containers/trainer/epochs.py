@@ -17,9 +17,13 @@ class Shuffled(object):
         self.orders, self.lock = {}, threading.Lock()
 
     def __call__(self, step):
-        epoch, at = divmod(step, self.epoch_steps)
-        chosen = self.order(epoch)[at * self.batch:(at + 1) * self.batch]
+        chosen = self.chosen(step)
         return self.prepared(self.dataset.images[chosen]), self.dataset.labels[chosen]
+
+    def chosen(self, step):
+        """Give which examples are in a step's batch."""
+        epoch, at = divmod(step, self.epoch_steps)
+        return self.order(epoch)[at * self.batch:(at + 1) * self.batch]
 
     def order(self, epoch):
         with self.lock:

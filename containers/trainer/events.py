@@ -36,8 +36,11 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --gpu-memory-fraction F    share of the GPU's memory to take at most
        --checkpoint-seconds S     between checkpoints (600); there is one at the end and one on SIGTERM as well
        --resume DIR               go on from the newest good checkpoint in DIR/checkpoints or DIR; one of another
-                                  workload, batch, seed, queue, data or dropout is refused; of another framework,
-                                  precision or device it is good: all that is kept is float32
+                                  workload, batch, seed, queue, data, dropout or without its teacher is refused; of
+                                  another framework, precision or device it is good: all that is kept is float32
+       --teacher NAME             of distill alone (teacher.py): together (on the student's device in turn), before (on
+                                  the CPU before each step), ahead (on the CPU ahead of the student, the default), kept
+                                  (all answers computed once beforehand), none
        --no-eval                  do not test the trained network
        --no-dropout               leave dropout out: each framework draws its own random numbers, and so only without it
                                   the same weights give the same losses in two frameworks
@@ -77,14 +80,17 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               the training files one after the other; of pictures of their names and sizes; null if synthetic),
               dataset_note (null|text), resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the
               network has none), precision (float32|tf32|float16|bfloat16: what is computed in), compiled (true|false),
-              channels_last (true|false; null: it sees no pictures), pid,
+              channels_last (true|false; null: it sees no pictures), teacher (null|name), pid,
               feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
               of resident the order of an epoch alone, for the examples cross once before),
               flops_per_example (operations of a step for one example; null: nothing is computed), share_of_3x3 (of the
               operations, how many are convolutions of 3 x 3: 0..1)
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
               (both rates are null in the first of an attempt: start-up hides in it; loss and learning_rate are null
-              where nothing is trained, and the line on stdout has no loss then)
+              where nothing is trained, and the line on stdout has no loss then); teacher_seconds_per_batch beside a
+              teacher, its own mean since the step event before (null: it computed nothing, or on a GPU, where nobody
+              waits for it alone)
+  teacher     examples, seconds: of --teacher kept, before the first step
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch of what the training
               itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the
               workload counts accuracy

@@ -45,7 +45,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
-             "framework": framework, "step": 0}
+             "teacher": False if asked.teacher == "none" else None, "framework": framework, "step": 0}
     asked.steps = to_reach(asked, workload, dataset)
     first = prepare(asked, workload, model, network, about, voice)
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
@@ -54,7 +54,8 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     start(asked, workload, network, framework, events, steps=asked.steps,
           dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
           dataset_note=dataset.note, resumed_from_step=first if asked.resume else None,
-          dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None, feed=asked.feed,
+          dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None,
+          feed=asked.feed, teacher=asked.teacher,
           flops_per_example=None if asked.feed == "input" else workload.FLOPS,
           share_of_3x3=cost.share_of_3x3(model.words, model.shape),
           epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
@@ -75,7 +76,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     if not has_result:
         voice.say(feed.WITHOUT_RESULT[asked.feed])
     epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
-    log = Log(asked, events, voice, model, first, epoch_steps)
+    log = Log(asked, events, voice, model, first, epoch_steps, getattr(network, "teacher_seconds_per_batch", None))
     if model.trains and asked.feed != "input":
         done = steps(asked, model, network, source, first, log, save if has_result else None, signals)
     else:
@@ -186,8 +187,9 @@ class Log(object):
     A loss of None: nothing was trained.
     """
 
-    def __init__(self, asked, events, voice, model, first=0, epoch_steps=None):
+    def __init__(self, asked, events, voice, model, first=0, epoch_steps=None, teacher_seconds=None):
         self.asked, self.events, self.voice, self.model = asked, events, voice, model
+        self.teacher_seconds = teacher_seconds
         self.pending, self.since, self.first = [], clock(), True
         self.latest, self.loss = first - 1, None  # the step that was added last, the loss that was read last
         self.sizes = []  # of the batches since the line before: an epoch's last is smaller
@@ -228,10 +230,11 @@ class Log(object):
         now = clock()
         seconds, self.since = max(now - self.since, 1e-9) / (step - self.written), now
         rate, self.written, self.sizes = sum(self.sizes) / len(self.sizes) / seconds, step, []
+        taught = {"teacher_seconds_per_batch": self.teacher_seconds()} if self.teacher_seconds else {}
         self.events.write("step", step=step, loss=loss,
                           learning_rate=None if loss is None else self.model.rate(step),
                           examples_per_second=None if self.first else rate,
-                          seconds_per_batch=None if self.first else seconds)
+                          seconds_per_batch=None if self.first else seconds, **taught)
         self.voice.say("%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (
             datetime.datetime.now(), step, "" if loss is None else ", loss = %.2f" % loss, rate, seconds))
         self.first = False

@@ -8,6 +8,10 @@ included, and rate the learning rate:
     adam      first = b1 * first + (1 - b1) * g; second = b2 * second + (1 - b2) * g * g; t steps from 1;
               weight -= rate * sqrt(1 - b2**t) / (1 - b1**t) * first / (sqrt(second) + epsilon)
               (Keras' form; PyTorch's own adds epsilon after another division, which is another epsilon)
+
+A student's loss is, where p and q are the softmax of the teacher's and the student's logits / TEMPERATURE,
+
+    distill   SHARE * cross-entropy of the labels + (1 - SHARE) * TEMPERATURE**2 * sum(p * log(p / q))
 """
 from __future__ import absolute_import, division, print_function
 
@@ -17,6 +21,8 @@ import math
 import numpy as np
 
 from . import layers
+
+TEMPERATURE, SHARE = 4.0, 0.5
 
 SLOTS = {"none": (), "sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
 
@@ -41,8 +47,9 @@ def recipe(optimiser, rate, loss="softmax", clip=None, averages=None, counted=Fa
     """Give the recipe as a dict.
 
     rate: a number, or a function of step and batch. loss: the mean over the examples of each one's sum of
-    cross-entropies, "softmax" over classes or "sigmoid" of one number. clip: the most that the gradients' common norm
-    may be; they are scaled down to it. averages: function of the step, the share of a moving average that stays
+    cross-entropies, "softmax" over classes or "sigmoid" of one number; or "distill", for which a batch has the
+    teacher's logits as its third part. clip: the most that the gradients' common norm may be; they are scaled down to
+    it. averages: function of the step, the share of a moving average that stays
     (evaluation then uses averages), or None. counted: tell accuracy for each epoch. labels: the shape of an example's.
     """
     return {"optimiser": optimiser, "rate": rate, "loss": loss, "clip": clip, "averages": averages,
@@ -104,4 +111,4 @@ class Model(object):
 
     def guesses(self, logits):
         """Give the class that each row of logits stands for."""
-        return logits.argmax(axis=1) if self.loss == "softmax" else (logits[:, 0] > 0).astype(np.int32)
+        return logits.argmax(axis=1) if self.loss != "sigmoid" else (logits[:, 0] > 0).astype(np.int32)

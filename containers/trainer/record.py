@@ -82,7 +82,7 @@ def specified(asked):
                 "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval,
                 "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
                 "epochs": asked.epochs, "precision": asked.precision, "compile": asked.compile,
-                "channels_last": asked.channels_last}
+                "channels_last": asked.channels_last, "teacher": asked.teacher}
     spec, text = {"image": environment("NGCDL_IMAGE"), "workload": workload}, environment("NGCDL_SPEC")
     try:
         given = json.loads(text) if text else {}

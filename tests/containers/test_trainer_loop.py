@@ -69,6 +69,7 @@ def run(tmp_path):
         asked = argparse.Namespace(
             **{
                 "workload": "cifar10",
+                "teacher": None,
                 "out": str(tmp_path),
                 "batch": 4,
                 "steps": 25,
@@ -136,6 +137,7 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "precision",
             "compiled",
             "channels_last",
+            "teacher",
             "feed",
             "epoch_copied_bytes",
             "flops_per_example",
@@ -154,7 +156,7 @@ def forward(tmp_path, network, signals=None, **changes):
     asked = argparse.Namespace(**{"workload": "small", "out": str(tmp_path), "batch": 2, "steps": 5, "seed": 0,
                                   "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
                                   "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
-                                  "epochs": None, "seconds": None, **changes})  # fmt: skip
+                                  "epochs": None, "seconds": None, "teacher": None, **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
     workload = argparse.Namespace(
         NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, source=epochs.in_order(lambda part: part)

@@ -96,9 +96,8 @@ def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
 
 
 def asked(**changes):
-    return argparse.Namespace(
-        **{"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, **changes}
-    )
+    typed = {"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, "teacher": None}
+    return argparse.Namespace(**{**typed, **changes})
 
 
 def test_batch_norm_refuses_a_batch_of_one():

@@ -270,6 +270,7 @@ def asked(folder):
         out=str(folder),
         data=None,
         workload="cifar10",
+        teacher=None,
         steps=30,
         batch=128,
         seed=0,

@@ -17,6 +17,8 @@ processors, and a computing.Way:
     logits(examples)             examples [n, ...] -> numpy [n, classes], computed as for a test: with the averages
                                  where there are, batch norm's running values, no dropout
     infer(batch)                 the same of a batch as batches() yields it
+    answers(examples)            the same of examples as batches() yields them, left on the device: the third part of a
+                                 student's batch, which train() takes as numpy as well
     close()                      harmless twice
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those

@@ -26,6 +26,7 @@ and beside these
                         where the folder has nothing to test with
     stages(dataset, batch, seed)    where its pipeline has any of its own: what feed.stages() gives
     queued(fraction)    only the tutorial: how many images are mixed
+    TEACHER             the workload whose network answers for the loss "distill"
     MEMORY_FRACTION     the share of a GPU's memory to take at most, where none is asked for
     run(asked, framework, network, events, voice)    instead of all of these: what is done where nothing is trained
 """

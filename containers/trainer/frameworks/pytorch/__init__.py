@@ -58,11 +58,12 @@ class Network:
         return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
-        model, (examples, labels) = self.model, batch
+        model, (examples, labels) = self.model, batch[:2]
+        answers = [torch.as_tensor(one).to(self.on) for one in batch[2:]]
         if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
             torch.manual_seed((turn.seed << 32 ^ turn.step) & (1 << 63) - 1)
         # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
-        loss, logits = (self.fast if len(labels) == model.batch else self.learn)(examples, labels)
+        loss, logits = (self.fast if len(labels) == model.batch else self.learn)(examples, labels, *answers)
         weights = self.named("")
         gradients = torch.autograd.grad(loss * self.scale.value if self.scale else loss, weights)
         with torch.no_grad():
@@ -72,12 +73,12 @@ class Network:
                 self.move(weights, gradients, turn)
             return loss, right(model, logits, labels) if model.counted else None
 
-    def learn(self, examples, labels):
+    def learn(self, examples, labels, *answers):
         """Give loss and logits; what torch.compile compiles."""
         with self.casting():
             logits = self.forward(examples, Pass(self.kept, True, self.half))
         logits = logits.float()
-        loss = LOSSES[self.model.loss](logits, labels.reshape(-1))
+        loss = LOSSES[self.model.loss](logits, labels.reshape(-1), *answers)
         if self.model.labels:
             loss = loss * self.model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
         return loss, logits
@@ -119,6 +120,9 @@ class Network:
     def look(self, examples):
         with torch.no_grad(), self.casting():
             return self.forward(examples, Pass(self.kept, False, self.half)).float()
+
+    def answers(self, examples):
+        return self.look(examples)
 
     def close(self):
         pass

@@ -2,14 +2,24 @@
 import torch
 from torch.nn import functional
 
+from ...recipe import SHARE, TEMPERATURE
+
+
+def distill(logits, labels, answers):
+    wanted = functional.softmax(answers / TEMPERATURE, 1)
+    apart = functional.kl_div(functional.log_softmax(logits / TEMPERATURE, 1), wanted, reduction="batchmean")
+    return SHARE * functional.cross_entropy(logits, labels) + (1 - SHARE) * TEMPERATURE**2 * apart
+
+
 LOSSES = {
     "softmax": functional.cross_entropy,
+    "distill": distill,
     "sigmoid": lambda logits, labels: functional.binary_cross_entropy_with_logits(logits[:, 0], labels.float()),
 }
 
 
 def right(model, logits, labels):
-    guesses = logits.argmax(1) if model.loss == "softmax" else (logits[:, 0] > 0).long()
+    guesses = logits.argmax(1) if model.loss != "sigmoid" else (logits[:, 0] > 0).long()
     return (guesses == labels.reshape(-1)).sum()
 
 

@@ -54,6 +54,7 @@ class Network(object):
         model = self.model
         self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
         self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
+        self.answered = tf.placeholder(tf.float32, (None, None))
         self.rate, self.keep = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
         with tf.device(self.home):
             self.kept = collections.OrderedDict(
@@ -64,7 +65,7 @@ class Network(object):
 
     def feed_from(self, inputs, examples, labels):
         """Build what is computed of these tensors; inputs are the placeholders behind them, which a batch is fed to."""
-        self.inputs = inputs
+        self.inputs = inputs + ((self.answered,) if self.model.loss == "distill" else ())
         with self.graph.as_default(), tf.device(self.on):
             if self.model.trains:
                 self.learn(examples, labels)
@@ -76,14 +77,14 @@ class Network(object):
         model, learning = self.model, Pass(self.kept, True)
         logits = self.forward(examples, learning)
         labels = tf.reshape(labels, [-1])
-        self.loss = LOSSES[model.loss](logits, labels)
+        self.loss = LOSSES[model.loss](*[logits, labels] + ([self.answered] if model.loss == "distill" else []))
         if model.labels:
             self.loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
         for name, factor in model.decays:
             self.loss += factor * tf.nn.l2_loss(self.kept[name])
         self.right = tf.constant(0)
         if model.counted:
-            guesses = tf.argmax(logits, 1) if model.loss == "softmax" else logits[:, 0] > 0
+            guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else logits[:, 0] > 0
             self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
         self.step = self.descend(learning.moved)
 
@@ -138,6 +139,9 @@ class Network(object):
 
     def logits(self, examples):
         return self.session.run(self.guess, {self.examples: examples})
+
+    def answers(self, examples):
+        return self.logits(examples)
 
     def close(self):
         self.session.close()

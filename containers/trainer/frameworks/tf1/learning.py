@@ -3,6 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 import tensorflow as tf
 
+from ...recipe import SHARE, TEMPERATURE
+
 
 def softmax_loss(logits, labels):
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
@@ -13,7 +15,14 @@ def sigmoid_loss(logits, labels):
     return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits[:, 0]))
 
 
-LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss}
+def distill_loss(logits, labels, answers):
+    wanted = tf.nn.log_softmax(answers / TEMPERATURE)
+    apart = tf.exp(wanted) * (wanted - tf.nn.log_softmax(logits / TEMPERATURE))
+    soft = TEMPERATURE ** 2 * tf.reduce_mean(tf.reduce_sum(apart, 1))
+    return SHARE * softmax_loss(logits, labels) + (1 - SHARE) * soft
+
+
+LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss, "distill": distill_loss}
 
 
 def sgd(words, weights, slots, rate, gradient):

@@ -59,7 +59,7 @@ class Network:
         # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
         step = self.fast if len(batch[-1]) == self.model.batch else self.step
         with tf.device(self.on), numbers.explained(self.compiled):
-            loss, right, finite = step(*batch, *(tf.constant(n, tf.float32) for n in numbers_of_turn), tf.constant(key))
+            loss, right, finite = step(batch, *(tf.constant(n, tf.float32) for n in numbers_of_turn), tf.constant(key))
         if self.scale:
             self.scale.move(bool(finite))
         return self.checked(loss), right
@@ -69,11 +69,12 @@ class Network:
             raise Stop("no_gpu", f"TensorFlow computed on {found.device}, not on {self.on}")
         return found
 
-    def descend(self, examples, labels, rate, keep, scale, key):
+    def descend(self, batch, rate, keep, scale, key):
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
+        examples, labels, *answers = batch
         with tf.GradientTape() as tape:
             logits = tf.cast(self.forward(examples, Training(self.kept, key, self.half)), tf.float32)
-            loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]))
+            loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]), *answers)
             if model.labels:
                 loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
             for name, factor in model.decays:
@@ -115,6 +116,10 @@ class Network:
 
     def look(self, examples):
         return tf.cast(self.forward(examples, Testing(self.kept, self.model, self.half)), tf.float32)
+
+    def answers(self, examples):
+        with tf.device(self.on):
+            return self.guess(examples)
 
     def close(self):
         pass

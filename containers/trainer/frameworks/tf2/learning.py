@@ -1,6 +1,8 @@
 """Losses and optimisers of recipe.py in TensorFlow 2."""
 import tensorflow as tf
 
+from ...recipe import SHARE, TEMPERATURE
+
 
 def softmax_loss(logits, labels):
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
@@ -11,11 +13,18 @@ def sigmoid_loss(logits, labels):
     return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits[:, 0]))
 
 
-LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss}
+def distill_loss(logits, labels, answers):
+    wanted = tf.nn.log_softmax(answers / TEMPERATURE)
+    apart = tf.exp(wanted) * (wanted - tf.nn.log_softmax(logits / TEMPERATURE))
+    soft = TEMPERATURE ** 2 * tf.reduce_mean(tf.reduce_sum(apart, 1))
+    return SHARE * softmax_loss(logits, labels) + (1 - SHARE) * soft
+
+
+LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss, "distill": distill_loss}
 
 
 def right(model, logits, labels):
-    guesses = tf.argmax(logits, 1, tf.int32) if model.loss == "softmax" else tf.cast(logits[:, 0] > 0, tf.int32)
+    guesses = tf.argmax(logits, 1, tf.int32) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int32)
     return tf.reduce_sum(tf.cast(guesses == tf.cast(tf.reshape(labels, [-1]), tf.int32), tf.int32))
 
 

@@ -1,0 +1,183 @@
+"""Who answers for the student's loss: a frozen network beside it, in one of five ways that give the same answers.
+
+    together    on the student's device, before each of its steps
+    before      on the CPU, before each step; the student's device waits
+    ahead       on the CPU, by a thread that works ahead while the student learns
+    kept        once for every example, on the student's device, before the first step
+    none        nobody: the loss is of the labels alone
+
+The teacher's weights come from the seed and it is never trained: only the speed is asked for. It sees the examples as
+the student sees them, and computes as for a test, in float32; on a GPU in TF32 where the student does.
+"""
+from __future__ import absolute_import, division, print_function
+
+import threading
+
+import numpy as np
+
+from .ahead import ahead
+from .computing import Way
+from .events import Stop, clock
+from .recipe import Model
+
+WAYS = "together", "before", "ahead", "kept", "none"
+FEEDS = "ahead", "plain", "input"  # the others make no batches that one could look at; of input nobody learns
+AT_ONCE = 500  # examples that are answered for beforehand in one go
+
+
+def check(way, feed):
+    if way not in (None, "none") and feed not in FEEDS:
+        raise Stop("bad_argument", "--teacher %s does not go with --feed %s: type --feed ahead, --feed plain or "
+                                   "--teacher none" % (way, feed))
+
+
+def beside(maker, workload, imported, asked):
+    """Give the teacher's network, or None; imported(name): the workload that the student's one names."""
+    if asked.teacher in (None, "none"):
+        return None
+    other = imported(workload.TEACHER)
+    model = Model(other.NETWORK, other.RECIPE, other.INPUT, asked.batch)
+    device = "cpu" if asked.teacher in ("before", "ahead") else asked.device
+    network = maker.Network(model, device, asked.gpu_memory_fraction, asked.threads, Way("float32", False, None))
+    network.load(model.first(asked.seed))
+    return network
+
+
+def way(network, name, events, voice):
+    made = {"together": Together, "before": Before, "ahead": Ahead}.get(name)
+    return made(network) if made else Kept(network, events, voice)
+
+
+class Student(object):
+    """A network whose batches get the teacher's answers as their third part; all else is the network's own."""
+
+    def __init__(self, network, teacher):
+        self.network, self.teacher, self.loss, self.seconds = network, teacher, None, []
+
+    def __getattr__(self, name):
+        return getattr(self.network, name)
+
+    def batches(self, source, first, last, *feed):
+        return self.network.batches(self.teacher.watching(source, first, last), first, last, *feed)
+
+    def train(self, batch, turn):
+        answers, seconds = self.teacher.answers(turn.step, batch[0], self.loss)
+        self.seconds += [] if seconds is None else [seconds]
+        self.loss, right = self.network.train((batch[0], batch[1], answers), turn)
+        return self.loss, right
+
+    def teacher_seconds_per_batch(self):
+        """Give the mean since this was asked before; None where nothing was computed, or nobody waited for it."""
+        seconds, self.seconds = self.seconds, []
+        return sum(seconds) / len(seconds) if seconds else None
+
+    def close(self):
+        self.teacher.close()
+        self.network.close()
+
+
+def timed(answer, examples):
+    started = clock()
+    return answer(examples), clock() - started
+
+
+class Together(object):
+    """A way: watching() gives the source that the student takes its batches from; answers() what the teacher says to
+    the examples of a step, and its seconds; loss is the student's of the step before. On a GPU nobody waits for the
+    teacher alone: there its seconds are unknown."""
+
+    def __init__(self, network):
+        self.network = network
+
+    def watching(self, source, first, last):
+        return source
+
+    def answers(self, step, examples, loss):
+        found, seconds = timed(self.network.answers, examples)
+        return found, seconds if self.network.device == "cpu" else None
+
+    def close(self):
+        self.network.close()
+
+
+class Before(object):
+    def __init__(self, network):
+        self.network, self.seen = network, {}
+
+    def watching(self, source, first, last):
+        def take(step):
+            batch = source(step)
+            self.seen[step] = batch[0]
+            return batch
+        return take
+
+    def answers(self, step, examples, loss):
+        if loss is not None:
+            float(loss)  # waits for the student: the two work in turn
+        return timed(self.network.logits, self.seen.pop(step))
+
+    def close(self):
+        self.network.close()
+
+
+class Ahead(object):
+    def __init__(self, network):
+        self.network, self.seen, self.line = network, {}, None
+        self.changed, self.closed = threading.Condition(), False
+
+    def watching(self, source, first, last):
+        self.line = ahead(self.answer, first, last, threads=1)
+
+        def take(step):
+            batch = source(step)
+            with self.changed:
+                self.seen[step] = batch[0]
+                self.changed.notify_all()
+            return batch
+        return take
+
+    def answer(self, step):
+        """Answer for a batch as soon as it is made; in the thread."""
+        with self.changed:
+            while step not in self.seen and not self.closed:
+                self.changed.wait(1)
+            examples = self.seen.pop(step, None)
+        try:
+            return None if examples is None else timed(self.network.logits, examples)
+        except BaseException:
+            self.end()  # whoever waits for the answer ends the thread, which must not wait for examples meanwhile
+            raise
+
+    def answers(self, step, examples, loss):
+        return next(self.line)
+
+    def end(self):
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+    def close(self):
+        self.end()
+        if self.line is not None:
+            self.line.close()
+        self.network.close()
+
+
+class Kept(object):
+    def __init__(self, network, events, voice):
+        self.network, self.events, self.voice, self.source, self.kept = network, events, voice, None, None
+
+    def watching(self, source, first, last):
+        started, images = clock(), source.dataset.images
+        self.kept = np.concatenate([self.network.logits(source.prepared(images[k:k + AT_ONCE]))
+                                    for k in range(0, len(images), AT_ONCE)])
+        self.source, seconds = source, clock() - started
+        self.events.write("teacher", examples=len(images), seconds=seconds)
+        self.voice.say("The teacher has answered for all %d examples beforehand, in %.1f s" % (len(images), seconds))
+        return source
+
+    def answers(self, step, examples, loss):
+        return self.kept[self.source.chosen(step)], None
+
+    def close(self):
+        self.network.close()
