@@ -303,7 +303,7 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
         "workload": {
             **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
             **{"threads": None, "seconds": None, "epochs": None, "precision": "auto", "compile": False},
-            **{"channels_last": None, "feed": "plain", "largest_batch": False},
+            **{"channels_last": None, "feed": "plain", "largest_batch": False, "teacher": None},
             "data": "/data/cifar-10",
         },
     }
