@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import signal
 import sys
+
+# What a write of more than a buffer fails with: nothing is left of it then that a flush would fail with once more.
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
@@ -53,7 +57,7 @@ def _guarded(argv: list[str]) -> int:
         _drop_stdout()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.filename is None and not _writable(sys.stdout):
+        if error.filename is None and (error.errno in _UNWRITTEN or not _writable(sys.stdout)):
             console.say(f"the result can't be written: {error.strerror}")
             _drop_stdout()
             return 125
