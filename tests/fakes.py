@@ -13,7 +13,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.owner import this_process
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
-from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 from ngcdl.store import Store
 
 IMAGE = ImageRef.parse("tensorflow:18.01-py2")
@@ -95,6 +95,7 @@ class FakeEngine:
     version: str = "29.1.0"
     identity: str | None = "7TWA:KOZU"
     is_here: bool = True
+    is_cluster: bool = False
     shares_files: bool = True
     at_start: Callable[[], None] = lambda: None
     pulled: str | NgcdlError = "sha256:" + "0" * 64
@@ -102,6 +103,9 @@ class FakeEngine:
 
     def gpu_way(self) -> GpuWay:
         return GpuWay("runtime", "the runtime nvidia is there")
+
+    def placed(self, placement: Placement | None) -> Placement | None:
+        return placement
 
     def caller(self) -> str | None:
         return "1000:1000"

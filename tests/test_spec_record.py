@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
-from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, redacted, redacted_words
+from ngcdl.errors import BadOption
+from ngcdl.spec import (
+    REDACTED,
+    GpuRequest,
+    ImageRef,
+    Mount,
+    Placement,
+    Port,
+    RunSpec,
+    Workload,
+    redacted,
+    redacted_words,
+)
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -58,12 +71,43 @@ FULL = RunSpec(
     tty=True,
     stdin=True,
     workload=Workload("cifar10", 7, 8, 9, "synthetic", "cpu", False, "older"),
+    placement=Placement(2, "gpu", time_limit="1:00:00", container="pyxis", options=("--exclusive",)),
 )
 
 
 @pytest.mark.parametrize("spec", [RunSpec(None), FULL, replace(FULL, image=None, workload=None)])
 def test_a_spec_and_its_json_are_each_other_s_inverse(spec: RunSpec) -> None:
     assert RunSpec.from_json(json.loads(json.dumps(spec.as_json(secrets=True)))) == spec
+
+
+def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
+    old = {name: value for name, value in FULL.as_json().items() if name != "placement"}
+    assert RunSpec.from_json(old).placement is None
+    assert RunSpec.from_json({**old, "placement": {"nodes": 2, "of_a_later_ngcdl": 1}}).placement == Placement(2)
+
+
+@pytest.mark.parametrize(
+    ("placement", "engine", "named"),
+    [
+        (Placement(nodes=2), "docker", "--nodes"),
+        (Placement(partition="a"), "kubernetes", "--partition: engine kubernetes has no use for it; slurm has"),
+        (Placement(namespace="a"), "slurm", "--namespace"),
+        (Placement(options=("-x",)), "local", "--sbatch"),
+        (Placement(nodes=0), "slurm", "--nodes 0"),
+        (Placement(container="lxc"), "slurm", "pyxis, docker, podman or apptainer"),
+        (Placement(time_limit="soon"), "slurm", "--time soon"),
+        (Placement(partition="a b"), "slurm", "one word"),
+        (Placement(account="-x"), "slurm", "one word"),
+    ],
+)
+def test_a_placement_that_can_t_be_meant_is_refused(placement: Placement, engine: str, named: str) -> None:
+    with pytest.raises(BadOption, match=re.escape(named)):
+        placement.check(engine)
+
+
+@pytest.mark.parametrize("time", ["30", "30:00", "1:00:00", "2-12", "2-12:30", "2-12:30:00"])
+def test_slurm_s_ways_to_write_a_time_are_taken(time: str) -> None:
+    Placement(time_limit=time, nodes=8, qos="high", account="a@b").check("slurm")
 
 
 def test_a_record_of_a_spec_has_no_secret() -> None:

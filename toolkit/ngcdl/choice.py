@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
-from ngcdl.errors import BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
-from ngcdl.spec import GpuRequest, ImageRef
+from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
+from ngcdl.spec import USED_BY, GpuRequest, ImageRef
 from ngcdl.telemetry import free
 from ngcdl.telemetry import gpu as nvml
 
@@ -49,10 +49,12 @@ def choose(
     A training computes on one card: under auto it gets a free one, and leaves the others to others. `unfit` gives the
     UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts with several.
     """
-    probe = nvml.probe()
+    probe = nvml.Probe() if engine_name in USED_BY else nvml.probe()  # a cluster's nodes are no business of NVML here
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
     if gpus.kind == "none":
         return Choice(engine, image, NO_GPU, gpus, "cpu", (), why, probe)
+    if engine.is_cluster:
+        return _of_cluster(engine, image, gpus, why, probe)
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
     if not probe.cards:
@@ -86,7 +88,7 @@ def _engine(
     if name != "auto" or image:
         why = "it was asked for" if name != "auto" else "an image was named"
         engine = engines.connect("docker" if name == "auto" else name)
-        return engine, image or default_image(registry, probe), f"engine docker: {why}"
+        return engine, image or default_image(registry, probe), f"engine {engine.name}: {why}"
     if gpus.kind == "none":
         return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
     if not probe.cards:
@@ -140,6 +142,19 @@ def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: st
     if gpus.kind == "count":
         way = GpuWay("device-request", "a number of cards was asked for")
     return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", None, why, probe)
+
+
+def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
+    """So many cards of each node, whichever the cluster gives; which they were, the trainer tells."""
+    if gpus.kind not in ("auto", "count"):
+        raise BadGpuRequest(f"--gpus {gpus}: {engine.name} hands GPUs out by number.", "Of each node:\n    --gpus 1")
+    way = engine.gpu_way()
+    if way.name == "none":
+        if gpus.demanded:
+            raise NoGpu(str(gpus), f"engine {engine.name}: {way.why}")
+        loud = (f"WARNING: {way.why}: this run computes on the CPU.",)
+        return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
+    return Choice(engine, image, way, GpuRequest("count", count=gpus.count or 1), "gpu", None, why, probe)
 
 
 def _cards(gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str]) -> tuple[GpuRequest, tuple[str, ...]]:

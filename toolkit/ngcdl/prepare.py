@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import __version__, choice, fetch, plan
 from ngcdl.engines.base import Engine, Order, PullEvent
-from ngcdl.errors import BadOption, MountMissing, NgcdlError
+from ngcdl.errors import BadOption, MountMissing, NgcdlError, UnknownRepository, UnknownTag
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
-from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 from ngcdl.store import Store
 from ngcdl.telemetry import host
 from ngcdl.telemetry.card import Probe
@@ -53,6 +53,7 @@ class Asked:
     always_pull: bool = False
     force: bool = False
     root: bool = False
+    placement: Placement | None = None  # where on a cluster, None: no cluster
     extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
 
 
@@ -94,8 +95,11 @@ def decide(
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
+    if picked.engine.is_cluster:
+        _nothing_of_a_screen(asked, picked.engine.name)
     if not dry:
         _look_ahead(asked)
+    if not dry and not picked.engine.is_cluster:  # its nodes are other machines than this one
         verdicts.tell(picked, show)
     if asked.workload:
         plan.check_place(asked.workload, picked.image, asked.device or picked.device)
@@ -115,7 +119,7 @@ def _spec(asked: Asked, picked: choice.Choice, data: dataset.Dataset | None, she
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.name != "local":
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
-    return _with_extra(spec, asked.extra)
+    return _with_extra(replace(spec, placement=picked.engine.placed(asked.placement)), asked.extra)
 
 
 def _nothing_of_a_container(asked: Asked) -> None:
@@ -136,6 +140,19 @@ def _nothing_of_a_container(asked: Asked) -> None:
         raise BadOption(
             f"{', '.join(stray)}: only a container has that, and this run is in none.",
             "    ngcdl run IMAGE --engine docker ...",
+        )
+
+
+def _nothing_of_a_screen(asked: Asked, engine: str) -> None:
+    """Raises BadOption where something was typed that wants a person, or a port, beside the run."""
+    typed = asked.extra or RunSpec(None)
+    has_command = asked.own is None or bool(asked.own.command)
+    stray = [name for name, is_given in {"-i": typed.stdin, "-p": bool(typed.ports)}.items() if is_given]
+    if stray or not has_command:
+        what = f"{', '.join(stray)}: not with --engine {engine}" if stray else "A shell needs a terminal"
+        raise BadOption(
+            f"{what}: a run there has no terminal and no port of this machine.",
+            f"    ngcdl run IMAGE --engine {engine} -- COMMAND",
         )
 
 
@@ -200,7 +217,7 @@ def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dat
     """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
     shelf.ensure_writable()
     picked, _, data = decide(asked, settings, shelf, show, data=data)
-    digest, target = _target(picked, asked, show)
+    digest, target = _target(picked, asked, show, settings)
     return Settled(asked, picked, data, digest, target)
 
 
@@ -221,9 +238,9 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         dataset=data.kind if data else None,
         dataset_note=data.note if data else None,
         gpus=picked.uuids,
-        machine=_machine(picked),
+        machine=Machine() if picked.engine.is_cluster else _machine(picked),
         spec=spec.as_json(),
-        owner=this_process(),
+        owner=None if picked.engine.is_cluster else this_process(),
         notes=(*picked.loud, *notes),
         ngcdl=__version__,
     )
@@ -277,10 +294,15 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
     )
 
 
-def _target(picked: choice.Choice, asked: Asked, show: Show) -> tuple[str | None, str]:
-    """Give the image's digest and the name it is started by; fetch it where it is not here."""
+def _target(picked: choice.Choice, asked: Asked, show: Show, settings: Settings) -> tuple[str | None, str]:
+    """Give the image's digest and the name it is started by; fetch it where it is not here.
+
+    The nodes of a cluster fetch for themselves: they are told the digest, where the registry can be asked for it."""
     if picked.image is None:
         return None, picked.engine.without_image(bool(picked.probe.cards), show.pull)
+    if picked.engine.is_cluster:
+        pinned = _pinned(picked.image, settings, show)
+        return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
     digest = None if asked.always_pull else picked.engine.has(picked.image)
     if digest is None:
         try:
@@ -288,6 +310,22 @@ def _target(picked: choice.Choice, asked: Asked, show: Show) -> tuple[str | None
         finally:
             show.quiet()
     return digest, picked.engine.target(picked.image, digest)
+
+
+def _pinned(image: ImageRef, settings: Settings, show: Show) -> str | None:
+    """Give the digest that `image` has now, None where nobody can say. Raises UnknownTag and UnknownRepository."""
+    from ngcdl import imagefacts
+
+    try:
+        digest = imagefacts.of(image, settings.cache).facts.digest or image.digest
+    except (UnknownTag, UnknownRepository):
+        raise
+    except NgcdlError as error:
+        show.say(f"{error.message} The nodes are told the tag, which each of them looks up for itself.")
+        return image.digest
+    if digest is None:
+        show.say(f"The registry can't be asked for the digest of {image}: the nodes are told the tag.")
+    return digest
 
 
 def planned_target(picked: choice.Choice) -> str:

@@ -50,7 +50,9 @@ Device = Annotated[str | None, typer.Option(metavar="gpu|cpu", help="What a trai
 
 # -- where it runs --------------------------------------------------------------------------------------------------
 Gpus = Annotated[str, typer.Option(metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0.")]
-EngineName = Annotated[str, typer.Option("--engine", metavar="auto|docker|local", help="Where it runs.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", metavar="auto|docker|local|slurm|kubernetes", help="Where it runs.")
+]
 Volumes = Annotated[list[str] | None, typer.Option("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount.")]
 Variables = Annotated[list[str] | None, typer.Option("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable.")]
 ShmSize = Annotated[str, typer.Option(metavar="SIZE", help="Of /dev/shm.")]
@@ -60,6 +62,23 @@ Limits = Annotated[
 AsRoot = Annotated[bool, typer.Option("--root", help="Run as the image's own user, mostly root.")]
 Pull = Annotated[str, typer.Option("--pull", metavar="missing|always", help="When to pull.")]
 Force = Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")]
+
+# -- on a cluster ----------------------------------------------------------------------------------------------------
+Nodes = Annotated[int, typer.Option(help="Machines, each with --gpus N; with --engine slurm or kubernetes.")]
+Partition = Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's partition.")]
+TimeLimit = Annotated[str | None, typer.Option("--time", metavar="TIME", help="At most; 30, 1:00:00 or 2-12 (Slurm).")]
+Account = Annotated[str | None, typer.Option(metavar="NAME", help="Who is charged (Slurm).")]
+Qos = Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service.")]
+RunIn = Annotated[
+    str | None,
+    typer.Option("--container", metavar="pyxis|docker|podman|apptainer", help="What runs images on Slurm's nodes."),
+]
+Sbatch = Annotated[
+    list[str] | None, typer.Option("--sbatch", metavar="WORD", help="One more word for sbatch: --sbatch=--exclusive.")
+]
+Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="Kubernetes' namespace.")]
+DataPvc = Annotated[str | None, typer.Option(metavar="CLAIM", help="A volume claim that has the data (Kubernetes).")]
+PullSecret = Annotated[str | None, typer.Option(metavar="NAME", help="The secret to pull with (Kubernetes).")]
 
 # -- what is named --------------------------------------------------------------------------------------------------
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]

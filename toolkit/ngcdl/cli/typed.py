@@ -5,12 +5,23 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ngcdl import plan, prepare, settings
 from ngcdl.errors import BadOption, NoSuchRun
-from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload, parse_bytes, parse_environment
+from ngcdl.spec import (
+    USED_BY,
+    GpuRequest,
+    ImageRef,
+    Mount,
+    Placement,
+    Port,
+    RunSpec,
+    Workload,
+    parse_bytes,
+    parse_environment,
+)
 from ngcdl.store import CHECKPOINTS, EVENTS, Store, lines
 
 
@@ -40,6 +51,7 @@ class Typed:
     gpus: str = "auto"
     device: str | None = None
     engine: str = "auto"
+    placement: Placement = field(default_factory=Placement)
     volumes: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
@@ -68,6 +80,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: missing or always.")
+    typed.placement.check(typed.engine)
     image = ImageRef.parse(typed.image, config.registry) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
@@ -88,6 +101,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         force=typed.force,
         root=typed.root,
         extra=_extra(typed, own),
+        placement=typed.placement if typed.engine in USED_BY else None,
     )
 
 

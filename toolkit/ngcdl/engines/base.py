@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
-from ngcdl.spec import ImageRef, RunSpec
+from ngcdl.spec import ImageRef, Placement, RunSpec
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,14 @@ class LayerStore:
 
 @dataclass(frozen=True)
 class Started:
-    """What is known once a job runs. Its notes go into the record; `news` are those that the caller has not been told
-    on this host before. `pid` is its first process on this host."""
+    """What is known once a job runs, or a cluster has taken it. Its notes go into the record; `news` are those that the
+    caller has not been told on this host before. `pid` is its first process on this host. With `keeps_log` what it
+    writes is brought to the run's log.txt by others than us."""
 
     notes: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
     pid: int | None = None
+    keeps_log: bool = False
 
 
 class Job(Protocol):
@@ -153,11 +155,21 @@ class Engine(Protocol):
         ...
 
     @property
+    def is_cluster(self) -> bool:
+        """Does it put runs on machines of its own choosing? Their record has no owner then: the run goes on without us,
+        and nothing can be looked at, measured or fetched from here."""
+        ...
+
+    @property
     def shares_files(self) -> bool:
         """Are folders of this host seen by its containers?"""
         ...
 
     def gpu_way(self) -> GpuWay: ...
+
+    def placed(self, placement: Placement | None) -> Placement | None:
+        """Give where a run goes, with all that was left open chosen; None where there is nothing to choose."""
+        ...
 
     def caller(self) -> str | None:
         """Give the uid:gid under which the caller's files stay the caller's."""

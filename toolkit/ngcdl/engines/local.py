@@ -26,7 +26,7 @@ from typing import Any
 from ngcdl import settings
 from ngcdl.engines.base import RUN_FOLDER, Chunk, Exit, GpuWay, Job, LayerStore, Order, PullEvent, Show, Started
 from ngcdl.errors import LocalUnavailable
-from ngcdl.spec import ImageRef, redacted
+from ngcdl.spec import ImageRef, Placement, redacted
 
 READY = "ready"
 # The wheel of TensorFlow 2.21 for x86-64, by far the largest; unpacked, with all it needs, the CPU's takes 1.6 GB.
@@ -55,6 +55,7 @@ class LocalEngine:
     name = "local"
     identity: str | None = None
     is_here = True
+    is_cluster = False
     shares_files = True
 
     def __init__(self, share: Path) -> None:
@@ -66,6 +67,10 @@ class LocalEngine:
 
     def gpu_way(self) -> GpuWay:
         return GpuWay("none", "no container is in between")
+
+    def placed(self, placement: Placement | None) -> Placement | None:
+        del placement
+        return None
 
     def caller(self) -> str | None:
         return None

@@ -9,6 +9,7 @@ from typing import Any, Self
 from ngcdl.spec.container import Mount, Port
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import ImageRef
+from ngcdl.spec.placement import Placement
 from ngcdl.spec.secrets import redacted, redacted_words
 from ngcdl.spec.workload import Workload
 
@@ -19,6 +20,7 @@ class RunSpec:
 
     `command` () starts what the image starts by itself. `user` is uid:gid or None for the image's own.
     `ulimits` are name -> (soft, hard); `environment` holds only what was asked for, never a key.
+    `placement` None: one machine, this one or its engine's; with one, `gpus` are those of each of its nodes.
     """
 
     image: ImageRef | None
@@ -35,6 +37,7 @@ class RunSpec:
     tty: bool = False
     stdin: bool = False
     workload: Workload | None = None
+    placement: Placement | None = None
 
     def without_secrets(self) -> Self:
         """Give the spec as people may see it: variables and words that look like a secret are REDACTED."""
@@ -57,11 +60,12 @@ class RunSpec:
             "tty": self.tty,
             "stdin": self.stdin,
             "workload": vars(self.workload) if self.workload else None,
+            "placement": self.placement.as_json() if self.placement else None,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        workload = data.get("workload")
+        workload, placement = data.get("workload"), data.get("placement")
         return cls(
             image=ImageRef.parse(data["image"]) if data.get("image") else None,
             command=tuple(data.get("command", ())),
@@ -76,4 +80,5 @@ class RunSpec:
             tty=data.get("tty", False),
             stdin=data.get("stdin", False),
             workload=Workload(**workload) if workload else None,
+            placement=Placement.from_json(placement) if placement else None,
         )

@@ -14,7 +14,8 @@ from ngcdl.cli.options import Json
 @app.command(
     epilog="Examples:\n\n  ngcdl run --train cifar10\n\n  ngcdl run tensorflow:18.01-py2\n\n"
     "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n\n"
-    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3"
+    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n\n"
+    "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8"
 )
 def run(
     context: typer.Context,
@@ -41,6 +42,16 @@ def run(
     gpus: options.Gpus = "auto",
     device: options.Device = None,
     engine: options.EngineName = "auto",
+    nodes: options.Nodes = 1,
+    partition: options.Partition = None,
+    time_limit: options.TimeLimit = None,
+    account: options.Account = None,
+    qos: options.Qos = None,
+    container: options.RunIn = None,
+    sbatch: options.Sbatch = None,
+    namespace: options.Namespace = None,
+    data_pvc: options.DataPvc = None,
+    pull_secret: options.PullSecret = None,
     volume: options.Volumes = None,
     env: options.Variables = None,
     publish: Annotated[
@@ -59,7 +70,7 @@ def run(
     force: options.Force = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the request and the equal docker command; start nothing.")
+        bool, typer.Option("--dry-run", help="Print the request, script or manifest; start nothing.")
     ] = False,
     json: Json = False,
 ) -> int:
@@ -67,6 +78,7 @@ def run(
     del tty, rm  # typed out of habit: a terminal is taken where there is one, and no container is left behind
     from ngcdl.cli import run as it
     from ngcdl.cli.typed import Typed
+    from ngcdl.spec import Placement
 
     typed = Typed(
         image=image,
@@ -91,6 +103,18 @@ def run(
         gpus=gpus,
         device=device,
         engine=engine,
+        placement=Placement(
+            nodes=nodes,
+            partition=partition,
+            account=account,
+            qos=qos,
+            time_limit=time_limit,
+            container=container,
+            namespace=namespace,
+            data_pvc=data_pvc,
+            pull_secret=pull_secret,
+            options=tuple(sbatch or ()),
+        ),
         volumes=tuple(volume or ()),
         environment=tuple(env or ()),
         ports=tuple(publish or ()),

@@ -14,7 +14,7 @@ from ngcdl.engines.docker import layers, memlock, messages, passwd, request
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.errors import BadOption, EngineRefused, NgcdlError
-from ngcdl.spec import ImageRef
+from ngcdl.spec import ImageRef, Placement
 
 _PING_SECONDS = 10
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
@@ -62,6 +62,7 @@ def connect() -> DockerEngine:
 
 class DockerEngine:
     name = "docker"
+    is_cluster = False
 
     def __init__(self, client: Any, look: Callable[[], Any] | None = None) -> None:
         """`look` makes a client that waits less long for an answer; without it `client` does all."""
@@ -93,6 +94,10 @@ class DockerEngine:
     @property
     def shares_files(self) -> bool:
         return str(self._client.base_url).startswith("http+docker://localhost")
+
+    def placed(self, placement: Placement | None) -> Placement | None:
+        del placement
+        return None
 
     def caller(self) -> str | None:
         options = self.info.get("SecurityOptions") or []

@@ -1,0 +1,73 @@
+"""Where on a cluster a run goes: how many machines, of which share of them, and in what it runs there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from ngcdl.errors import BadOption
+
+CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
+# What each engine has a use for.
+USED_BY = {
+    "slurm": ("nodes", "partition", "account", "qos", "time_limit", "container", "options"),
+    "kubernetes": ("nodes", "namespace", "data_pvc", "pull_secret"),
+}
+TYPED = {"time_limit": "--time", "options": "--sbatch"}
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,@:+-]*")
+_TIME = re.compile(r"\d+|\d+:\d\d(:\d\d)?|\d+-\d+(:\d\d){0,2}")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`nodes` machines, each with the run's GPUs. `container` is one of CONTAINERS, None: what is there.
+
+    `partition`, `account`, `qos` and `time_limit` are Slurm's, in its own words, as are `options`: further words for
+    sbatch. `namespace`, `data_pvc` (a claim that has the data) and `pull_secret` (the name of one) are Kubernetes'.
+    """
+
+    nodes: int = 1
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time_limit: str | None = None
+    container: str | None = None
+    namespace: str | None = None
+    data_pvc: str | None = None
+    pull_secret: str | None = None
+    options: tuple[str, ...] = ()
+
+    def check(self, engine: str) -> None:
+        """Raises BadOption where a value can't be meant, or means nothing to `engine`."""
+        plain, used = Placement(), USED_BY.get(engine, ())
+        for field in fields(self):
+            if field.name not in used and getattr(self, field.name) != getattr(plain, field.name):
+                who = " or ".join(name for name, uses in USED_BY.items() if field.name in uses)
+                raise BadOption(f"{_typed(field.name)}: engine {engine} has no use for it; {who} has.")
+        if not 1 <= self.nodes <= 100_000:
+            raise BadOption(f"--nodes {self.nodes}: a whole number from 1 on.")
+        if self.container is not None and self.container not in CONTAINERS:
+            raise BadOption(f"--container {self.container}: {', '.join(CONTAINERS[:-1])} or {CONTAINERS[-1]}.")
+        if self.time_limit is not None and not _TIME.fullmatch(self.time_limit):
+            raise BadOption(
+                f"--time {self.time_limit}: wanted MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS, as sbatch takes it."
+            )
+        for name in ("partition", "account", "qos", "namespace", "data_pvc", "pull_secret"):
+            value = getattr(self, name)
+            if value is not None and not _WORD.fullmatch(value):
+                raise BadOption(f"{_typed(name)} {value!r}: wanted one word.")
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "options": list(self.options)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known and value is not None}
+        return cls(**{**values, "options": tuple(values.get("options", ()))})
+
+
+def _typed(name: str) -> str:
+    return TYPED.get(name, f"--{name.replace('_', '-')}")
