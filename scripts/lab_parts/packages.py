@@ -1,4 +1,4 @@
-"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, busybox, Slurm.
+"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, busybox, Slurm, kubectl.
 
 Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so
 no service starts and the machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of
@@ -22,6 +22,7 @@ UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
     "tools": ("bookworm", ["docker-registry", "debootstrap", "busybox-static", "runc"]),
+    "kubernetes": ("trixie", ["kubectl/trixie"]),  # named, or apt takes whatever newer one this machine has
     "slurm": (
         "bookworm",
         [

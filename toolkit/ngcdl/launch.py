@@ -162,7 +162,7 @@ class Course:
     def failed(self, error: Exception) -> None:
         self._is_lost = isinstance(error, EngineLost)
         if isinstance(error, EngineLost) and self.job and self._ready.order.spec.workload:
-            error = EngineLost(error.doing, is_training=True).with_traceback(error.__traceback__)
+            error = type(error)(error.doing, is_training=True).with_traceback(error.__traceback__)
         self.trouble = error
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):

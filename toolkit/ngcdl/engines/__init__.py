@@ -11,6 +11,7 @@ from ngcdl.errors import BadOption
 ENGINES = {
     "docker": "ngcdl.engines.docker",
     "local": "ngcdl.engines.local",
+    "kubernetes": "ngcdl.engines.kubernetes",
 }
 
 

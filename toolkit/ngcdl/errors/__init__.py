@@ -32,9 +32,18 @@ NgcdlError (125)
 │   ├── EngineHangs
 │   ├── EngineTooOld
 │   ├── EngineLost            it died while it was needed
+│   │   └── ClusterLost       Kubernetes went away while a job was followed
 │   ├── EngineElsewhere       it is another machine's, and that does not do here
 │   ├── EngineRefused         it answered no; its own words are kept
-│   └── DiskFull
+│   ├── DiskFull
+│   └── ClusterError          Kubernetes, or kubectl, which speaks to it
+│       ├── KubectlMissing
+│       ├── ClusterUnreachable    no context, no address, no answer, no way to sign in
+│       ├── ClusterForbidden
+│       ├── ClusterHangs
+│       ├── ClusterRefused    it answered no; its own words are kept
+│       ├── ImageNotPulled    by a node, and no waiting mends it
+│       └── PodFailed         it can't start
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
 │   ├── NvmlUnavailable       the driver's library is missing, not loaded or of another version
@@ -90,6 +99,17 @@ from ngcdl.errors.keys import (
     HelperHung,
     HelperMissing,
 )
+from ngcdl.errors.kubernetes import (
+    ClusterError,
+    ClusterForbidden,
+    ClusterHangs,
+    ClusterLost,
+    ClusterRefused,
+    ClusterUnreachable,
+    ImageNotPulled,
+    KubectlMissing,
+    PodFailed,
+)
 from ngcdl.errors.records import (
     ArchiveBroken,
     NoBrowser,
@@ -136,6 +156,12 @@ __all__ = [
     "BadReference",
     "BlobMissing",
     "CannotInvoke",
+    "ClusterError",
+    "ClusterForbidden",
+    "ClusterHangs",
+    "ClusterLost",
+    "ClusterRefused",
+    "ClusterUnreachable",
     "CommandNotFound",
     "ConfigBroken",
     "ConfigNotWritable",
@@ -159,9 +185,11 @@ __all__ = [
     "HelperFailed",
     "HelperHung",
     "HelperMissing",
+    "ImageNotPulled",
     "ImageUnfit",
     "KeyRejected",
     "KeyWithoutRights",
+    "KubectlMissing",
     "LocalUnavailable",
     "LoginNeeded",
     "MountMissing",
@@ -178,6 +206,7 @@ __all__ = [
     "NotRepeatable",
     "NotWritten",
     "NvmlUnavailable",
+    "PodFailed",
     "RateLimited",
     "RecordBroken",
     "RecordError",

@@ -1,0 +1,200 @@
+"""The objects that an order becomes: held to golden text, to Kubernetes' own schemas, and to the rules that these miss.
+
+To accept a change that is meant: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_manifest.py, and read the
+diff. Manifests of this shape were accepted by a real API server (1.36), which placed, replaced and ended their pods.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from ngcdl.engines.base import Order
+from ngcdl.engines.kubernetes import yaml
+from ngcdl.engines.kubernetes.asked import name
+from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
+from ngcdl.engines.kubernetes.manifest import objects, secret
+from ngcdl.errors import BadOption
+from ngcdl.plan import containers_folder
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+IMAGE = ImageRef.parse("pytorch:25.03-py3")
+TRAINER = Mount(str(containers_folder() / "trainer"), "/ngcdl/trainer")
+TRAINING = RunSpec(
+    image=IMAGE,
+    command=("python", "-m", "trainer", "cifar10", "--out", "/ngcdl/run", "--data", "/ngcdl/data", "--replicas", "8"),
+    gpus=GpuRequest("count", count=8),
+    mounts=(TRAINER, Mount("cifar", "/ngcdl/data")),
+    environment=(("PYTHONUNBUFFERED", "1"),),
+    user="1000:1000",
+    workdir="/ngcdl",
+    workload=Workload("cifar10"),
+    placement=Placement(nodes=2, namespace="vision", data_pvc="cifar", pull_secret="ngc"),
+)
+COMMAND = RunSpec(
+    image=IMAGE,
+    command=("python", "-c", "print('$(HOME) is no variable of mine')"),
+    gpus=GpuRequest("none"),
+    mounts=(Mount("models", "/models", writable=True),),
+    environment=(("HF_TOKEN", "hush"), ("GREETING", "it's $(me)")),
+    shm_bytes=64 << 20,
+    placement=Placement(namespace="default"),
+)
+SPECS = {"training-two-nodes": TRAINING, "command-no-gpu": COMMAND}
+# Before 1.29 the schema asks for an empty onPodConditions, which the server did not; 1.37 is the newest at hand.
+VERSIONS = ("1.29", "1.37")
+
+
+def order(spec: RunSpec, run_id: str = "20261121-192252-cifar10-beefca") -> Order:
+    return Order(
+        spec, run_id, Path("/home/me/runs/x"), IMAGE.pinned("sha256:" + "0123456789abcdef" * 4), "device-plugin"
+    )
+
+
+def job(spec: RunSpec, run_id: str = "20261121-192252-cifar10-beefca") -> dict[str, Any]:
+    (found,) = [one for one in objects(order(spec, run_id)) if one["kind"] == "Job"]
+    return found
+
+
+def pod(spec: RunSpec) -> dict[str, Any]:
+    made: dict[str, Any] = job(spec)["spec"]["template"]["spec"]
+    return made
+
+
+@pytest.mark.parametrize("which", SPECS)
+def test_the_manifest_is_the_golden_one(which: str) -> None:
+    text = yaml.documents(objects(order(SPECS[which])))
+    text = re.sub(r"(trainer\.tar\.gz: )\S+", r"\1(the packed trainer)", text)
+    path = GOLDEN / f"kubernetes-{which}.yaml"
+    if os.environ.get("NGCDL_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("which", SPECS)
+def test_kubernetes_own_schemas_take_every_object_and_know_every_field(which: str, version: str) -> None:
+    for made in [*objects(order(SPECS[which])), secret(order(SPECS[which]))]:
+        if made:
+            kubernetes_validate.validate(made, version, strict=True)
+
+
+def test_a_field_that_does_not_exist_is_what_the_schemas_are_asked_for() -> None:
+    made = job(TRAINING)
+    made["spec"]["backoffLimt"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(made, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("which", SPECS)
+def test_what_a_real_server_refuses_and_the_schemas_do_not_is_kept(which: str) -> None:
+    made, inside = job(SPECS[which])["spec"], pod(SPECS[which])
+    (container,) = inside["containers"]
+    assert inside["restartPolicy"] == "Never", "a Job takes Never or OnFailure, podFailurePolicy only Never"
+    assert made["completions"] == made["parallelism"]
+    assert made["completionMode"] == "Indexed"
+    limits = container.get("resources", {}).get("limits", {})
+    assert all(re.fullmatch(r"[1-9]\d*", count) for count in limits.values()), "whole cards"
+    assert "requests" not in container.get("resources", {}), "limits alone: what can't be shared must be equal in both"
+    volumes = {volume["name"] for volume in inside["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    policy = [rule["onExitCodes"] for rule in made["podFailurePolicy"]["rules"] if "onExitCodes" in rule]
+    assert all(rule["containerName"] == container["name"] and 0 not in rule["values"] for rule in policy)
+    assert policy[0]["values"] == sorted(set(policy[0]["values"]))
+
+
+def test_each_node_has_its_gpus_by_limits_and_pods_stand_apart_and_find_the_first() -> None:
+    inside = pod(TRAINING)
+    (container,) = inside["containers"]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    service = next(one for one in objects(order(TRAINING)) if one["kind"] == "Service")
+    called = job(TRAINING)["metadata"]["name"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": "8"}}
+    assert (variables["NGCDL_NODES"], variables["MASTER_ADDR"]) == ("2", f"{called}-0.{called}")
+    assert inside["subdomain"] == service["metadata"]["name"] == called
+    labels = job(TRAINING)["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    (apart,) = inside["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"]["matchLabels"] == labels
+
+
+def test_one_node_alone_has_no_service_and_no_second_try() -> None:
+    single = replace(TRAINING, placement=Placement(namespace="vision"), mounts=(TRAINER,))
+    assert [one["kind"] for one in objects(order(single))] == ["ConfigMap", "Job"]
+    assert job(single)["spec"]["backoffLimit"] == 0
+
+
+@given(some.from_regex(r"[A-Za-z0-9_.-]{1,120}", fullmatch=True), some.integers(1, 100_000))
+def test_a_name_and_the_host_name_of_the_last_pod_are_labels(run_id: str, nodes: int) -> None:
+    label = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+    assert re.fullmatch(label, name(run_id, nodes))
+    assert re.fullmatch(label, f"{name(run_id, nodes)}-{nodes - 1}")
+
+
+def test_two_long_runs_that_differ_at_their_end_have_two_names() -> None:
+    long = "20261121-192252-" + "a" * 80
+    assert name(f"{long}-beefca") != name(f"{long}-c0ffee")
+
+
+def test_what_looks_like_a_secret_is_in_a_secret_of_its_own_and_in_no_manifest() -> None:
+    assert "hush" not in json.dumps(objects(order(COMMAND)))
+    made = secret(order(COMMAND))
+    assert made is not None
+    assert made["stringData"] == {"HF_TOKEN": "hush"}
+    (wanted,) = [one for one in pod(COMMAND)["containers"][0]["env"] if one["name"] == "HF_TOKEN"]
+    assert wanted["valueFrom"]["secretKeyRef"] == {"name": made["metadata"]["name"], "key": "HF_TOKEN"}
+    assert secret(order(TRAINING)) is None
+
+
+def test_words_that_kubernetes_would_put_variables_in_are_left_as_they_are() -> None:
+    (container,) = pod(COMMAND)["containers"]
+    assert container["args"][-1] == "print('$$(HOME) is no variable of mine')"
+    assert {"name": "GREETING", "value": "it's $$(me)"} in container["env"]
+
+
+def test_the_image_starts_by_its_own_entrypoint() -> None:
+    assert "command" not in pod(TRAINING)["containers"][0]
+
+
+def test_a_run_goes_on_from_one_that_is_kept_on_the_same_claim() -> None:
+    resumed = replace(
+        TRAINING,
+        mounts=(*TRAINING.mounts, Mount("/home/me/runs/before", "/ngcdl/resume")),
+        workload=Workload("cifar10", resume="before"),
+    )
+    mounts = {one["mountPath"]: one for one in pod(resumed)["containers"][0]["volumeMounts"]}
+    assert mounts["/ngcdl/resume"] == {
+        "name": "claim", "mountPath": "/ngcdl/resume", "subPath": "ngcdl-runs/before", "readOnly": True,
+    }  # fmt: skip
+    with pytest.raises(BadOption, match="checkpoint"):
+        objects(order(replace(resumed, placement=Placement())))
+
+
+def test_a_folder_of_this_machine_is_refused_with_a_claim_as_the_way() -> None:
+    with pytest.raises(BadOption, match="no folder of this machine") as refused:
+        objects(order(replace(COMMAND, mounts=(Mount("/srv/data", "/data"),))))
+    assert "-v CLAIM:/data" in refused.value.hint
+
+
+def test_the_packed_trainer_fits_into_a_config_map_many_times_and_is_the_same_each_time() -> None:
+    text = packed(TRAINER.host)
+    assert text == packed(TRAINER.host)
+    assert len(text) < LIMIT_BYTES / 4
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(base64.b64decode(text)))) as archive:
+        names = archive.getnames()
+    assert {"trainer/__main__.py", "trainer/workloads/cifar10.py"} <= set(names)
+    assert not any("__pycache__" in one for one in names)

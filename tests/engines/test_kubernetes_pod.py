@@ -1,0 +1,139 @@
+"""pod.sh, run here: it trains, passes SIGTERM on, goes on from a checkpoint, and its record is read out of the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl.engines.kubernetes import bundle
+from ngcdl.engines.kubernetes.told import BEGIN, END, Told
+
+STOPPED = "trap 'echo saved; exit 143' TERM; echo ready; while :; do sleep 0.1; done"
+
+
+class Pod:
+    """A folder with what a ConfigMap brings, and one that is the run's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self._brought = folder / "inside", folder / "brought"
+        self.work = folder / "work"
+        for made in (self._brought, self.work):
+            made.mkdir()
+        shutil.copy(Path(bundle.__file__).parent / bundle.SCRIPT, self._brought)
+
+    def starts(self, *words: str, **variables: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["sh", str(self._brought / bundle.SCRIPT), *words], cwd=self.work, stdout=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "NGCDL_RUN": str(self.run), **variables},
+        )  # fmt: skip
+
+    def says(self, script: str, **variables: str) -> tuple[int, bytes]:
+        with self.starts("sh", "-c", script, "trainer", **variables) as process:
+            said, _ = process.communicate(timeout=60)
+        return process.returncode, said
+
+    def brings(self, trainer: Path) -> None:
+        import base64
+
+        (self._brought / bundle.KEY).write_bytes(base64.b64decode(bundle.packed(str(trainer))))
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path)
+
+
+def told(said: bytes, folder: Path, size: int = 7) -> bytes:
+    """Read what a pod said in pieces."""
+    folder.mkdir(exist_ok=True)
+    reader = Told(folder, "pod-0")
+    return b"".join(reader.take(said[i : i + size]) for i in range(0, len(said), size)) + reader.end()
+
+
+def test_code_and_record_of_a_training_come_out_of_its_log(pod: Pod, tmp_path: Path) -> None:
+    code, said = pod.says(
+        f"echo step 0; echo '{{}}' >{pod.run}/events.jsonl; echo '[]' >{pod.run}/samples-n1.jsonl; exit 3"
+    )
+    shown = told(said, tmp_path / "kept")
+    assert (code, shown) == (3, b"step 0\n")
+    kept = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
+    assert kept["events.jsonl"] == "{}\n"
+    assert kept["samples-n1.jsonl"] == "[]\n"
+    assert kept["log.txt"] == "ngcdl: pod pod-0\nstep 0\n"
+    ended: dict[str, Any] = json.loads(kept["exit.json"])
+    assert ended["code"] == 3
+    assert ended["t"] > 1_700_000_000
+    assert ended["restarts"] is None
+
+
+def test_a_node_that_is_not_the_first_tells_its_samples_alone(pod: Pod, tmp_path: Path) -> None:
+    script = f"touch {pod.run}/events.jsonl {pod.run}/samples-n2.jsonl; echo node $NGCDL_NODE"
+    code, said = pod.says(script, JOB_COMPLETION_INDEX="1")
+    assert (code, told(said, tmp_path / "kept")) == (0, b"node 1\n")
+    assert not (tmp_path / "kept" / "events.jsonl").exists()
+    assert (tmp_path / "kept" / "samples-n2.jsonl").exists()
+
+
+def test_sigterm_is_passed_on_and_the_end_that_follows_is_waited_for(pod: Pod, tmp_path: Path) -> None:
+    with pod.starts("sh", "-c", STOPPED) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    assert (process.returncode, first) == (143, b"ready\n")
+    assert told(said, tmp_path / "kept").startswith(b"saved\n")
+    assert json.loads((tmp_path / "kept" / "exit.json").read_text())["code"] == 143
+
+
+@pytest.mark.parametrize(("training", "words"), [("yes", "a --resume {run}"), ("", "a")])
+def test_a_pod_in_the_place_of_a_lost_one_goes_on_from_the_checkpoint(pod: Pod, training: str, words: str) -> None:
+    (pod.run / "checkpoints").mkdir(parents=True)
+    (pod.run / "checkpoints" / "step-10.npz").touch()
+    with pod.starts("sh", "-c", 'echo "$@"', "trainer", "a", NGCDL_TRAINING=training) as process:
+        said, _ = process.communicate(timeout=60)
+    assert said.splitlines()[0].decode() == words.format(run=pod.run)
+
+
+def test_the_trainer_is_unpacked_where_the_pod_works(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "trainer" / "deep").mkdir(parents=True)
+    (tmp_path / "trainer" / "deep" / "one.py").write_text("x = 1\n")
+    pod.brings(tmp_path / "trainer")
+    _, said = pod.says("cat trainer/deep/one.py")
+    assert said.startswith(b"x = 1\n")
+
+
+def test_a_record_that_was_cut_leaves_the_log_and_no_half_file(tmp_path: Path) -> None:
+    shown = told(b"step 0\n" + BEGIN + b"H4sI\n" + END + b"step 1\n" + BEGIN + b"H4", tmp_path)
+    assert shown == b"step 0\nstep 1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
+
+
+def test_a_record_may_name_no_file_but_those_of_a_record(tmp_path: Path) -> None:
+    import base64
+    import io
+    import tarfile
+
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        for name in ("../exit.json", "run.json", "/etc/passwd", "exit.json"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 2
+            archive.addfile(entry, io.BytesIO(b"{}"))
+    told(BEGIN + base64.encodebytes(made.getvalue()) + END, tmp_path / "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["exit.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_what_two_of_us_bring_of_one_pod_stands_in_the_log_once_below_each_pods_name(tmp_path: Path) -> None:
+    told(b"step 0\nstep 1\n", tmp_path)
+    told(b"step 0\n", tmp_path)
+    second = Told(tmp_path, "pod-1")
+    second.take(b"step 1\n")
+    assert (tmp_path / "log.txt").read_text() == "ngcdl: pod pod-0\nstep 0\nstep 1\nngcdl: pod pod-1\nstep 1\n"

@@ -1,0 +1,151 @@
+"""How a job stands is read out of what Kubernetes says, in its own words and with what may help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ngcdl.engines.kubernetes.messages import translated
+from ngcdl.engines.kubernetes.state import State
+from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterRefused, ClusterUnreachable, ImageNotPulled, PodFailed
+
+JOB = {"kind": "Job", "metadata": {"name": "j"}}
+UNSCHEDULABLE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+
+
+def pod(index: int = 0, made: str = "2026-01-01T00:00:00Z", **status: Any) -> dict[str, Any]:
+    notes = {"batch.kubernetes.io/job-completion-index": str(index)}
+    containers = [{"name": "run", "image": "nvcr.io/nvidia/pytorch:25.03-py3"}]
+    meta = {"name": f"j-{index}-{made[-3:-1]}", "annotations": notes, "creationTimestamp": made}
+    return {"kind": "Pod", "metadata": meta, "spec": {"containers": containers}, "status": status}
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"phase": "Running", "containerStatuses": [{"name": "run", "state": state}]}
+
+
+def ended(code: int, reason: str = "Error") -> dict[str, Any]:
+    over = {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:10:00Z"}
+    return {**container(terminated=over), "phase": "Failed" if code else "Succeeded"}
+
+
+def job(kind: str, **said: str) -> dict[str, Any]:
+    condition = {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:10:05Z", **said}
+    return {**JOB, "status": {"conditions": [condition]}}
+
+
+def waiting(reason: str, message: str) -> dict[str, Any]:
+    return container(waiting={"reason": reason, "message": message})
+
+
+def test_a_job_without_an_end_goes_on_and_a_complete_one_has_code_0() -> None:
+    assert State.read([JOB, pod(**container(running={}))]).exit is None
+    done = State.read([job("Complete"), pod(**ended(0))]).exit
+    assert done
+    assert (done.code, done.finished) == (0, 1767226205.0)
+
+
+def test_a_failed_job_has_the_code_of_the_pod_that_failed_on_the_lowest_node() -> None:
+    failed = State.read([job("Failed", reason="BackoffLimitExceeded"), pod(1, **ended(1)), pod(0, **ended(3))]).exit
+    assert failed
+    assert (failed.code, failed.oom_killed) == (3, False)
+
+
+def test_what_the_kernel_killed_for_its_memory_says_so() -> None:
+    failed = State.read([job("Failed"), pod(**ended(137, "OOMKilled"))]).exit
+    assert failed
+    assert failed.oom_killed
+    assert "memory" in (failed.reason or "")
+
+
+def test_a_pod_whose_node_went_has_no_code_and_the_reason_of_kubernetes() -> None:
+    evicted = pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    failed = State.read([job("Failed", reason="BackoffLimitExceeded"), evicted]).exit
+    assert failed
+    assert failed.code is None
+    assert failed.reason == "Evicted: The node was low on resource: memory."
+
+
+def test_a_job_that_was_deleted_is_over_once_its_pods_are_gone() -> None:
+    assert State.read([pod(**container(running={}))]).exit is None
+    gone = State.read([])
+    assert gone.is_over
+    assert gone.exit
+    assert gone.exit.code is None
+
+
+def test_the_newest_pod_of_a_node_counts() -> None:
+    state = State.read(
+        [JOB, pod(0, "2026-01-01T00:00:00Z", **ended(1)), pod(0, "2026-01-01T00:05:09Z", phase="Pending")]
+    )
+    first = state.of(0)
+    assert first
+    assert first.phase == "Pending"
+    assert not first.began
+
+
+def test_what_waits_for_cards_says_so_in_kubernetes_words_with_the_remedy() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": UNSCHEDULABLE}
+    state = State.read([JOB, pod(phase="Pending", conditions=[condition])])
+    assert state.trouble is None
+    assert state.waits_for
+    assert state.waits_for.startswith(UNSCHEDULABLE)
+    assert "kubectl get nodes" in state.waits_for
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "is_final"),
+    [
+        ("ErrImagePull", "failed to authorize: 401 Unauthorized", True),
+        ("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: not found', True),
+        ("InvalidImageName", "couldn't parse image name: invalid reference format", True),
+        ("ErrImagePull", "dial tcp: i/o timeout", False),
+        ("ImagePullBackOff", 'Back-off pulling image "x"', False),
+    ],
+)
+def test_a_pull_that_no_waiting_mends_is_an_error_and_another_is_waited_for(
+    reason: str, message: str, is_final: bool
+) -> None:
+    state = State.read([JOB, pod(**waiting(reason, message))])
+    assert isinstance(state.trouble, ImageNotPulled) == is_final
+    assert message in (state.trouble.message if state.trouble else state.waits_for or "")
+
+
+def test_a_pod_that_cannot_be_made_ready_is_an_error_with_where_to_look() -> None:
+    state = State.read([JOB, pod(**waiting("CreateContainerConfigError", 'secret "x" not found'))])
+    assert isinstance(state.trouble, PodFailed)
+    assert "kubectl describe pod j-0" in state.trouble.hint
+
+
+def test_a_quota_is_waited_for_and_a_policy_is_an_error() -> None:
+    quota = [{"reason": "FailedCreate", "message": 'pods "j-0" is forbidden: exceeded quota: gpus'}]
+    policy = [{"reason": "FailedCreate", "message": 'pods "j-0" is forbidden: violates PodSecurity "restricted"'}]
+    waits = State.read([JOB], quota)
+    assert waits.trouble is None
+    assert "kubectl describe quota" in (waits.waits_for or "")
+    assert isinstance(State.read([JOB], policy).trouble, ClusterRefused)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("The connection to the server localhost:8080 was refused - did you specify the right host or port?", 0),
+        ("Unable to connect to the server: getting credentials: exec: executable gke-gcloud-auth-plugin not found", 0),
+        ('error: context "nowhere" does not exist', 0),
+        ("Unable to connect to the server: net/http: request canceled (Client.Timeout exceeded)", 1),
+        ('Error from server (Forbidden): jobs.batch is forbidden: User "me" cannot create resource "jobs"', 2),
+        ("error: You must be logged in to the server (Unauthorized)", 2),
+        ('Error from server (Forbidden): pods "x" is forbidden: exceeded quota: gpus', 3),
+        ("Error from server (AlreadyExists): configmaps already exists", 3),
+    ],
+)
+def test_what_kubectl_says_becomes_the_error_it_means(said: str, kind: int) -> None:
+    kinds = (ClusterUnreachable, ClusterHangs, ClusterForbidden, ClusterRefused)
+    assert type(translated(said)) is kinds[kind]
+
+
+def test_kubectls_own_log_lines_and_repetitions_are_left_away() -> None:
+    noise = "E1121 19:27:05.123456   99 memcache.go:265] couldn't get current server API group list"
+    said = "Error from server (Conflict): the job was changed"
+    assert translated(f"{noise}\n{noise}\n{said}\n{said}").message == f"Kubernetes said: {said}."

@@ -1,0 +1,32 @@
+"""What a ConfigMap brings into the pods: the script that runs there, and the trainer as one packed file.
+
+A ConfigMap has no folders and holds 1 MiB (https://kubernetes.io/docs/concepts/configuration/configmap/); the trainer
+has both folders and, packed, less than a tenth of that.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+SCRIPT, KEY = "pod.sh", "trainer.tar.gz"
+LIMIT_BYTES = 1 << 20
+
+
+def script() -> str:
+    return (Path(__file__).parent / SCRIPT).read_text(encoding="utf-8")
+
+
+def packed(folder: str) -> str:
+    """Pack the Python files of a folder, in base64: the same files give the same text, whenever and whoever packs."""
+    root, made = Path(folder), io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path in sorted(root.rglob("*.py")):
+            content = path.read_bytes()
+            entry = tarfile.TarInfo(str(Path(root.name) / path.relative_to(root)))
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return base64.b64encode(gzip.compress(made.getvalue(), mtime=0)).decode("ascii")

@@ -1,0 +1,127 @@
+"""The engine kubernetes: a run becomes an Indexed Job; its folder here is brought up to date from the pods' logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ngcdl import settings
+from ngcdl.engines.base import GpuWay, Job, LayerStore, Order, Show
+from ngcdl.engines.kubernetes import yaml
+from ngcdl.engines.kubernetes.asked import name, placed
+from ngcdl.engines.kubernetes.job import KubernetesJob
+from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.kubernetes.manifest import objects, secret
+from ngcdl.errors import ClusterError, ClusterRefused
+from ngcdl.spec import ImageRef, Placement
+
+MANIFEST = "job.yaml"
+_NOBODY = "1000:1000"
+
+
+class KubernetesEngine:
+    name = "kubernetes"
+    is_here = False
+    is_cluster = True
+    shares_files = False
+
+    def __init__(self, kubectl: Kubectl, runs: Path) -> None:
+        self._kubectl, self._runs = kubectl, runs
+
+    @property
+    def version(self) -> str:
+        said = self._kubectl.json("version")
+        return str(said.get("serverVersion", {}).get("gitVersion", "unknown"))
+
+    @property
+    def identity(self) -> str | None:
+        with contextlib.suppress(ClusterRefused):  # inside a cluster there is no context
+            return self._kubectl.text("config", "current-context").strip() or None
+        return None
+
+    def gpu_way(self) -> GpuWay:
+        return GpuWay("device-plugin", "nvidia.com/gpu is asked of each node")
+
+    def placed(self, placement: Placement | None) -> Placement | None:
+        place = placement or Placement()
+        if place.namespace:
+            return place
+        own = self._kubectl.text("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip()
+        return replace(place, namespace=own or "default")
+
+    def caller(self) -> str | None:
+        """The caller's own numbers, whose files a shared claim may have; namespaces that are careful let no root in."""
+        return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
+
+    def has(self, image: ImageRef) -> str | None:
+        del image
+        return None
+
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        del image
+        return None
+
+    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+        del show, auth
+        raise ClusterRefused(f"the nodes fetch {image} for themselves.", f"    docker pull {image}")
+
+    def layer_store(self) -> LayerStore:
+        return LayerStore("the nodes of the cluster fetch for themselves")
+
+    def untag(self, image: ImageRef) -> None:
+        del image
+
+    def target(self, image: ImageRef, digest: str) -> str:
+        return image.pinned(digest)
+
+    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+        del has_gpu, show
+        raise ClusterRefused("a pod runs an image, and none was named.", "    ngcdl run IMAGE --engine kubernetes ...")
+
+    def request(self, order: Order) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "List", "items": objects(order)}
+
+    def script(self, order: Order) -> str:
+        """Give the manifest, secrets hidden, as it is kept and exported."""
+        return yaml.documents(objects(replace(order, spec=order.spec.without_secrets())))
+
+    def command_line(self, order: Order) -> str:
+        return f"kubectl create --namespace={placed(order.spec).namespace or 'default'} -f {MANIFEST}"
+
+    def start(self, order: Order) -> Job:
+        place = placed(order.spec)
+        kubectl = replace(self._kubectl, namespace=place.namespace)
+        job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
+        items = objects(order)
+        (order.folder / MANIFEST).write_text(self.script(order), encoding="utf-8")
+        hidden = secret(order)
+        given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
+        try:
+            kubectl.text("create", "-f", "-", given=given)
+        except ClusterError:
+            with contextlib.suppress(ClusterError):
+                job.remove()  # what was made before it was refused
+            raise
+        return job
+
+    def find(self, run_id: str) -> Job | None:
+        folder = self._runs / run_id
+        try:
+            kept = (folder / MANIFEST).read_text(encoding="utf-8")
+        except OSError:
+            return None
+        where = re.search(r"^  namespace: (\S+)$", kept, re.MULTILINE)
+        called = re.search(r"^kind: Job\nmetadata:\n  name: (\S+)$", kept, re.MULTILINE)
+        if not called:
+            return None
+        kubectl = replace(self._kubectl, namespace=where[1] if where else None)
+        return KubernetesJob(kubectl, called[1], run_id, folder)
+
+
+def connect() -> KubernetesEngine:
+    return KubernetesEngine(Kubectl(), settings.load().runs)

@@ -1,0 +1,205 @@
+"""One Indexed Job: followed by its first pod's log, ended by its condition, stopped by being deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.engines.kubernetes.asked import labels
+from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.kubernetes.pod import CONTAINER
+from ngcdl.engines.kubernetes.state import Pod, State
+from ngcdl.engines.kubernetes.told import Told
+from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterLost, ClusterUnreachable
+
+log = logging.getLogger(__name__)
+TAIL_LINES = 40
+
+
+class KubernetesJob:
+    """`folder` is the run's: log and record are brought there."""
+
+    detached = False
+    started = Started(keeps_log=True)
+
+    def __init__(
+        self,
+        kubectl: Kubectl,
+        name: str,
+        run_id: str,
+        folder: Path,
+        poll_seconds: float = 3.0,
+        lost_seconds: float = 300.0,
+    ) -> None:
+        """The cluster may be away for `lost_seconds`."""
+        self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
+        self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
+        self._given: dict[str, int] = {}  # pod -> how many bytes of its log
+        self._drained: set[str] = set()
+        self.identity = f"kubernetes:{kubectl.namespace}/{name}"
+
+    def state(self) -> State:
+        """Look how it stands. Raises ClusterError."""
+        items = self._kubectl.items("jobs,pods", self._labels)
+        events = []
+        if not any(item.get("kind") == "Pod" for item in items):
+            with contextlib.suppress(ClusterForbidden):  # then without the reasons
+                about = f"involvedObject.name={self._name}"
+                events = self._kubectl.json("get", "events", "--field-selector", about).get("items", [])
+        return State.read(items, events)
+
+    def output(self) -> Iterator[Chunk]:
+        said = None
+        while True:
+            state = self._surely()
+            first = state.of(0)
+            if first and first.began and first.name not in self._drained:
+                yield from self._follow(first)
+                continue
+            if state.trouble:
+                raise state.trouble
+            if state.is_over:
+                break
+            if state.waits_for not in (None, said):
+                said = state.waits_for
+                yield Chunk("stderr", f"it waits: {said}\n".encode())
+            time.sleep(self.poll_seconds)
+        yield from self._others(state)
+
+    def _follow(self, pod: Pod) -> Iterator[Chunk]:
+        """Give what a pod writes and has not been given: a connection may be cut, and is made again."""
+        told, skipped = Told(self._folder, pod.name), self._given.get(pod.name, 0)
+        with self._logs(pod.name, follow=True) as process:
+            assert process.stdout is not None  # PIPE was asked for
+            while data := os.read(process.stdout.fileno(), 65536):
+                shown = told.take(data)
+                new = shown[skipped:]
+                skipped = max(skipped - len(shown), 0)
+                if new:
+                    self._given[pod.name] = self._given.get(pod.name, 0) + len(new)
+                    yield Chunk("stdout", new)
+        if rest := told.end()[skipped:]:
+            self._given[pod.name] = self._given.get(pod.name, 0) + len(rest)
+            yield Chunk("stdout", rest)
+        if pod.ended:
+            self._drained.add(pod.name)
+        elif process.returncode:
+            time.sleep(self.poll_seconds)
+
+    def _others(self, state: State) -> Iterator[Chunk]:
+        """Fetch the records of the other nodes; of one that failed the end of what it wrote, which may say why."""
+        for pod in state.pods:
+            if state.of(pod.index) is not pod or pod.index == 0 or pod.name in self._drained:
+                continue
+            self._drained.add(pod.name)
+            shown = self._bring(pod, keep_log=False)
+            if pod.ended and pod.ended.code != 0 and shown:
+                tail = b"".join(shown.splitlines(keepends=True)[-TAIL_LINES:])
+                Told(self._folder, pod.name).take(tail)
+                yield Chunk("stdout", f"the end of what node {pod.index} wrote:\n".encode() + tail)
+
+    def _bring(self, pod: Pod, keep_log: bool) -> bytes:
+        told = Told(self._folder, pod.name, keep_log)
+        with self._logs(pod.name, follow=False) as process:
+            assert process.stdout is not None  # PIPE was asked for
+            return told.take(process.stdout.read()) + told.end()
+
+    @contextlib.contextmanager
+    def _logs(self, pod: str, follow: bool) -> Iterator[subprocess.Popen[bytes]]:
+        with self._kubectl.stream(
+            "logs", *(["--follow"] if follow else []), f"--container={CONTAINER}", pod
+        ) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+
+    def write(self, data: bytes) -> None:
+        del data
+
+    def close_input(self) -> None:
+        return
+
+    def resize(self, rows: int, columns: int) -> None:
+        del rows, columns
+
+    def wait(self) -> Exit:
+        while (ended := self._exit(self._surely())) is None:
+            time.sleep(self.poll_seconds)
+        return ended
+
+    def ended(self) -> Exit | None:
+        """Bring log and records up to date, too: nobody else may."""
+        state = self.state()
+        for pod in state.pods:
+            if state.of(pod.index) is pod and pod.began and pod.name not in self._drained:
+                self._bring(pod, keep_log=pod.index == 0)
+        return self._exit(state)
+
+    def _exit(self, state: State) -> Exit | None:
+        ended = state.exit
+        if ended is None or ended.code is not None:
+            return ended
+        with contextlib.suppress(OSError, ValueError):  # the record has it where the pod is gone
+            told = json.loads((self._folder / "exit.json").read_text(encoding="utf-8"))
+            return replace(ended, code=int(told["code"]), finished=float(told["t"]))
+        return ended
+
+    def stop(self, grace_seconds: float) -> None:
+        """Delete the Job: its pods get SIGTERM, and what they say until they are gone is kept."""
+        state = self.state()
+        pods = [pod for pod in state.pods if pod.began and pod.ended is None]
+        followers = [threading.Thread(target=self._keep, args=(pod,), daemon=True) for pod in pods]
+        for follower in followers:
+            follower.start()
+        self._delete("jobs", "--cascade=background")
+        self._delete("pods", f"--grace-period={max(round(grace_seconds), 1)}")
+        until = time.monotonic() + grace_seconds + self.poll_seconds
+        for follower in followers:
+            follower.join(max(until - time.monotonic(), 0))
+
+    def _keep(self, pod: Pod) -> None:
+        told = Told(self._folder, pod.name, keep_log=pod.index == 0)
+        with self._logs(pod.name, follow=True) as process:
+            assert process.stdout is not None  # PIPE was asked for
+            while data := os.read(process.stdout.fileno(), 65536):
+                told.take(data)
+        told.end()
+
+    def kill(self) -> None:
+        self._delete("jobs", "--cascade=background")
+        self._delete("pods", "--grace-period=1")
+
+    def gpus_inside(self) -> tuple[str, ...] | None:
+        return None
+
+    def remove(self) -> None:
+        self._delete("jobs,services,configmaps")
+        with contextlib.suppress(ClusterForbidden):  # who may make no secret left none
+            self._delete("secrets")
+
+    def _delete(self, kinds: str, *options: str) -> None:
+        chosen = ",".join(f"{key}={value}" for key, value in self._labels.items())
+        self._kubectl.text("delete", kinds, "-l", chosen, "--ignore-not-found", "--wait=false", *options)
+
+    def _surely(self) -> State:
+        """Look how it stands, also across a while in which the cluster is away. Raises ClusterLost."""
+        until = time.monotonic() + self.lost_seconds
+        while True:
+            try:
+                return self.state()
+            except (ClusterUnreachable, ClusterHangs) as error:
+                if time.monotonic() > until:
+                    raise ClusterLost("following the job") from error
+                log.warning("%s", error.message)
+                time.sleep(self.poll_seconds)

@@ -1,0 +1,79 @@
+"""kubectl, called as a program: whatever way of signing in the user's cluster has, it has. The one door to the API."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ngcdl.engines.kubernetes.messages import translated
+from ngcdl.errors import ClusterHangs, KubectlMissing
+
+SECONDS = 30  # for an answer, credential plugins that open a browser apart
+EXTRA_SECONDS = 15
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """`namespace` None is the context's own."""
+
+    namespace: str | None = None
+    program: str = "kubectl"
+
+    def text(self, *words: str, given: Any = None, seconds: float = SECONDS) -> str:
+        """Give its stdout; `given` goes to its stdin as JSON, never to a file. Raises EngineError."""
+        argv = self._argv(f"--request-timeout={seconds:g}s", *words)
+        content = b"" if given is None else json.dumps(given).encode()
+        try:
+            done = subprocess.run(
+                argv,
+                input=content,
+                capture_output=True,
+                timeout=seconds + EXTRA_SECONDS,
+                env=_environment(),
+                check=False,
+            )
+        except OSError as error:
+            raise KubectlMissing(self.program, error.strerror or str(error)) from error
+        except subprocess.TimeoutExpired as error:
+            raise ClusterHangs(words[0], error.timeout) from error
+        if done.returncode:
+            raise translated(done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}")
+        return done.stdout.decode("utf-8", "replace")
+
+    def json(self, *words: str, given: Any = None) -> dict[str, Any]:
+        """Give the object that it prints. Raises EngineError."""
+        said = self.text(*words, "-o", "json", given=given)
+        try:
+            found = json.loads(said)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise translated(f"kubectl {words[0]} printed no JSON: {said[:200]!r}")
+        return found
+
+    def items(self, kinds: str, selector: Mapping[str, str]) -> Sequence[dict[str, Any]]:
+        """List what bears these labels. Raises EngineError."""
+        chosen = ",".join(f"{key}={value}" for key, value in selector.items())
+        return list(self.json("get", kinds, "-l", chosen).get("items", []))
+
+    def stream(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start it with its stdout as a pipe; what it says on stderr is of no use."""
+        try:
+            return subprocess.Popen(
+                self._argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env=_environment(), start_new_session=True,  # Ctrl-C is for ngcdl
+            )  # fmt: skip
+        except OSError as error:
+            raise KubectlMissing(self.program, error.strerror or str(error)) from error
+
+    def _argv(self, *words: str) -> list[str]:
+        return [self.program, *([f"--namespace={self.namespace}"] if self.namespace else []), *words]
+
+
+def _environment() -> dict[str, str]:
+    """The caller's, without the key of NGC: kubectl and its plugins have no use for it."""
+    return {name: value for name, value in os.environ.items() if name not in ("NGC_API_KEY", "NGC_CLI_API_KEY")}

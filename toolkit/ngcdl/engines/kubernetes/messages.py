@@ -1,0 +1,46 @@
+"""What kubectl says on stderr, as the errors that users meet. Pure.
+
+The words are kubectl's and the API server's own (tried with 1.32); what is not known is kept as it was said.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterRefused, ClusterUnreachable, EngineError
+
+_UNREACHABLE = re.compile(
+    r"connection to the server .* was refused|Unable to connect to the server|no such host|i/o timeout|"
+    r"no configuration has been provided|context .* does not exist|context was not found|x509:|"
+    r"Error loading config file|getting credentials|TLS handshake",
+    re.IGNORECASE,
+)
+_HANGS = re.compile(r"Client\.Timeout|context deadline exceeded|request canceled", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"\(Forbidden\)|Unauthorized|You must be logged in|is forbidden", re.IGNORECASE)
+
+
+def translated(said: str) -> EngineError:
+    """Give the error that `said` means."""
+    line = shown(said)
+    if "exceeded quota" in said:
+        return ClusterRefused(line, QUOTA)
+    if "violates PodSecurity" in said:
+        return ClusterRefused(
+            line, "This namespace wants pods that are not root: leave --root out, or name another namespace."
+        )
+    if _HANGS.search(said):
+        return ClusterHangs("ask it", None)
+    if _UNREACHABLE.search(said):
+        return ClusterUnreachable(line)
+    if _FORBIDDEN.search(said):
+        return ClusterForbidden(line)
+    return ClusterRefused(line)
+
+
+QUOTA = "Ask for less, wait for others, or look at what the namespace has:\n    kubectl describe quota"
+
+
+def shown(said: str) -> str:
+    """Leave kubectl's log lines (E1121 19:27:05.1 memcache.go:265] ...) and what is said twice away."""
+    lines = [line for line in said.splitlines() if line.strip() and not re.match(r"[EIW]\d{4} \d\d:", line)]
+    return "\n".join(dict.fromkeys(lines or said.splitlines()[-1:]))[:2000]

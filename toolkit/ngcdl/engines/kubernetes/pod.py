@@ -1,0 +1,134 @@
+"""The pod of a job: the image with what is brought into it, its GPUs, its places, its place among the others. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ngcdl.engines.base import RUN_FOLDER, Order
+from ngcdl.engines.kubernetes.asked import INSIDE, RESUME, gpus, is_secret, labels, name, placed
+from ngcdl.engines.kubernetes.bundle import SCRIPT
+from ngcdl.spec import Mount, RunSpec
+
+GPU = "nvidia.com/gpu"  # https://github.com/NVIDIA/k8s-device-plugin
+CONTAINER = "run"
+HOST = "NGCDL_HOST"  # the node's name
+MASTER_PORT = 29500
+GRACE_SECONDS = 120  # a training finishes its step, saves a checkpoint and prints its record
+BROUGHT = "/ngcdl-brought"
+RUNS = "ngcdl-runs"  # the claim's folder, below which each run has its own
+
+
+def pod(order: Order) -> dict[str, Any]:
+    spec, place = order.spec, placed(order.spec)
+    made: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _user(spec),
+        "containers": [_container(order)],
+        "volumes": _volumes(order),
+    }
+    if place.pull_secret:
+        made["imagePullSecrets"] = [{"name": place.pull_secret}]
+    if gpus(spec):
+        made["tolerations"] = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
+    if place.nodes > 1:  # --nodes 2 is two machines
+        made["subdomain"] = name(order.run_id, place.nodes)
+        apart = {"labelSelector": {"matchLabels": labels(order.run_id)}, "topologyKey": "kubernetes.io/hostname"}
+        made["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    return made
+
+
+def _user(spec: RunSpec) -> dict[str, Any]:
+    context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if not spec.user:
+        return context
+    user, _, group = spec.user.partition(":")
+    # the claim's files are the group's, by fsGroup
+    return {
+        **context,
+        "runAsNonRoot": user != "0",
+        "runAsUser": int(user),
+        "runAsGroup": int(group),
+        "fsGroup": int(group),
+    }
+
+
+def _container(order: Order) -> dict[str, Any]:
+    spec = order.spec
+    container: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": order.target,
+        # args, not command: the image's own ENTRYPOINT enables NVIDIA's compatibility libraries
+        "args": ["sh", f"{BROUGHT}/{SCRIPT}", *_words(spec)],
+        "workingDir": spec.workdir or INSIDE,
+        "env": _environment(order),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            **({"capabilities": {"drop": ["ALL"]}} if spec.user else {}),
+        },
+        "volumeMounts": _volume_mounts(order),
+    }
+    if count := gpus(spec):
+        container["resources"] = {"limits": {GPU: str(count)}}
+    return container
+
+
+def _words(spec: RunSpec) -> list[str]:
+    words = [word.replace("$(", "$$(") for word in spec.command]  # Kubernetes puts variables in there
+    return [*words, "--samples", f"$({HOST})"] if spec.workload else words
+
+
+def _environment(order: Order) -> list[dict[str, Any]]:
+    spec, nodes = order.spec, placed(order.spec).nodes
+    called = name(order.run_id, nodes)
+    found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {}
+    plain |= {"HOME": f"{RUN_FOLDER}/home", "USER": "ngcdl"} if spec.user else {}
+    if nodes > 1:
+        plain |= {"NGCDL_NODES": str(nodes), "MASTER_ADDR": f"{called}-0.{called}", "MASTER_PORT": str(MASTER_PORT)}
+        plain |= {"NCCL_DEBUG": "WARN"} if gpus(spec) else {}
+    asked = {key: value for key, value in spec.environment if not is_secret(key, value)}
+    found += [{"name": key, "value": value.replace("$(", "$$(")} for key, value in (plain | asked).items()]
+    hidden = [key for key, value in spec.environment if is_secret(key, value)]
+    return found + [
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": called, "key": key}}} for key in dict.fromkeys(hidden)
+    ]
+
+
+def _volumes(order: Order) -> list[dict[str, Any]]:
+    spec = order.spec
+    found: list[dict[str, Any]] = [
+        {"name": "brought", "configMap": {"name": name(order.run_id, placed(spec).nodes)}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
+    ]
+    if claim := placed(spec).data_pvc:
+        found.append({"name": "claim", "persistentVolumeClaim": {"claimName": claim}})
+    return found + [
+        {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": mount.host}}
+        for number, mount in enumerate(_claims(spec))
+    ]
+
+
+def _volume_mounts(order: Order) -> list[dict[str, Any]]:
+    spec = order.spec
+    found: list[dict[str, Any]] = [
+        {"name": "brought", "mountPath": BROUGHT, "readOnly": True},
+        {"name": "scratch", "mountPath": INSIDE},
+        {"name": "shm", "mountPath": "/dev/shm"},
+    ]
+    if placed(spec).data_pvc:
+        found.append({"name": "claim", "mountPath": RUN_FOLDER, "subPath": f"{RUNS}/{order.run_id}"})
+        if spec.workload and spec.workload.resume:
+            before = f"{RUNS}/{spec.workload.resume}"
+            found.append({"name": "claim", "mountPath": RESUME, "subPath": before, "readOnly": True})
+    return found + [
+        {"name": f"volume-{number}", "mountPath": mount.container, "readOnly": not mount.writable}
+        for number, mount in enumerate(_claims(spec))
+    ]
+
+
+def _claims(spec: RunSpec) -> list[Mount]:
+    return [mount for mount in spec.mounts if mount.is_volume]

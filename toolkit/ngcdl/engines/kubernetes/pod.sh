@@ -1,0 +1,34 @@
+#!/bin/sh
+# What runs in a pod, as the arguments of the image's own entrypoint: unpacks the trainer, passes SIGTERM on, and prints
+# the record at the end. Checkpoints are too large for a log: they stay where /ngcdl/run is.
+# In: NGCDL_TRAINING (yes for a bundled one), JOB_COMPLETION_INDEX.
+run=${NGCDL_RUN:-/ngcdl/run}
+brought=$(dirname "$0")/trainer.tar.gz
+mkdir -p "$run/home" || exit 126
+if [ -e "$brought" ]; then tar -xzf "$brought" || exit 126; fi
+export NGCDL_NODE="${JOB_COMPLETION_INDEX:-0}"
+
+# A pod in the place of one that was lost goes on from the last checkpoint.
+if [ "$NGCDL_TRAINING" = yes ] && ls "$run"/checkpoints/step-*.npz >/dev/null 2>&1; then set -- "$@" --resume "$run"; fi
+
+"$@" &
+child=$!
+trap 'kill -TERM "$child"' TERM INT
+while :; do # a signal ends the wait, not what is waited for
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+done
+
+cd "$run" || exit "$code"
+if [ "$NGCDL_NODE" = 0 ]; then
+    printf '{"code": %d, "t": %d, "restarts": null}\n' "$code" "$(date +%s)" >exit.json
+    record="events.jsonl exit.json"
+fi
+files=$(ls -d $record samples-*.jsonl 2>/dev/null)
+if [ -n "$files" ]; then
+    echo "ngcdl: the record, for ngcdl to read"
+    tar -czf - $files | base64
+    echo "ngcdl: end of the record"
+fi
+exit "$code"

@@ -1,0 +1,167 @@
+"""How a job stands, read out of what Kubernetes keeps of it: the Job, its pods and the events about them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ngcdl.engines.base import Exit
+from ngcdl.engines.kubernetes.messages import QUOTA
+from ngcdl.engines.kubernetes.pod import CONTAINER, GPU
+from ngcdl.errors import ClusterRefused, EngineError, ImageNotPulled, PodFailed
+
+Json = Mapping[str, Any]
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+# What a registry answers for good. A time-out is tried again by the node.
+_FOR_GOOD = re.compile(r"40[134]|unauthorized|denied|forbidden|not found|unknown|no match for platform|invalid", re.I)
+_NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+
+
+@dataclass(frozen=True)
+class Pod:
+    """`phase` is Pending, Running, Succeeded, Failed or Unknown; `began` says that it has written, or may have."""
+
+    name: str
+    index: int
+    phase: str
+    made: str
+    began: bool
+    ended: Exit | None
+    trouble: EngineError | None
+    waits_for: str | None
+
+    @classmethod
+    def read(cls, pod: Json) -> Pod:
+        meta, status = pod["metadata"], pod.get("status", {})
+        container: Json = next(iter(status.get("containerStatuses", [])), {})
+        state = container.get("state", {})
+        return cls(
+            name=meta["name"],
+            index=int(meta.get("annotations", {}).get(_INDEX, 0)),
+            phase=status.get("phase", "Unknown"),
+            made=str(meta.get("creationTimestamp", "")),
+            began="running" in state or "terminated" in state,
+            ended=_ended(state.get("terminated"), status),
+            trouble=_trouble(pod, state.get("waiting", {})),
+            waits_for=_waits_for(status, state.get("waiting", {})),
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """`job` None: there is none. `pods` has the newest first."""
+
+    job: Json | None
+    pods: tuple[Pod, ...] = ()
+    refused: str | None = None  # why the Job could make no pods
+
+    @classmethod
+    def read(cls, items: Sequence[Json], events: Sequence[Json] = ()) -> State:
+        jobs = [item for item in items if item.get("kind") == "Job"]
+        pods = sorted(
+            (Pod.read(item) for item in items if item.get("kind") == "Pod"), key=lambda pod: pod.made, reverse=True
+        )
+        refused = [str(event.get("message")) for event in events if event.get("reason") == "FailedCreate"]
+        return cls(jobs[0] if jobs else None, tuple(pods), refused[-1] if refused and not pods else None)
+
+    def of(self, index: int) -> Pod | None:
+        """Give the newest pod of a node."""
+        return next((pod for pod in self.pods if pod.index == index), None)
+
+    @property
+    def is_over(self) -> bool:
+        return (self.job is None and not self.pods) or self._condition is not None
+
+    @property
+    def _condition(self) -> Json | None:
+        conditions = (self.job or {}).get("status", {}).get("conditions", [])
+        over = [one for one in conditions if one.get("type") in ("Complete", "Failed") and one.get("status") == "True"]
+        return over[0] if over else None
+
+    @property
+    def exit(self) -> Exit | None:
+        """Give how it ended, None while it goes on: the code of the first node's, or of a pod that failed."""
+        over = self._condition
+        if over is None:
+            return Exit(None, reason="its Job is gone from the cluster") if self.is_over else None
+        if over["type"] == "Complete":
+            return Exit(0, False, None, _seconds(over.get("lastTransitionTime")))
+        ends = [pod.ended for pod in sorted(self.pods, key=lambda pod: pod.index) if pod.ended and pod.ended.code != 0]
+        end = ends[0] if ends else Exit(None)
+        reason = end.reason or f"{over.get('reason')}: {over.get('message')}"
+        return Exit(end.code, end.oom_killed, reason, end.finished or _seconds(over.get("lastTransitionTime")))
+
+    @property
+    def trouble(self) -> EngineError | None:
+        """Give what no waiting mends."""
+        if self.refused and "exceeded quota" not in self.refused:
+            return ClusterRefused(self.refused)
+        return next((pod.trouble for pod in self.pods if pod.trouble and self.of(pod.index) is pod), None)
+
+    @property
+    def waits_for(self) -> str | None:
+        """Say what it waits for, in Kubernetes' words and with what may help; None where it does not."""
+        if self.refused:
+            return f"{self.refused}\n{QUOTA}"
+        return next((pod.waits_for for pod in self.pods if pod.waits_for), None)
+
+
+def _ended(terminated: Json | None, status: Json) -> Exit | None:
+    if terminated is None:
+        if status.get("phase") != "Failed":
+            return None
+        return Exit(None, reason=_evicted(status))  # the node went, and its container with it
+    killed = terminated.get("reason") == "OOMKilled"
+    reason = "out of memory: the kernel killed it" if killed else _evicted(status)
+    return Exit(terminated.get("exitCode"), killed, reason, _seconds(terminated.get("finishedAt")))
+
+
+def _evicted(status: Json) -> str | None:
+    return ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key)) or None
+
+
+def _trouble(pod: Json, waiting: Json) -> EngineError | None:
+    reason, message = waiting.get("reason"), str(waiting.get("message") or waiting.get("reason"))
+    if reason in _NO_IMAGE:
+        if not _FOR_GOOD.search(message):
+            return None
+        image = next(one["image"] for one in pod["spec"]["containers"] if one["name"] == CONTAINER)
+        secrets = [one["name"] for one in pod["spec"].get("imagePullSecrets", [])]
+        return ImageNotPulled(message, image, secrets[0] if secrets else None)
+    return PodFailed(message, pod["metadata"]["name"]) if reason in _NO_START else None
+
+
+def _waits_for(status: Json, waiting: Json) -> str | None:
+    if waiting.get("reason") in _NO_IMAGE:
+        return f"the image, which could not be pulled yet: {waiting.get('message') or waiting['reason']}"
+    for condition in status.get("conditions", []):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            said = str(condition.get("message") or condition.get("reason"))
+            return "\n".join([said, *_remedies(said)])
+    return None
+
+
+def _remedies(said: str) -> Iterator[str]:
+    if f"Insufficient {GPU}" in said:
+        yield "It starts when GPUs get free. What each node has, and who uses it:"
+        yield "    kubectl get nodes -o custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu"
+        yield "If no node has that many, ask for fewer on more of them: --nodes 2 --gpus 4"
+    if "persistentvolumeclaim" in said and "not found" in said:
+        yield "Which claims there are:"
+        yield "    kubectl get pvc"
+    if "untolerated taint" in said:
+        yield "Some nodes are kept for others (taints): kubectl describe nodes"
+    if "anti-affinity" in said:
+        yield "--nodes wants as many machines: fewer nodes, each with more GPUs, may fit."
+
+
+def _seconds(stamp: object) -> float | None:
+    """Read an RFC 3339 time of the API."""
+    try:
+        return datetime.fromisoformat(str(stamp)).timestamp()
+    except ValueError:
+        return None

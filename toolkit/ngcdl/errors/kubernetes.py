@@ -1,0 +1,75 @@
+"""Kubernetes, by way of kubectl."""
+
+from __future__ import annotations
+
+from ngcdl.errors.engine import EngineError, EngineLost
+
+
+class ClusterError(EngineError):
+    """Kubernetes, or kubectl, which speaks to it."""
+
+
+class KubectlMissing(ClusterError):
+    def __init__(self, program: str, why: str) -> None:
+        super().__init__(
+            f"{program} can't be run: {why}.",
+            "Install it, and set it up for your cluster: https://kubernetes.io/docs/tasks/tools/\n    kubectl get pods",
+        )
+
+
+class ClusterUnreachable(ClusterError):
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"No Kubernetes cluster answers: {said}",
+            "Which clusters kubectl knows, which one is chosen, and whether it answers:\n"
+            "    kubectl config get-contexts\n    kubectl config use-context NAME\n    kubectl get pods",
+        )
+
+
+class ClusterForbidden(ClusterError):
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"Kubernetes said: {said}",
+            "Who you are to it, and what you may:\n    kubectl auth whoami\n    kubectl auth can-i --list\n"
+            "ngcdl needs jobs (create, get, list, delete), configmaps and services (create, delete), pods and pods/log "
+            "(get, list); events (list) for the reasons.",
+        )
+
+
+class ClusterHangs(ClusterError):
+    def __init__(self, what: str, seconds: float | None) -> None:
+        when = f" within {seconds:g} s" if seconds is not None else " in time"
+        super().__init__(f"Kubernetes gave no answer{when}, when kubectl was to {what}.", "    kubectl get pods")
+
+
+class ClusterRefused(ClusterError):
+    def __init__(self, said: str, hint: str = "") -> None:
+        super().__init__(f"Kubernetes said: {said}", hint)
+
+
+class ImageNotPulled(ClusterError):
+    def __init__(self, said: str, image: str, pull_secret: str | None) -> None:
+        named = f"the secret {pull_secret} is there, and its key may pull this image" if pull_secret else None
+        super().__init__(
+            f"A node can't pull {image}: {said}",
+            f"Look whether {named or 'the tag is right'}:\n    kubectl describe secret {pull_secret}"
+            if named
+            else "Has the repository such a tag? If it asks for a key, make a secret of yours and name it:\n"
+            "    ngcdl login --kubernetes ngc\n    ngcdl run ... --pull-secret ngc",
+        )
+
+
+class PodFailed(ClusterError):
+    def __init__(self, said: str, pod: str) -> None:
+        super().__init__(f"A pod can't start: {said}", f"    kubectl describe pod {pod}")
+
+
+class ClusterLost(EngineLost):
+    """The job goes on without us: the next command looks for it again."""
+
+    def __init__(self, doing: str, *, is_training: bool = False) -> None:
+        del is_training  # its checkpoints are the cluster's
+        EngineError.__init__(
+            self, f"The Kubernetes cluster went away during {doing}.", "It may go on there:\n    ngcdl show last"
+        )
+        self.doing = doing
