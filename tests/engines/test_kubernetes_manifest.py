@@ -160,6 +160,11 @@ def test_what_looks_like_a_secret_is_in_a_secret_of_its_own_and_in_no_manifest()
     assert secret(order(TRAINING)) is None
 
 
+def test_a_word_that_looks_like_a_secret_is_refused_with_a_variable_as_the_way() -> None:
+    with pytest.raises(BadOption, match="looks like a secret"):
+        objects(order(replace(COMMAND, command=("train", "--api-key", "hush"))))
+
+
 def test_words_that_kubernetes_would_put_variables_in_are_left_as_they_are() -> None:
     (container,) = pod(COMMAND)["containers"]
     assert container["args"][-1] == "print('$$(HOME) is no variable of mine')"

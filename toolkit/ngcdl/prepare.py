@@ -103,7 +103,11 @@ def decide(
         verdicts.tell(picked, show)
     if asked.workload:
         plan.check_place(asked.workload, picked.image, asked.device or picked.device)
-        data = data or _data(asked.workload, settings, show, dry)
+        if picked.engine.shares_files:
+            data = data or _data(asked.workload, settings, show, dry)
+        else:
+            data = data or _data_of_claim(asked.workload, asked.placement)
+            show.say(f"data: {data.note or f'what the claim {data.folder} has'}")
     return picked, _spec(asked, picked, data, shelf), data
 
 
@@ -278,6 +282,22 @@ def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> data
     if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
         return dataset.cached(settings.cache) or dataset.Dataset("synthetic", None, None, "nothing is cached yet")
     return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
+
+
+def _data_of_claim(workload: Workload, placement: Placement | None) -> dataset.Dataset:
+    """Give the data that pods see: a volume claim, by its name, or what is made up. No folder of this host is seen."""
+    from ngcdl import dataset
+
+    known, claim = plan.bundled(workload.name), placement.data_pvc if placement else None
+    if workload.data not in ("auto", "synthetic"):
+        raise BadOption(
+            f"--data {workload.data}: a pod sees no folder of this machine.",
+            "Copy it to a volume claim, into whose first folder it goes:\n    ngcdl run ... --data-pvc CLAIM",
+        )
+    if known.data_folder and claim and workload.data == "auto":
+        return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)
+    why = f"in place of {known.data}: no claim was named (--data-pvc)" if not claim else "as it was asked for"
+    return dataset.Dataset("synthetic", None, None, f"made up, {why}")
 
 
 def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ngcdl.errors import BadOption
-from ngcdl.spec import REDACTED, Placement, RunSpec, redacted
+from ngcdl.spec import REDACTED, Placement, RunSpec, redacted, redacted_words
 
 RUN_LABEL = "ngcdl.run"
 INSIDE = "/ngcdl"
@@ -41,7 +41,12 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def check(spec: RunSpec) -> None:
-    """Raises BadOption where something is asked for that no pod can have."""
+    """Raises BadOption where something is asked for that no pod can have, or no manifest may."""
+    if redacted_words(spec.command) != spec.command:
+        raise BadOption(
+            "A word of the command looks like a secret, and would stand in the manifest.",
+            "As a variable it stands in a Secret of the run's own:\n    ngcdl run ... -e NAME",
+        )
     for mount in spec.mounts:
         if not mount.is_volume and mount.container not in (TRAINER, RESUME):
             raise BadOption(

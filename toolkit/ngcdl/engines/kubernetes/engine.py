@@ -14,6 +14,7 @@ from ngcdl import settings
 from ngcdl.engines.base import GpuWay, Job, LayerStore, Order, Show
 from ngcdl.engines.kubernetes import yaml
 from ngcdl.engines.kubernetes.asked import name, placed
+from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, secret
@@ -86,19 +87,23 @@ class KubernetesEngine:
     def request(self, order: Order) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "List", "items": objects(order)}
 
-    def script(self, order: Order) -> str:
-        """Give the manifest, secrets hidden, as it is kept and exported."""
-        return yaml.documents(objects(replace(order, spec=order.spec.without_secrets())))
+    def manifest(self, order: Order) -> str:
+        """Give what is kept and exported. No secret is in it: what holds variables that look like one is made apart."""
+        return yaml.documents(objects(order))
 
     def command_line(self, order: Order) -> str:
-        return f"kubectl create --namespace={placed(order.spec).namespace or 'default'} -f {MANIFEST}"
+        """Give the manifest as people read it: the packed trainer is left away."""
+        text = self.manifest(order)
+        return re.sub(
+            rf"^(  {KEY}: )\S+$", r"\1(the packed trainer; ngcdl export k8s has it)", text, flags=re.MULTILINE
+        )
 
     def start(self, order: Order) -> Job:
         place = placed(order.spec)
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = objects(order)
-        (order.folder / MANIFEST).write_text(self.script(order), encoding="utf-8")
+        (order.folder / MANIFEST).write_text(self.manifest(order), encoding="utf-8")
         hidden = secret(order)
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
         try:

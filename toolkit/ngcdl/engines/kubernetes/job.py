@@ -155,6 +155,9 @@ class KubernetesJob:
             return replace(ended, code=int(told["code"]), finished=float(told["t"]))
         return ended
 
+    def waiting(self) -> str | None:
+        return self.state().waits_for
+
     def stop(self, grace_seconds: float) -> None:
         """Delete the Job: its pods get SIGTERM, and what they say until they are gone is kept."""
         state = self.state()
