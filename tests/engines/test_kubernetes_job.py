@@ -311,6 +311,19 @@ def test_what_may_not_be_made_is_an_error_and_leaves_nothing(
     assert api.objects == {}
 
 
+def test_a_pull_secret_is_made_through_kubectls_stdin_and_takes_the_place_of_an_older_one(
+    engine: KubernetesEngine, api: Api
+) -> None:
+    for key in ("nvapi-old", "nvapi-new"):
+        assert engine.keep_pull_secret("ngc", None, "nvcr.io", "$oauthtoken", key) == "vision"
+    made = api.only("secrets")
+    assert made["type"] == "kubernetes.io/dockerconfigjson"
+    login = json.loads(made["stringData"][".dockerconfigjson"])["auths"]["nvcr.io"]
+    assert (login["username"], login["password"]) == ("$oauthtoken", "nvapi-new")
+    assert base64.b64decode(login["auth"]) == b"$oauthtoken:nvapi-new"
+    assert "annotations" not in made["metadata"]
+
+
 def test_the_cluster_tells_what_it_is(engine: KubernetesEngine) -> None:
     place = engine.placed(Placement(nodes=2))
     assert place == Placement(nodes=2, namespace="vision")

@@ -46,6 +46,21 @@ def login(registry: str | None = None, key_stdin: bool = False) -> None:
         console.result(f"{host} asks nobody to sign in, so the key was not checked. Kept in {kept.where}.")
 
 
+def to_kubernetes(name: str, namespace: str | None, registry: str | None = None) -> None:
+    """Make the pull secret `name` of the key that is kept. It goes through kubectl's stdin, and no file."""
+    from ngcdl.engines import kubernetes
+
+    host = _host(registry)
+    found = credentials.find(host)
+    if found is None:
+        raise NoKey
+    engine = kubernetes.connect()
+    where = engine.keep_pull_secret(name, namespace, host, found.username, found.secret.reveal())
+    console.result(
+        f"The secret {name} in the namespace {where} has the key for {host}: ngcdl run ... --pull-secret {name}"
+    )
+
+
 def logout(registry: str | None = None) -> None:
     """Take the key for nvcr.io, or for the registry that is named, off this machine. Docker's login goes with it."""
     host = _host(registry)

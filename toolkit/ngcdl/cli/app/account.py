@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ngcdl.cli import options
 from ngcdl.cli.app.root import app
 
 
@@ -13,11 +14,18 @@ from ngcdl.cli.app.root import app
 def login(
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
     registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="Another host than nvcr.io.")] = None,
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Copy the key that is kept into a pull secret of Kubernetes.")
+    ] = None,
+    namespace: options.Namespace = None,
 ) -> None:
     """Sign in to nvcr.io with an NGC API key."""
-    from ngcdl.cli.login import login
+    from ngcdl.cli import login as it
 
-    login(registry, password_stdin)
+    if kubernetes:
+        it.to_kubernetes(kubernetes, namespace, registry)
+    else:
+        it.login(registry, password_stdin)
 
 
 @app.command()

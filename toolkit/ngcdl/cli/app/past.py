@@ -114,6 +114,16 @@ def logs(
     logs(run, follow)
 
 
+@app.command(epilog="Example:\n\n  ngcdl export k8s last > job.yaml")
+def export(
+    form: Annotated[str, typer.Argument(metavar="slurm|k8s", help="For which cluster.")], run: RunName = "last"
+) -> None:
+    """Print the script or manifest of a run, to keep in git."""
+    from ngcdl.cli.export import export
+
+    export(form, run)
+
+
 @app.command()
 def stop(run: RunName) -> None:
     """Stop a run: it saves a checkpoint, and its record is closed."""

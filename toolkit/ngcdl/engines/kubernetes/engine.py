@@ -17,7 +17,7 @@ from ngcdl.engines.kubernetes.asked import name, placed
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
-from ngcdl.engines.kubernetes.manifest import objects, secret
+from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
 from ngcdl.errors import ClusterError, ClusterRefused
 from ngcdl.spec import ImageRef, Placement
 
@@ -52,8 +52,10 @@ class KubernetesEngine:
         place = placement or Placement()
         if place.namespace:
             return place
-        own = self._kubectl.text("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip()
-        return replace(place, namespace=own or "default")
+        with contextlib.suppress(ClusterError):  # a manifest can be made without a cluster
+            own = self._kubectl.text("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip()
+            return replace(place, namespace=own or "default")
+        return place
 
     def caller(self) -> str | None:
         """The caller's own numbers, whose files a shared claim may have; namespaces that are careful let no root in."""
@@ -85,15 +87,12 @@ class KubernetesEngine:
         raise ClusterRefused("a pod runs an image, and none was named.", "    ngcdl run IMAGE --engine kubernetes ...")
 
     def request(self, order: Order) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "List", "items": objects(order)}
-
-    def manifest(self, order: Order) -> str:
-        """Give what is kept and exported. No secret is in it: what holds variables that look like one is made apart."""
-        return yaml.documents(objects(order))
+        """Give the manifest. No secret is in it: what holds variables that look like one is made apart."""
+        return {"submit": ["kubectl", "create", "-f", MANIFEST], "script": yaml.documents(objects(order))}
 
     def command_line(self, order: Order) -> str:
         """Give the manifest as people read it: the packed trainer is left away."""
-        text = self.manifest(order)
+        text = self.request(order)["script"]
         return re.sub(
             rf"^(  {KEY}: )\S+$", r"\1(the packed trainer; ngcdl export k8s has it)", text, flags=re.MULTILINE
         )
@@ -103,7 +102,7 @@ class KubernetesEngine:
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = objects(order)
-        (order.folder / MANIFEST).write_text(self.manifest(order), encoding="utf-8")
+        (order.folder / MANIFEST).write_text(self.request(order)["script"], encoding="utf-8")
         hidden = secret(order)
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
         try:
@@ -113,6 +112,14 @@ class KubernetesEngine:
                 job.remove()  # what was made before it was refused
             raise
         return job
+
+    def keep_pull_secret(self, called: str, namespace: str | None, host: str, username: str, password: str) -> str:
+        """Make the Secret `called`, in the place of one that is there, and give its namespace. Raises ClusterError."""
+        place = self.placed(Placement(namespace=namespace)) or Placement()
+        kubectl = replace(self._kubectl, namespace=place.namespace)
+        kubectl.text("delete", "secret", called, "--ignore-not-found")
+        kubectl.text("create", "-f", "-", given=pull_secret(called, host, username, password))
+        return place.namespace or "default"
 
     def find(self, run_id: str) -> Job | None:
         folder = self._runs / run_id

@@ -5,6 +5,8 @@ https://kubernetes.io/docs/concepts/workloads/controllers/job/ (Indexed, podFail
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 from ngcdl.engines.base import Order
@@ -28,6 +30,21 @@ def secret(order: Order) -> dict[str, Any] | None:
     if not hidden:
         return None
     return {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(order), "stringData": hidden}
+
+
+def pull_secret(called: str, host: str, username: str, password: str) -> dict[str, Any]:
+    """Give the Secret by which nodes pull from `host`: send it, never show or keep it.
+
+    https://kubernetes.io/docs/tasks/configure-pod-container/pull-image-private-registry/"""
+    auth = base64.b64encode(f"{username}:{password}".encode()).decode()
+    config = json.dumps({"auths": {host: {"username": username, "password": password, "auth": auth}}})
+    about = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": called},
+        "type": "kubernetes.io/dockerconfigjson",
+    }
+    return {**about, "stringData": {".dockerconfigjson": config}}
 
 
 def _metadata(order: Order) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""`ngcdl export`: the manifest of a recorded run, wherever that was, as it is typed."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from house import House
+from made_runs import DIGEST, Made
+
+GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
+
+
+@pytest.fixture
+def kept(house: House) -> House:
+    Made(steps=100, dataset="synthetic").keep(house.shelf, GPU)
+    Made("cpu", steps=100, dataset="synthetic").keep(house.shelf, CPU)
+    return house
+
+
+def test_a_run_of_this_machine_becomes_a_manifest_with_its_image_its_cards_by_number_and_its_words(kept: House) -> None:
+    done = kept.run("export", "k8s", GPU)
+    assert done.returncode == 0, done.stderr
+    *_, job = yaml.safe_load_all(done.stdout)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"nvcr.io/nvidia/tensorflow@{DIGEST}"
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert container["args"][container["args"].index("--steps") :][:2] == ["--steps", "100"]
+
+
+def test_a_run_that_had_no_card_asks_for_none(kept: House) -> None:
+    *_, job = yaml.safe_load_all(kept.run("export", "k8s", CPU).stdout)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert "resources" not in container
+
+
+def test_a_form_that_there_is_none_of_is_refused_with_one_that_there_is(kept: House) -> None:
+    done = kept.run("export", "nomad", GPU)
+    assert done.returncode == 2
+    assert "ngcdl export k8s" in done.stderr
