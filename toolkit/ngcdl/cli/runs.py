@@ -224,12 +224,13 @@ def logs(name: str, follow: bool) -> None:
     try:
         with opened(path) as file:
             while True:
+                is_running = reconcile(shelf, shelf.load(run_id)).status == "running"  # of a cluster it brings the log
                 while data := file.read(65536):
                     stream.write(
                         console.plain(data.decode("utf-8", "replace")).encode() if sys.stdout.isatty() else data
                     )
                 stream.flush()
-                if not follow or reconcile(shelf, shelf.load(run_id)).status != "running":
+                if not follow or not is_running:
                     return
                 time.sleep(FOLLOW_SECONDS)
     except FileNotFoundError as error:

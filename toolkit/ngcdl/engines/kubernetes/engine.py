@@ -18,6 +18,7 @@ from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
+from ngcdl.engines.kubernetes.told import LOG
 from ngcdl.errors import ClusterError, ClusterRefused
 from ngcdl.spec import ImageRef, Placement
 
@@ -103,6 +104,7 @@ class KubernetesEngine:
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = objects(order)
         (order.folder / MANIFEST).write_text(self.request(order)["script"], encoding="utf-8")
+        (order.folder / LOG).touch()  # `ngcdl logs -f` may begin before the first pod does
         hidden = secret(order)
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
         try:

@@ -142,7 +142,8 @@ class KubernetesJob:
         """Bring log and records up to date, too: nobody else may."""
         state = self.state()
         for pod in state.pods:
-            if state.of(pod.index) is pod and pod.began and pod.name not in self._drained:
+            is_wanted = pod.index == 0 or state.is_over
+            if is_wanted and state.of(pod.index) is pod and pod.began and pod.name not in self._drained:
                 self._bring(pod, keep_log=pod.index == 0)
         return self._exit(state)
 
