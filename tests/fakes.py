@@ -34,6 +34,7 @@ class FakeJob:
     started: Started = field(default_factory=Started)
     identity: str = "c0ffee"
     detached: bool = False
+    pending: str | None = None
     asked: list[str] = field(default_factory=list)
     ending: threading.Event = field(default_factory=threading.Event)
 
@@ -62,6 +63,9 @@ class FakeJob:
 
     def ended(self) -> Exit | None:
         return self.wait()
+
+    def waiting(self) -> str | None:
+        return self.pending
 
     def stop(self, grace_seconds: float) -> None:
         self.asked.append(f"stop {grace_seconds:g}")

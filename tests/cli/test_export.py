@@ -37,3 +37,14 @@ def test_a_form_that_there_is_none_of_is_refused_with_one_that_there_is(kept: Ho
     done = kept.run("export", "nomad", GPU)
     assert done.returncode == 2
     assert "ngcdl export k8s" in done.stderr
+
+
+def test_a_run_becomes_a_script_of_slurm_that_makes_a_folder_for_each_run_of_its_own(kept: House) -> None:
+    done = kept.run("export", "slurm", GPU)  # on a machine that has no Slurm
+    assert done.returncode == 0, done.stderr
+    script = done.stdout
+    assert "#SBATCH --gres=gpu:1\n" in script
+    assert "RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}\n" in script
+    assert f"nvcr.io#nvidia/tensorflow:{DIGEST}" in script
+    assert "--steps 100" in script
+    assert str(kept.shelf.root) not in script

@@ -30,6 +30,7 @@ TRAINING_GRACE_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 SAMPLE_SECONDS = 1.0
 DETACHED = "Detached by Ctrl-P Ctrl-Q; nothing was measured from then on."
+STOPPED = "ngcdl stop was typed."
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
@@ -70,17 +71,28 @@ class Terminal(Protocol):
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
 
 
-def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = None, until: float | None = None) -> Run:
+def follow(
+    ready: Ready,
+    shelf: Store,
+    show: Show,
+    terminal: Terminal | None = None,
+    until: float | None = None,
+    *,
+    leave: bool = False,
+) -> Run:
     """Start what is ready and see it through, at most `until` (s since the epoch): then it is stopped.
 
     Gives the closed record; raises NgcdlError after closing it.
-    A person who detaches from a terminal gets the record as it is, running; reconcile closes it later.
+    A person who detaches from a terminal gets the record as it is, running; reconcile closes it later. So does who asks
+    to `leave` what a cluster has taken; one that can't be asked any more leaves the record running, too.
     """
     stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS, show.say)
     course = Course(ready, shelf, show, stopper)
     with stopper.listening():
         try:
             job = course.start()
+            if leave:
+                return course.run
             stopper.stop_at(until)
             course.watch(job, terminal)
             if job.detached:
@@ -93,6 +105,8 @@ def follow(ready: Ready, shelf: Store, show: Show, terminal: Terminal | None = N
         except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
             course.failed(error)
         stopper.ended()
+        if course.is_left:
+            raise course.trouble or EngineLost("the run")
         course.close()
     course.clean_up()
     if course.trouble:
@@ -112,22 +126,33 @@ class Course:
         self._ended = Exit(None)
         self._is_recorded = False
         self._is_lost = False
+        self._is_cluster = ready.engine.is_cluster
         self.run = ready.run
         self.job: Job | None = None
         self.trouble: Exception | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Does it go on, as far as anybody knows, on a cluster that can't be asked?"""
+        return self._is_cluster and self._is_lost
 
     def start(self) -> Job:
         """Start the job and record what it runs in, and which GPUs it sees."""
         job = self.job = self._stopper.job = self._ready.engine.start(self._ready.order)
         for note in job.started.news:
             self._show.say(note)
-        self.run = replace(self.run, container=job.identity).noting(*job.started.notes)
+        owner = None if self._is_cluster else self.run.owner  # a cluster's run needs nobody to watch it
+        self.run = replace(self.run, container=job.identity, owner=owner).noting(*job.started.notes)
         self._save()
         self.run = _gpus_inside(self.run, self._ready, job, self._show)
         return job
 
     def watch(self, job: Job, terminal: Terminal | None) -> None:
         """Measure, and bring the output to log and screen, until the job has ended or a person has detached."""
+        if self._is_cluster:
+            _stream(job, self._folder, self._show, terminal, lambda: self._herald.look(self.run, self._events()))
+            self._ended = job.wait()
+            return
         with _sampling(self._ready, job, self.run.gpus) as taken:
             _stream(job, self._folder, self._show, terminal, lambda: self._herald.look(self.run, self._events()))
             if not job.detached:
@@ -161,7 +186,7 @@ class Course:
 
     def failed(self, error: Exception) -> None:
         self._is_lost = isinstance(error, EngineLost)
-        if isinstance(error, EngineLost) and self.job and self._ready.order.spec.workload:
+        if isinstance(error, EngineLost) and not self._is_cluster and self.job and self._ready.order.spec.workload:
             error = type(error)(error.doing, is_training=True).with_traceback(error.__traceback__)
         self.trouble = error
         if self.job and not self._is_lost:
@@ -173,7 +198,10 @@ class Course:
         """Record how it ended: from the engine, the trainer's events and our own signals."""
         events = list(self._events())
         self.trouble = self.trouble or _gpu_not_met(events, self._ended)
-        self.run = filled(self._closed(events), events, store.lines(self._folder / store.SAMPLES))
+        if self._is_cluster:  # others may have written into its record
+            with contextlib.suppress(NgcdlError):
+                self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
+        self.run = filled(self._closed(events), events, store.samples(self._folder))
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
         self._diagnose()
@@ -199,6 +227,8 @@ class Course:
             status = "lost"
         elif self._stopper.signal or (self._stopper.is_late and code != 0):
             status, code, reason = "interrupted", self._stopper.exit_code or code, self._stopper.why
+        elif ended.is_stopped or (STOPPED in run.notes and code != 0):
+            status, reason = "interrupted", stopped_by(run, ended)
         elif trouble:
             status, code = "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code
         elif code != 0 or (ended.oom_killed and run.spec and run.spec.get("workload") and not has_finished):
@@ -233,9 +263,14 @@ class Course:
         return True
 
 
+def stopped_by(run: Run, ended: Exit) -> str | None:
+    """Say by what a run was stopped that did not end by itself."""
+    return "stopped by ngcdl stop" if STOPPED in run.notes else ended.reason
+
+
 def _gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing."""
-    if ready.order.way == "none" or ready.engine.name == "local":
+    if ready.order.way == "none" or ready.engine.name == "local" or ready.engine.is_cluster:
         return run
     try:
         inside = job.gpus_inside()
@@ -268,7 +303,7 @@ def _stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look:
     with contextlib.ExitStack() as stack:
         log = None
         try:
-            log = stack.enter_context((folder / store.LOG).open("ab", buffering=0))
+            log = None if job.started.keeps_log else stack.enter_context((folder / store.LOG).open("ab", buffering=0))
         except OSError as error:
             show.say(f"log.txt can't be written ({error.strerror}); the run goes on without it.")
         for chunk in output:

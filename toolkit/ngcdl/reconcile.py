@@ -17,14 +17,15 @@ from pathlib import Path
 from ngcdl import engines, store
 from ngcdl.engines.base import Exit, Job
 from ngcdl.errors import NgcdlError
+from ngcdl.launch import STOPPED, stopped_by
 from ngcdl.owner import is_alive
 from ngcdl.record import Run
 from ngcdl.report import figures
 from ngcdl.report.diagnosis import diagnosed
 from ngcdl.report.filled import filled
+from ngcdl.spec import USED_BY
 from ngcdl.store import Store
 
-STOPPED = "ngcdl stop was typed."
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
 # A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
 QUIET_SECONDS = 30.0
@@ -56,6 +57,8 @@ def _is_open(run: Run) -> bool:
 
 
 def _found_out(shelf: Store, run: Run) -> Run:
+    if run.engine in USED_BY:
+        return _by_cluster(shelf, run)
     if run.owner is None or run.machine.hostname not in (None, socket.gethostname()):
         # Nobody watches it, or somebody on another machine that shares this home: only its files can tell.
         return _by_events(shelf, run) if _is_quiet(shelf, run) else run
@@ -87,11 +90,28 @@ def _by_docker(shelf: Store, run: Run) -> Run:
     return closed
 
 
+def _by_cluster(shelf: Store, run: Run) -> Run:
+    """Ask the cluster that has it. One that can't be asked, or is another than then, leaves it as it stands."""
+    engine = engines.connect(str(run.engine))
+    if run.engine_id not in (None, engine.identity):
+        return run
+    job = engine.find(run.id)
+    if job is None:
+        return _by_events(shelf, run)
+    ended = job.ended()
+    if ended is None:
+        return replace(run, container=job.identity, owner=None, reason=job.waiting())
+    closed = _with_exit(shelf, run, ended)
+    shelf.save(closed)
+    job.remove()
+    return closed
+
+
 def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
-    stopped, reason = STOPPED in run.notes, ended.reason
+    stopped, reason = STOPPED in run.notes or ended.is_stopped, ended.reason
     status = "finished" if ended.code == 0 else "interrupted" if ended.code is None or stopped else "failed"
     if stopped and status == "interrupted":
-        reason = "stopped by ngcdl stop"
+        reason = stopped_by(run, ended)
     closed = replace(
         run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=reason,
         finished=ended.finished or time.time(), owner=None,
@@ -121,7 +141,7 @@ def _by_events(shelf: Store, run: Run) -> Run:
 def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
     """Give the closed run with what its folder tells: its figures, and what it failed of."""
     folder = shelf.folder(closed.id)
-    return diagnosed(filled(closed, events, store.lines(folder / store.SAMPLES)), folder / store.LOG)
+    return diagnosed(filled(closed, events, store.samples(folder)), folder / store.LOG)
 
 
 def _is_quiet(shelf: Store, run: Run) -> bool:

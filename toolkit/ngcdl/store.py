@@ -4,6 +4,7 @@
         run.json         the record (record.py), written whole
         events.jsonl     what the trainer said, one line each (containers/trainer/events.py)
         samples.jsonl    what was measured meanwhile, one line each (telemetry/sample.py)
+        samples-*.jsonl  the same of each node of a cluster
         log.txt          what the run wrote, stdout and stderr, as it came
         checkpoints/     the trainer's
         home/            the HOME of what runs in the container
@@ -137,6 +138,12 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             log.warning("%s can't be read: %s", path, error.strerror)
+
+
+def samples(folder: Path) -> Iterator[dict[str, Any]]:
+    """Give what was measured while a run ran: by ngcdl, or on the first of its nodes by the trainer there."""
+    of_nodes = sorted(folder.glob("samples-*.jsonl"))
+    return lines(of_nodes[0] if of_nodes else folder / SAMPLES)
 
 
 def opened(path: Path) -> IO[bytes]:

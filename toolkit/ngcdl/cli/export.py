@@ -27,7 +27,8 @@ def export(form: str, name: str) -> None:
         picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     target = prepare.planned_target(picked)
     order = Order(spec, run.id, shelf.folder(run.id), target, picked.way.name)
-    console.result(picked.engine.request(order)["script"].rstrip())
+    request = picked.engine.request(order)
+    console.result(request.get("to_keep", request["script"]).rstrip())
 
 
 def _gpus(run: Run) -> GpuRequest:

@@ -9,7 +9,7 @@ from ngcdl import settings
 from ngcdl.errors import NgcdlError
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, SAMPLES, Store, lines
+from ngcdl.store import EVENTS, Store, lines, samples
 
 if TYPE_CHECKING:
     from ngcdl.compare import Kept
@@ -31,7 +31,7 @@ def with_figures(store: Store, run: Run) -> Run:
     from ngcdl.report.filled import filled
 
     folder = store.folder(run.id)
-    return filled(run, list(lines(folder / EVENTS)), lines(folder / SAMPLES))
+    return filled(run, list(lines(folder / EVENTS)), samples(folder))
 
 
 def comparison(store: Store, name: str) -> Kept:

@@ -14,7 +14,7 @@ from ngcdl import console
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, NoSuchComparison, NoSuchRun, NotWritten
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, SAMPLES, Store, lines
+from ngcdl.store import EVENTS, Store, lines, samples
 
 if TYPE_CHECKING:
     from ngcdl.report.comparison import Comparison
@@ -106,7 +106,7 @@ def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -
     stories = []
     for run, letter in zip(runs, letters(len(runs)), strict=True):
         folder = store.folder(run.id)
-        story = told(run, lines(folder / EVENTS), lines(folder / SAMPLES), letter)
+        story = told(run, lines(folder / EVENTS), samples(folder), letter)
         name, colour = arms.get(run.id, (None, None))
         stories.append(replace(story, arm=name, colour=colour))
     return stories
@@ -117,7 +117,7 @@ def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
 
     for number, run in enumerate(runs):
         folder = store.folder(run.id)
-        yield from sheet(run, lines(folder / EVENTS), lines(folder / SAMPLES), head=not number)
+        yield from sheet(run, lines(folder / EVENTS), samples(folder), head=not number)
 
 
 def _write(target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> None:

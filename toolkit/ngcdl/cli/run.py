@@ -40,9 +40,7 @@ def carry_out(
     with screen, no_open_record(shelf):
         ready = prepare.prepare(asked, config, shelf, screen)
         if detach:
-            from ngcdl.cli.watch import hand_over
-
-            run_id = hand_over(ready, shelf)
+            run_id = _left(ready, shelf, screen)
             if as_json:
                 console.result_json(shelf.load(run_id).as_json())
             else:
@@ -65,6 +63,15 @@ def carry_out(
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")
     return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0)
+
+
+def _left(ready: prepare.Ready, shelf: Store, screen: Screen) -> str:
+    """Give the id of what goes on without us: on its cluster, else with a watcher of its own."""
+    if ready.engine.is_cluster:
+        return launch.follow(ready, shelf, screen, leave=True).id
+    from ngcdl.cli.watch import hand_over
+
+    return hand_over(ready, shelf)
 
 
 @contextlib.contextmanager
@@ -124,6 +131,9 @@ def dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, scree
     run_id = "dry-run"
     target = prepare.planned_target(picked)
     order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name)
+    if picked.engine.is_cluster and not as_json:
+        console.result(picked.engine.command_line(order).rstrip())
+        return 0
     request = picked.engine.request(order)
     if as_json:
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})

@@ -14,10 +14,12 @@ from ngcdl import console, engines
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, number, operations, size
 from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken
+from ngcdl.launch import STOPPED
 from ngcdl.owner import is_alive
-from ngcdl.reconcile import STOPPED, reconcile, training
+from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming
+from ngcdl.spec import USED_BY
 from ngcdl.store import EVENTS, LOG, Store, lines, opened
 
 NEWEST = 20
@@ -121,13 +123,12 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("image", f"{name}  {digest[:19]}..." if digest else name))
     way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
     rows.append(("engine", f"{run.engine or NOT_AVAILABLE} {run.engine_version or ''}{way}".strip()))
-    machine = run.machine
-    rows.append(
-        (
-            "machine",
-            f"{machine.cpu or NOT_AVAILABLE}, {machine.cores or NOT_AVAILABLE} cores, {size(machine.memory_bytes)}",
-        )
-    )
+    machine, cores = run.machine, run.machine.cores or NOT_AVAILABLE
+    placement = (run.spec or {}).get("placement") or {}
+    if placement:
+        rows.append(("nodes", f"{placement.get('nodes')}, each with GPUs: {(run.spec or {}).get('gpus')}"))
+    else:
+        rows.append(("machine", f"{machine.cpu or NOT_AVAILABLE}, {cores} cores, {size(machine.memory_bytes)}"))
     if run.device:
         rows.append(("computed on", ", ".join(filter(None, (run.device.upper(), naming.way(run, start))))))
     if run.dataset:
@@ -163,7 +164,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         use += [gpu.name or NOT_AVAILABLE]
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
     if not figures.gpus:
-        rows.append(("GPU", "none was read" if run.gpus else "none"))
+        rows.append(("GPU", "none" if run.gpus == () else "none was read"))
     rows += _energy(figures)
     if figures.throttled_share:
         worst_first = sorted(figures.throttled_share.items(), key=lambda item: -item[1])
@@ -260,13 +261,13 @@ def stop(name: str) -> None:
     if run.status != "running":
         console.say(f"{run.id} has ended already: {_how_it_ended(run)}")
         return
-    if run.owner is None:
+    if run.owner is None and run.engine not in USED_BY:
         console.say(f"{run.id} was started by {run.engine}, not by ngcdl, and is stopped there: docker compose stop")
         return
-    if is_alive(run.owner):
+    if run.owner and is_alive(run.owner):
         os.kill(run.owner.pid, signal.SIGTERM)
-    elif run.engine == "docker":
-        job = engines.connect("docker").find(run.id)
+    elif run.engine == "docker" or run.engine in USED_BY:
+        job = engines.connect(run.engine).find(run.id)
         if job:
             shelf.save(run.noting(STOPPED))
             job.stop(STOP_SECONDS if (run.spec or {}).get("workload") else COMMAND_STOP_SECONDS)

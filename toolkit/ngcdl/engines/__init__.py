@@ -12,6 +12,7 @@ ENGINES = {
     "docker": "ngcdl.engines.docker",
     "local": "ngcdl.engines.local",
     "kubernetes": "ngcdl.engines.kubernetes",
+    "slurm": "ngcdl.engines.slurm",
 }
 
 

@@ -13,12 +13,14 @@ from ngcdl.spec import ImageRef, Placement, RunSpec
 
 @dataclass(frozen=True)
 class Exit:
-    """How a job ended. `code` None: unknown. `reason` says what the code alone does not."""
+    """How a job ended. `code` None: unknown. `reason` says what the code alone does not. `is_stopped`: it was
+    ended by somebody else than this ngcdl, or because its time was over."""
 
     code: int | None
     oom_killed: bool | None = None
     reason: str | None = None
     finished: float | None = None
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Job(Protocol):
 
     def ended(self) -> Exit | None:
         """Give how it ended, None while it runs. Raises EngineLost."""
+        ...
+
+    def waiting(self) -> str | None:
+        """Give why it has not begun yet, in the engine's words; None: it has."""
         ...
 
     def stop(self, grace_seconds: float) -> None:

@@ -261,6 +261,9 @@ class LocalJob:
     def ended(self) -> Exit | None:
         return None if self._process.poll() is None else self.wait()
 
+    def waiting(self) -> str | None:
+        return None
+
     def stop(self, grace_seconds: float) -> None:
         self._stopped_by_us = True
         self._signal(signal.SIGTERM)

@@ -26,24 +26,32 @@ NgcdlError (125)
 │   ├── WrongPlatform         the image exists for other processors only
 │   ├── BlobMissing           a layer that an image names is not there
 │   └── DigestMismatch        bytes are not what their name promises; nothing is launched
-├── EngineError               Docker
+├── EngineError               Docker, or a cluster
 │   ├── EngineAbsent          no daemon answers
 │   ├── EngineForbidden       the socket is there, but not for this user
 │   ├── EngineHangs
 │   ├── EngineTooOld
 │   ├── EngineLost            it died while it was needed
-│   │   └── ClusterLost       Kubernetes went away while a job was followed
+│   │   ├── ClusterLost       Kubernetes went away while a job was followed
+│   │   └── SlurmLost         Slurm gives no answer
 │   ├── EngineElsewhere       it is another machine's, and that does not do here
 │   ├── EngineRefused         it answered no; its own words are kept
 │   ├── DiskFull
-│   └── ClusterError          Kubernetes, or kubectl, which speaks to it
-│       ├── KubectlMissing
-│       ├── ClusterUnreachable    no context, no address, no answer, no way to sign in
-│       ├── ClusterForbidden
-│       ├── ClusterHangs
-│       ├── ClusterRefused    it answered no; its own words are kept
-│       ├── ImageNotPulled    by a node, and no waiting mends it
-│       └── PodFailed         it can't start
+│   ├── ClusterError          Kubernetes, or kubectl, which speaks to it
+│   │   ├── KubectlMissing
+│   │   ├── ClusterUnreachable    no context, no address, no answer, no way to sign in
+│   │   ├── ClusterForbidden
+│   │   ├── ClusterHangs
+│   │   ├── ClusterRefused    it answered no; its own words are kept
+│   │   ├── ImageNotPulled    by a node, and no waiting mends it
+│   │   └── PodFailed         it can't start
+│   ├── SlurmAbsent           no sbatch on this machine
+│   ├── SlurmRefused          it answered no; its own words are kept
+│   │   ├── NotPlaceable      no node has what was asked for
+│   │   ├── UnknownPartition
+│   │   └── UnknownAccount
+│   ├── NoRunner              nothing on a cluster that runs images was found
+│   └── PathUnfit             a folder that the nodes can't be given
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
 │   ├── NvmlUnavailable       the driver's library is missing, not loaded or of another version
@@ -136,6 +144,16 @@ from ngcdl.errors.registry import (
     UnknownTag,
     WrongPlatform,
 )
+from ngcdl.errors.slurm import (
+    NoRunner,
+    NotPlaceable,
+    PathUnfit,
+    SlurmAbsent,
+    SlurmLost,
+    SlurmRefused,
+    UnknownAccount,
+    UnknownPartition,
+)
 from ngcdl.errors.start import (
     CannotInvoke,
     CommandNotFound,
@@ -199,13 +217,16 @@ __all__ = [
     "NoGpuWay",
     "NoKey",
     "NoReleases",
+    "NoRunner",
     "NoSuchComparison",
     "NoSuchRun",
     "NoneRuns",
     "NotAsked",
+    "NotPlaceable",
     "NotRepeatable",
     "NotWritten",
     "NvmlUnavailable",
+    "PathUnfit",
     "PodFailed",
     "RateLimited",
     "RecordBroken",
@@ -213,8 +234,13 @@ __all__ = [
     "RegistryAnswer",
     "RegistryError",
     "RegistryUnreachable",
+    "SlurmAbsent",
+    "SlurmLost",
+    "SlurmRefused",
     "StartError",
     "StateNotWritable",
+    "UnknownAccount",
+    "UnknownPartition",
     "UnknownRepository",
     "UnknownTag",
     "UsageError",

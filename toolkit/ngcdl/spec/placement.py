@@ -12,7 +12,7 @@ from ngcdl.errors import BadOption
 CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
 # What each engine has a use for.
 USED_BY = {
-    "slurm": ("nodes", "partition", "account", "qos", "time_limit", "container", "options"),
+    "slurm": ("nodes", "partition", "account", "qos", "time_limit", "container", "cpus", "images", "options"),
     "kubernetes": ("nodes", "namespace", "data_pvc", "pull_secret"),
 }
 TYPED = {"time_limit": "--time", "options": "--sbatch"}
@@ -25,7 +25,9 @@ class Placement:
     """`nodes` machines, each with the run's GPUs. `container` is one of CONTAINERS, None: what is there.
 
     `partition`, `account`, `qos` and `time_limit` are Slurm's, in its own words, as are `options`: further words for
-    sbatch. `namespace`, `data_pvc` (a claim that has the data) and `pull_secret` (the name of one) are Kubernetes'.
+    sbatch. `cpus` come with each GPU of a node, or with its task; `images` is a folder that all nodes see: what one of
+    them fetched is kept there for all. `namespace`, `data_pvc` (a claim that has the data) and `pull_secret` (the name
+    of one) are Kubernetes'.
     """
 
     nodes: int = 1
@@ -34,6 +36,8 @@ class Placement:
     qos: str | None = None
     time_limit: str | None = None
     container: str | None = None
+    cpus: int | None = None
+    images: str | None = None
     namespace: str | None = None
     data_pvc: str | None = None
     pull_secret: str | None = None

@@ -187,6 +187,9 @@ class DockerJob:
             reason = str(state["Error"])
         return Exit(code, oom, reason, _seconds(state.get("FinishedAt", "")))
 
+    def waiting(self) -> str | None:
+        return None
+
     def stop(self, grace_seconds: float) -> None:
         import docker.errors
 

@@ -1,0 +1,79 @@
+"""Somebody who hands runs in to the bench's Slurm with ngcdl."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from house import House, until
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from lab_parts.slurm import Cluster
+
+IMAGE = "pytorch:25.03-py3"
+
+
+@dataclass(frozen=True)
+class Someone(House):
+    """A user of the cluster. What the tasks call python is the stand-in for the trainer, or what `python` says."""
+
+    cluster: Cluster
+
+    def environment(self, **more: str) -> dict[str, str]:
+        found = super().environment(**more)
+        return found | {
+            "SLURM_CONF": str(self.cluster.conf),
+            "PATH": f"{self.home}/bin:{self.cluster.bin}:{found['PATH']}",
+            "NGCDL_REGISTRY": "127.0.0.1:1",  # nobody answers there
+            **more,
+        }
+
+    def brings(self, name: str, *words: str) -> None:
+        """Put a program into the front of PATH, here and in the jobs."""
+        path = self.home / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        path.chmod(0o755)
+
+    def slurm(self, *words: str) -> str:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=self.environment(), check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def submits(self, *words: str, **env: str) -> str:
+        """Hand a training in, and give its id."""
+        done = self.run(*TRAIN, "--detach", *words, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def folder(self, run_id: str) -> Path:
+        return self.shelf.folder(run_id)
+
+    def job(self, run_id: str) -> str:
+        return (self.folder(run_id) / "job.id").read_text().strip()
+
+    def state(self, run_id: str) -> str:
+        return self.slurm("squeue", "-h", "-t", "all", "-j", self.job(run_id), "-o", "%T")
+
+    def events(self, run_id: str) -> list[dict[str, Any]]:
+        path = self.folder(run_id) / "events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def begun(self, run_id: str, steps: int = 1) -> None:
+        def is_there() -> bool:
+            return sum(event["event"] == "step" for event in self.events(run_id)) >= steps
+
+        until(is_there, "the first step")
+
+    def ended(self, run_id: str) -> dict[str, Any]:
+        """Wait until the record is closed."""
+        return dict(until(lambda: (it := self.record(run_id))["status"] != "running" and it, "the end"))
+
+
+TRAIN = ("run", IMAGE, "--train", "cifar10", "--engine", "slurm", "--data", "synthetic")

@@ -1,0 +1,244 @@
+"""Slurm's own programs: their words out, their text in. The one place that calls them, and each has a time limit.
+
+Text only: what --json writes differs from release to release, and scontrol of 22.05 has none. squeue and scontrol
+forget a job some minutes after its end, and sacct knows nothing where no slurmdbd is: None is what nobody knows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
+
+SECONDS = 30.0
+SUBMIT_SECONDS = 120.0  # a busy controller lets sbatch wait
+KEYS = ("NGC_API_KEY", "NGC_CLI_API_KEY")
+# https://slurm.schedmd.com/job_state_codes.html
+WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RESV_DEL_HOLD")
+GOING = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
+ENDED_BY_OTHERS = ("CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE", "REVOKED")
+# Why a job waits: Slurm's word and what it means. https://slurm.schedmd.com/job_reason_codes.html
+REASONS = {
+    "Resources": "it waits for nodes to become free",
+    "Priority": "other jobs are before it",
+    "BeginTime": "it was queued again, and Slurm holds it back for two minutes",
+    "Dependency": "it waits for another job",
+    "JobHeldUser": "it is held; let it go with: scontrol release {job}",
+    "JobHeldAdmin": "an administrator holds it",
+    "launch failed requeued held": "its start failed and it is held: scontrol release {job}",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition takes no jobs",
+    "PartitionNodeLimit": "it wants more nodes than its partition gives: fewer --nodes, or another --partition",
+    "PartitionConfig": "its partition can never do it: fewer --gpus or --nodes, or another --partition",
+    "PartitionTimeLimit": "it wants more time than its partition gives: a shorter --time, or another --partition",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "QOSMaxJobsPerUserLimit": "you run as many jobs as your quality of service allows",
+    "InvalidAccount": "its account is not valid: another --account",
+    "InvalidQOS": "its quality of service is not valid: another --qos",
+    "BadConstraints": "no node can ever do it: fewer --gpus, or another --partition",
+}
+# With these it waits for ever: nothing that others do lets it begin.
+NEVER = (
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+)
+_NOWHERE = re.compile(r"not available|node count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
+_GROUPS = {
+    "Assoc": "your account has reached a limit: wait, or another --account",
+    "QOS": "your quality of service has reached a limit: wait, or another --qos",
+    "Nodes required": "nodes that it needs are down, drained or reserved",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """How a job stands. `reason` is Slurm's word, None where it has none; `code` is the script's exit code, None where
+    it is not told; `signal` ended it, 0: none."""
+
+    state: str
+    reason: str | None = None
+    code: int | None = None
+    signal: int = 0
+
+    @property
+    def goes_on(self) -> bool:
+        return self.state in GOING
+
+    @property
+    def waits(self) -> bool:
+        return self.state in WAITING
+
+
+def why_waiting(state: State, job: str) -> str:
+    """Say why a job has not begun, in Slurm's word and in ours."""
+    reason = state.reason or state.state
+    meant = REASONS.get(reason.partition(",")[0])
+    meant = meant or next((text for begin, text in _GROUPS.items() if reason.startswith(begin)), None)
+    return f"{state.state} ({reason}{': ' + meant.format(job=job) if meant else ''})"
+
+
+def is_never(state: State) -> bool:
+    """Can it never begin as it was asked for? A limit for one job is met by every job, other limits by waiting."""
+    reason = state.reason or ""
+    return state.waits and (reason in NEVER or bool(re.fullmatch(r"(Assoc|QOS)Max\w+PerJob(Limit)?", reason)))
+
+
+def said(*words: str, seconds: float = SECONDS) -> str:
+    """Give what a program writes. Raises SlurmAbsent, SlurmLost, and SlurmRefused with its own words."""
+    return _run(words, seconds, os.environ)
+
+
+def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, errors="replace",
+            check=False, env={**environment, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise SlurmAbsent(words[0]) from error
+    except PermissionError as error:
+        raise SlurmAbsent(words[0]) from error
+    except subprocess.TimeoutExpired as error:
+        raise SlurmLost(words[0], f"nothing within {seconds:g} s") from error
+    if done.returncode == 0:
+        return done.stdout.strip()
+    text = " ".join(line.partition("error: ")[2] or line for line in (done.stderr or done.stdout).split("\n")).strip()
+    if re.search(r"Unable to contact|communication|Connection refused|timed out|Zero Bytes", text, re.IGNORECASE):
+        raise SlurmLost(words[0], text)
+    raise SlurmRefused(text or f"{words[0]} ended with {done.returncode}")
+
+
+def submit(script: Path, environment: Mapping[str, str]) -> str:
+    """Hand a script in and give the job's id. `environment` comes with the job; NGC's keys do not.
+
+    Raises NotPlaceable, UnknownPartition, UnknownAccount and SlurmRefused."""
+    variables = {name: value for name, value in os.environ.items() if name not in KEYS} | dict(environment)
+    try:
+        text = _run(("sbatch", "--parsable", f"--chdir={script.parent}", str(script)), SUBMIT_SECONDS, variables)
+    except SlurmRefused as error:
+        words = error.message.removeprefix("Slurm said: ")
+        if re.search(r"nvalid partition", words):
+            raise UnknownPartition(words, there()) from error
+        if re.search(r"[Ii]nvalid (account|qos)", words):
+            raise UnknownAccount(words) from error
+        if _NOWHERE.search(words):
+            raise NotPlaceable(words, there()) from error
+        raise
+    return text.splitlines()[-1].partition(";")[0]
+
+
+def there() -> str:
+    """Say what partitions there are: nodes, processors and GPUs of each; "" where Slurm does not tell."""
+    try:
+        lines = said("sinfo", "-h", "-o", "%P|%D|%c|%G|%l").splitlines()
+    except (SlurmAbsent, SlurmLost, SlurmRefused):
+        return "    (sinfo does not tell)"
+    rows = [line.split("|") for line in lines if line.count("|") == 4]
+    return "\n".join(
+        f"    {name}: {nodes} nodes, {cpus} processors, GPUs {gres.replace('(null)', 'none')}, at most {limit}"
+        for name, nodes, cpus, gres, limit in rows
+    )
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a node of a partition has, the least of them: processors, and GPUs by its configuration."""
+
+    cpus: int | None
+    gpus: int
+
+
+def share(partition: str | None) -> Share:
+    """Give what the least node with the most GPUs has, of `partition` or of the default one. Raises SlurmRefused."""
+    of_it = [f"--partition={partition}"] if partition else []
+    lines = said("sinfo", "-h", "-N", *of_it, "-o", "%P|%c|%G").splitlines()
+    rows = [row for row in (line.split("|") for line in lines) if len(row) == 3]
+    rows = [row for row in rows if partition or row[0].endswith("*")] or rows
+    nodes = [(gpus_of(gres), int(cpus)) for _, cpus, gres in rows if cpus.isdecimal()]
+    if not nodes:
+        return Share(None, 0)
+    most = max(gpus for gpus, _ in nodes)
+    return Share(min(cpus for gpus, cpus in nodes if gpus == most), most)
+
+
+def gpus_of(gres: str) -> int:
+    """Count the GPUs in what sinfo says of a node: gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null)."""
+    return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
+
+
+def state(job: str) -> State | None:
+    """Give how a job stands: by squeue and scontrol, else by the accounting; None where none of them knows it.
+
+    Raises SlurmLost where the controller does not answer."""
+    return _by_squeue(job) or _by_accounting(job)
+
+
+def _by_squeue(job: str) -> State | None:
+    try:
+        text = said("squeue", "-h", "-t", "all", "-j", job, "-o", "%T|%r")
+    except SlurmRefused:
+        return None  # Invalid job id: it is forgotten
+    if not text:
+        return None
+    name, _, reason = text.splitlines()[0].partition("|")
+    code, number = None, 0
+    if name not in GOING:
+        try:
+            found = re.search(r"\bExitCode=(\d+):(\d+)", said("scontrol", "show", "job", job, "-o"))
+        except SlurmRefused:
+            found = None
+        code, number = (int(found[1]), int(found[2])) if found else (None, 0)
+    return State(name, None if reason in ("", "None") else reason, code, number)
+
+
+def _by_accounting(job: str) -> State | None:
+    try:
+        text = said("sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ExitCode")
+    except (SlurmRefused, SlurmAbsent):
+        return None  # there is no accounting
+    if not text:
+        return None
+    name, _, codes = text.splitlines()[-1].partition("|")
+    code, _, number = codes.partition(":")
+    return State(name.split(" ")[0], None, int(code) if code.isdecimal() else None, int(number or 0))
+
+
+def named(name: str) -> str | None:
+    """Give the newest job of that name, None where there is none any more."""
+    try:
+        ids = said("squeue", "-h", "-t", "all", f"--name={name}", "-o", "%A").split()
+    except SlurmRefused:
+        ids = []
+    if not ids:
+        try:
+            ids = said("sacct", "-X", "-n", "-P", "-S", "now-30days", f"--name={name}", "-o", "JobID").split()
+        except (SlurmRefused, SlurmAbsent):
+            ids = []
+    return max(ids, key=lambda one: int(one) if one.isdecimal() else 0) if ids else None
+
+
+def cluster() -> str | None:
+    """Give the name of the cluster, which its controller knows."""
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", said("scontrol", "show", "config"), re.MULTILINE)
+    return found[1] if found else None
+
+
+def has_pyxis() -> bool:
+    return "--container-image" in said("srun", "--help")
+
+
+def cancel(job: str, signal: str | None = None) -> None:
+    """End a job, or send a signal to its tasks alone. One that has ended is left in peace."""
+    try:
+        said("scancel", *([f"--signal={signal}"] if signal else []), job)
+    except SlurmRefused:
+        return

@@ -1,0 +1,189 @@
+"""A run that was handed to Slurm, as its folder and Slurm tell of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.engines.slurm import commands
+from ngcdl.errors import SlurmLost
+
+LOG, EXIT, STOPPING = "log.txt", "exit.json", ".stopping"
+LOOK_SECONDS = 0.5  # at the log, which is a file
+FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # the controller is everybody's: asked ever less often
+PATIENCE_SECONDS = 600.0  # a controller that is restarted is waited for
+# A job whose output can't be opened by its node is killed by Slurm at once, and this is all that it says.
+UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
+
+
+class SlurmJob:
+    """The job `number`, whose run lies in `folder`."""
+
+    def __init__(
+        self,
+        number: str,
+        folder: Path,
+        started: Started | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.number, self._folder = number, folder
+        self.identity = f"slurm:{number}"
+        self.started = started or Started(keeps_log=True)
+        self.detached = False
+        self._clock, self._sleep = clock, sleep
+        self._pause = FIRST_ASK_SECONDS
+        self._asked: float | None = None
+        self._answered = clock()
+        self._end: Exit | None = None
+        self._waiting: str | None = None
+
+    def output(self) -> Iterator[Chunk]:
+        """Give the log as it grows until the job has ended, and before it what the job waits for."""
+        told, at = None, 0
+        while True:
+            ended = self._look()
+            if self._waiting and self._waiting != told:
+                yield Chunk("stderr", f"Slurm job {self.number}: {self._waiting}\n".encode())
+            told = self._waiting
+            for data in self._read(at):
+                at += len(data)
+                yield Chunk("stdout", data)
+            if ended:
+                return
+            self._sleep(LOOK_SECONDS)
+
+    def _read(self, at: int) -> Iterator[bytes]:
+        try:
+            with (self._folder / LOG).open("rb") as file:
+                file.seek(at)
+                while data := file.read(65536):
+                    yield data
+        except OSError:
+            return  # not there yet, or its storage stutters
+
+    def write(self, data: bytes) -> None:
+        del data
+
+    def close_input(self) -> None:
+        return
+
+    def resize(self, rows: int, columns: int) -> None:
+        del rows, columns
+
+    def wait(self) -> Exit:
+        while (ended := self._look()) is None:
+            self._sleep(LOOK_SECONDS)
+        return ended
+
+    def _look(self) -> Exit | None:
+        """Ask how it stands, but not more often than is decent. Raises SlurmLost after PATIENCE_SECONDS without an
+        answer."""
+        now = self._clock()
+        if self._asked is not None and now - self._asked < self._pause:
+            return self._end
+        try:
+            self._end = self.ended()
+        except SlurmLost:
+            if now - self._answered > PATIENCE_SECONDS:
+                raise
+        else:
+            self._answered = now
+        self._asked = self._clock()
+        self._pause = min(self._pause * 1.5, ASK_SECONDS)
+        return self._end
+
+    def ended(self) -> Exit | None:
+        """Slurm first: a job that is to be queued again has written its end, too. Raises SlurmLost."""
+        state = commands.state(self.number)
+        if state and state.goes_on:
+            self._waiting = commands.why_waiting(state, self.number) if state.waits else None
+            return None
+        self._waiting = None
+        told = self._told()
+        if told is None and state is None:
+            return Exit(None, None, "Slurm has forgotten the job, and it left no word of its end")
+        if told is None:
+            assert state is not None  # one of the two is there
+            told = _code(state), None, None
+        code, finished, why = told
+        return Exit(code, _killed_for_memory(state), _reason(state, code, why), finished, _is_stopped(state, code, why))
+
+    def _told(self) -> tuple[int | None, float | None, str | None] | None:
+        """Give what the script wrote at its end: the code, when, and why it was asked to end. None: it could not."""
+        try:
+            told = json.loads((self._folder / EXIT).read_text())
+            when = told.get("t")
+            return int(told["code"]), float(when) if when is not None else None, told.get("why")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def waiting(self) -> str | None:
+        return self._waiting
+
+    def stop(self, grace_seconds: float) -> None:
+        """Ask the tasks to end, which save a checkpoint first; a job that has not begun is cancelled at once."""
+        state = commands.state(self.number)
+        if state is None or not state.goes_on:
+            return
+        if state.state == "RUNNING":
+            (self._folder / STOPPING).touch()
+            commands.cancel(self.number, "TERM")
+            until = self._clock() + grace_seconds
+            while self._clock() < until:
+                state = commands.state(self.number)
+                if state is None or not state.goes_on:
+                    return
+                self._sleep(LOOK_SECONDS)
+            (self._folder / STOPPING).unlink(missing_ok=True)
+        self.kill()
+
+    def kill(self) -> None:
+        self._pause = FIRST_ASK_SECONDS
+        commands.cancel(self.number)
+
+    def gpus_inside(self) -> tuple[str, ...] | None:
+        return None
+
+    def remove(self) -> None:
+        """Slurm keeps nothing that could be taken away; a job that goes on all the same is ended."""
+        state = commands.state(self.number)
+        if state and state.goes_on and state.state != "COMPLETING":
+            self.kill()
+
+
+def _code(state: commands.State) -> int | None:
+    """Give the code that Slurm keeps; its 0 is no success of a job that was ended."""
+    if state.signal and not state.code:
+        return 128 + state.signal
+    return state.code if state.code or state.state == "COMPLETED" else None
+
+
+def _killed_for_memory(state: commands.State | None) -> bool | None:
+    return state.state == "OUT_OF_MEMORY" if state else None
+
+
+def _is_stopped(state: commands.State | None, code: int | None, why: str | None) -> bool:
+    if code == 0:
+        return False
+    return why == "time_limit" or bool(state and state.state in commands.ENDED_BY_OTHERS)
+
+
+def _reason(state: commands.State | None, code: int | None, why: str | None) -> str | None:
+    """Say what the code alone does not."""
+    if code == 0:
+        return None
+    if why == "time_limit" or (state and state.state == "TIMEOUT"):
+        return "Slurm's time limit came (--time)"
+    if state is None or state.state in ("COMPLETED", "FAILED"):
+        if state and state.state == "FAILED" and state.signal == 53:
+            return UNOPENED
+        return None
+    words = f"Slurm: {state.state}"
+    if state.signal and state.signal in set(signal.Signals):
+        words += f", by {signal.Signals(state.signal).name}"
+    return words + (f" ({state.reason})" if state.reason else "")

@@ -1,0 +1,160 @@
+"""How a task runs its image: pyxis, docker, podman or apptainer; as words of srun and a few lines of bash. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from ngcdl.spec import Mount
+
+_OURS = ("NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG")
+_SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One node's part. `mounts` are paths of the nodes; the run's folder comes with them. `gpus` 0: none. `variables`
+    are names. `images`: a folder seen by all nodes, where a fetched image is kept. `after` are words of bash that
+    follow the command's."""
+
+    runner: str
+    image: str
+    mounts: tuple[Mount, ...]
+    gpus: int
+    variables: tuple[str, ...]
+    user: str | None
+    workdir: str | None
+    shm_bytes: int
+    ulimits: tuple[tuple[str, int], ...]
+    images: str | None
+    after: str
+    is_training: bool
+
+
+def of_enroot(image: str) -> str:
+    """Name an image as enroot does: nvcr.io#nvidia/pytorch:25.03-py3. A digest stands as the tag, which all of enroot 3
+    and 4 pass on to the registry: https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
+    host, _, rest = image.partition("/")
+    name, at, digest = rest.partition("@")
+    return f"{host}#{name.partition(':')[0]}:{digest}" if at else f"{host}#{rest}"
+
+
+def before(task: Task) -> list[str]:
+    """Fetch the image once for all nodes, where they have a folder for that."""
+    source, end, fetch = {
+        "pyxis": (of_enroot(task.image), "sqsh", "enroot import -o"),
+        "apptainer": (f"docker://{task.image}", "sif", "apptainer pull"),
+    }.get(task.runner, ("", "", ""))
+    lines = [f"export NGCDL_IMAGE={shlex.quote(source)}"] if source else []
+    if not source or task.images is None:
+        return lines
+    kept = f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"
+    uri = f"docker://{source}" if task.runner == "pyxis" else source
+    return [
+        f"export NGCDL_IMAGE={shlex.quote(kept)} # fetched by one node for all",
+        f"mkdir -p {shlex.quote(task.images)}",
+        "part=$NGCDL_IMAGE.part",
+        '( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||',
+        f'    {{ rm -f "$part" && {fetch} "$part" {shlex.quote(uri)} && mv "$part" "$NGCDL_IMAGE"; }}; }}',
+        ') 9>"$NGCDL_IMAGE.lock" || ended 125',
+    ]
+
+
+def srun(task: Task) -> list[str]:
+    """Give the words of srun that pyxis reads; none for the others, whose task runs on the node itself."""
+    words = ['${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}']
+    if task.runner != "pyxis":
+        return words
+    mounts = ['"$RUN:$RUN"', *(f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)]
+    words += ['--container-image="$NGCDL_IMAGE"', f"--container-mounts={','.join(mounts)}"]
+    words += [f"--container-workdir={_workdir(task)}", "--no-container-mount-home"]
+    # NVIDIA's entrypoint is what enables the compatibility libraries; pyxis leaves it out by itself
+    words.append("--container-entrypoint")
+    return words + ([f"--container-env={','.join(task.variables)}"] if task.variables else [])
+
+
+def _workdir(task: Task) -> str:
+    return task.workdir or '"$RUN"'
+
+
+_MARKED = """name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
+mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+echo began >"$mark"
+export NGCDL_NODE=$SLURM_NODEID
+{run}
+echo "$code" >"$mark"
+exit "$code"
+"""
+
+# The container's first process hears SIGTERM through its client. A second one would cut a checkpoint short: what does
+# not listen is removed just before Slurm kills the client, which would leave the container behind.
+_CLIENT = """ended() {{
+    [ ! -e "$NGCDL_RUN/.stopping" ] || return
+    {{ sleep "$NGCDL_KILL_SECONDS"; {program} rm -f "$name"; }} >/dev/null 2>&1 &
+}}
+trap ended TERM
+{program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+{gpus}{program} run {words} "$@"{after} &
+client=$!
+while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+wait "$client"
+code=$?"""
+
+
+def task(task: Task) -> str:
+    """Give the bash that each node runs, with the command as its words."""
+    if task.runner in ("docker", "podman"):
+        return _MARKED.format(run=_client(task))
+    look = "" if task.is_training or not task.gpus else _LOOK
+    run = "trap : TERM\n" + look + f'{_apptainer(task)}"$@"{task.after}\ncode=$?'
+    return _MARKED.format(run=run)
+
+
+# A training looks for itself.
+_LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is seen here" >&2; exit 125; }\n'
+
+
+def _apptainer(task: Task) -> str:
+    if task.runner != "apptainer":
+        return ""
+    binds = ["$NGCDL_RUN", *(f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)]
+    words = ["apptainer run", *(["--nv"] if task.gpus else []), "--no-home", f'--bind "{",".join(binds)}"']
+    workdir = shlex.quote(task.workdir) if task.workdir else '"$NGCDL_RUN"'
+    return " ".join([*words, f"--pwd {workdir}", '"$NGCDL_IMAGE"']) + " "
+
+
+def _client(task: Task) -> str:
+    words = ['--rm --init --name "$name" --network=host', f"--shm-size={task.shm_bytes}"]
+    words += [f"--ulimit {name}={value}" for name, value in task.ulimits]
+    words += ["--log-driver=none", '"${more[@]}"', "--mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"]
+    words += [
+        f"--mount type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}"
+        for m in task.mounts
+    ]
+    words += [f"--workdir={task.workdir or '$NGCDL_RUN'}"]
+    words += [f"-e {name}" for name in dict.fromkeys((*_OURS, *_SLURMS, *task.variables))]
+    words += ['-e HOME="$NGCDL_RUN/home" -e USER' if task.user else "", task.image]
+    lines = ["more=()", "[ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)"]
+    if task.user and task.runner == "docker":
+        lines.append('more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)')
+    elif task.user:
+        lines.append('[ "$(id -u)" = 0 ] || more+=(--userns=keep-id)')
+    return _CLIENT.format(
+        program=task.runner,
+        gpus="\n".join([*lines, *_gpus(task)]) + "\n",
+        words=" \\\n    ".join(word for word in words if word),
+        after=task.after,
+    )
+
+
+def _gpus(task: Task) -> list[str]:
+    """Give the lines that hand on the very cards that Slurm gave: by index, and CUDA_VISIBLE_DEVICES stays outside, for
+    inside they are counted anew."""
+    if not task.gpus:
+        return ["more+=(-e NVIDIA_VISIBLE_DEVICES=void)"]
+    lines = ["cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}"]
+    lines += ['[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU of this node" >&2; echo 125 >"$mark"; exit 125; }']
+    if task.runner == "podman":  # its --gpus and device requests do nothing
+        return [*lines, 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done']
+    return [*lines, 'more+=(--gpus "\\"device=$cards\\"")']

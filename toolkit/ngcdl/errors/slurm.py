@@ -1,0 +1,69 @@
+"""Slurm: its programs, and what they refuse."""
+
+from __future__ import annotations
+
+from ngcdl.errors.engine import EngineError, EngineLost
+
+
+class SlurmAbsent(EngineError):
+    def __init__(self, program: str) -> None:
+        super().__init__(
+            f"Slurm's {program} is not on this machine.",
+            "Type it on a login node of the cluster, or load Slurm's module:\n    module load slurm",
+        )
+
+
+class SlurmLost(EngineLost):
+    def __init__(self, program: str, said: str) -> None:
+        EngineError.__init__(
+            self,
+            f"Slurm's {program} gives no answer: {said}",
+            "A job that was handed in goes on without ngcdl. Is the controller up?\n    scontrol ping\n    ngcdl runs",
+        )
+        self.doing = program
+
+
+class SlurmRefused(EngineError):
+    """Slurm answered no; its own words are kept."""
+
+    def __init__(self, said: str, hint: str = "") -> None:
+        super().__init__(f"Slurm said: {said}", hint)
+
+
+class NotPlaceable(SlurmRefused):
+    """No node, or not so many, has what was asked for."""
+
+    def __init__(self, said: str, there: str) -> None:
+        super().__init__(
+            said,
+            f"Fewer --gpus or --nodes, or another --partition. What there is:\n{there}\n    sinfo -o '%P %D %c %G'",
+        )
+
+
+class UnknownPartition(SlurmRefused):
+    def __init__(self, said: str, there: str) -> None:
+        super().__init__(said, f"The partitions that there are:\n{there}\n    ngcdl run ... --partition NAME")
+
+
+class UnknownAccount(SlurmRefused):
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            said,
+            "Your accounts, each with its partitions and qualities of service:\n"
+            "    sacctmgr show associations user=$USER format=account,partition,qos\n"
+            "    ngcdl run ... --account NAME --qos NAME",
+        )
+
+
+class NoRunner(EngineError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Nothing that runs images was found: srun has no --container-image (pyxis), and docker, podman and "
+            "apptainer are not on this machine.",
+            "Where the nodes have one of them, name it:\n    ngcdl run ... --container docker",
+        )
+
+
+class PathUnfit(EngineError):
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path} can't be given to the nodes: {why}", "    ngcdl run ... -v /another/folder:/data")
