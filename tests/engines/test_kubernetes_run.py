@@ -1,0 +1,109 @@
+"""A whole run on Kubernetes: followed and closed by launch, or left and closed by whoever comes next.
+
+The API is a stand-in, kubectl is Debian's, and what a pod would do is done here, by its own script."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeShow
+from kubernetes_api import Api, serving
+
+from ngcdl import launch, reconcile
+from ngcdl.engines.base import Order
+from ngcdl.engines.kubernetes import KubernetesEngine, bundle
+from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.prepare import Ready
+from ngcdl.record import Run
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
+from ngcdl.store import Store
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from lab_parts import packages
+from lab_parts.where import Lab
+
+pytestmark = pytest.mark.lab
+RUN = "20261121-192252-cifar10-beefca"
+IMAGE = ImageRef.parse("pytorch:25.03-py3")
+EVENTS = (
+    '{"event":"start","t":1,"device":"gpu","batch":8,"steps":2,"workload":"cifar10"}',
+    '{"event":"step","t":2,"step":0,"loss":4.5,"examples_per_second":null,"seconds_per_batch":null}',
+    '{"event":"finish","t":3,"step":2,"seconds":2}',
+)
+
+
+@pytest.fixture
+def api(tmp_path: Path, lab: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    kubectl = packages.unpacked(Lab(Path(lab["dir"]), Path(lab["cache"])), "kubernetes") / "usr/bin"
+    with serving() as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "config", "vision")))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        monkeypatch.setenv("PATH", str(kubectl), prepend=":")
+        yield api
+
+
+def ready(shelf: Store, engine: KubernetesEngine) -> Ready:
+    place = engine.placed(Placement())
+    spec = RunSpec(IMAGE, ("true",), GpuRequest("count", count=1), workload=Workload("cifar10"), placement=place)
+    run = Run(RUN, "running", 1.0, engine="kubernetes", engine_id=engine.identity, spec=spec.as_json())
+    folder = shelf.create(run)
+    return Ready(engine, Order(spec, RUN, folder, str(IMAGE), "device-plugin"), run, None)
+
+
+def play(api: Api, folder: Path, code: int = 0) -> None:
+    """Be the cluster: place the pod, run its script as it is in the manifest, and end the Job."""
+    api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
+    (folder / "brought").mkdir(parents=True)
+    script = api.only("configmaps")["data"][bundle.SCRIPT]
+    (folder / "brought" / bundle.SCRIPT).write_text(script)
+    lines = "\n".join(EVENTS)
+    trainer = f"echo step 0; printf '%s\\n' '{lines}' >{folder}/run/events.jsonl; exit {code}"
+    pod = api.runs()
+    with subprocess.Popen(
+        ["sh", str(folder / "brought" / bundle.SCRIPT), "sh", "-c", trainer], stdout=subprocess.PIPE, cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "NGCDL_RUN": str(folder / "run")},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            api.writes(pod, line)
+    api.ends(code=process.returncode)
+    api.job_ends("Failed" if process.returncode else "Complete", "BackoffLimitExceeded")
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "finished"), (3, "failed")])
+def test_a_run_is_followed_to_its_end_and_nothing_of_it_is_left_in_the_cluster(
+    api: Api, tmp_path: Path, code: int, status: str
+) -> None:
+    shelf, show = Store(tmp_path / "ngcdl" / "runs"), FakeShow()
+    cluster = threading.Thread(target=play, args=(api, tmp_path / "pod", code), daemon=True)
+    cluster.start()
+    done = launch.follow(ready(shelf, KubernetesEngine(Kubectl(), shelf.root)), shelf, show)
+    cluster.join(30)
+    assert (done.status, done.exit_code, done.container) == (status, code, f"kubernetes:vision/ngcdl-{RUN}")
+    assert (done.summary.loss_first, done.owner) == (4.5, None)
+    assert show.shown == b"step 0\n"
+    assert (shelf.folder(RUN) / "log.txt").read_text().splitlines()[1:] == ["step 0"]
+    assert api.objects.keys() == {("pods", "vision", f"ngcdl-{RUN}-0-aaaaa")}, "a real cluster takes it with its Job"
+
+
+def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_next(api: Api, tmp_path: Path) -> None:
+    shelf = Store(tmp_path / "ngcdl" / "runs")
+    engine = KubernetesEngine(Kubectl(), shelf.root)
+    left = launch.follow(ready(shelf, engine), shelf, FakeShow(), leave=True)
+    assert left.status == "running"
+    assert reconcile.reconcile(shelf, shelf.load(RUN)).status == "running"
+    play(api, tmp_path / "pod")
+    shown = subprocess.run(
+        [sys.executable, "-P", "-m", "ngcdl", "logs", "-f", RUN], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.splitlines()[1:] == ["step 0"]
+    closed = shelf.load(RUN)
+    assert (closed.status, closed.exit_code, closed.summary.loss_first) == ("finished", 0, 4.5)
