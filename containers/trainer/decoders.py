@@ -7,12 +7,14 @@ A decoder takes bytes and gives uint8 [height, width, 3], is safe in many thread
 from __future__ import absolute_import, division, print_function
 
 import io
+import re
 import sys
 
 import numpy as np
 
 from .events import Stop
 
+TENSORFLOWS = re.compile(r"\{\{.*?\}\} ?| ?\[Op:\w*\]")  # which of its operations it was, about each error
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 
 
@@ -42,7 +44,8 @@ def checked(decode):
         except MemoryError:
             raise
         except Exception as error:  # each library has its own
-            raise Undecodable(str(error).strip().split("\n")[0][:200] or type(error).__name__)
+            said = TENSORFLOWS.sub("", str(error)).strip().split("\n")[0]
+            raise Undecodable(said[:200] or type(error).__name__)
     return tried
 
 

@@ -150,5 +150,21 @@ def test_real_pictures_are_trained_on_and_tested(tmp_path):
     assert events(tmp_path / "run", "eval")[0]["examples"] == 4
 
 
+@pytest.mark.tensorflow
+def test_too_many_broken_ones_end_a_training_by_their_names_and_without_a_traceback(tmp_path):
+    needs("tensorflow")
+    found = pets(tmp_path / "pets", 3)
+    for path in (tmp_path / "pets" / "train").rglob("*.png"):
+        path.write_bytes(path.read_bytes()[:60])
+    said = "--framework", "tf2", "--device", "cpu", "--batch", 2, "--steps", 2, "--data", found
+    code, _, err = trainer("catdog", "--out", tmp_path / "run", *said)
+    (told,) = events(tmp_path / "run", "error")
+    assert (code, told["kind"]) == (1, "data")
+    assert "too many to leave out" in told["message"]
+    assert "Traceback" not in err
+    assert "{{" not in err
+    assert "[Op:" not in err
+
+
 def test_catdog_says_that_it_reads_pictures():
     assert catdog.DATA_FOLDER == "pictures"

@@ -10,16 +10,34 @@ from ... import feed
 
 def made_ahead(network, source, first, last):
     """Give what tf.data makes and prefetches; the copy to a GPU is the step's own."""
-    model = network.model
+    model, errors = network.model, []
     kind = tf.int32 if model.tokens else tf.float32
 
+    def made(step):
+        try:
+            return source(int(step))
+        except Exception as error:
+            errors.append(error)
+            raise
+
     def take(step):
-        examples, labels = tf.numpy_function(lambda n: source(int(n)), [step], (kind, tf.int32))
+        examples, labels = tf.numpy_function(made, [step], (kind, tf.int32))
         return tf.ensure_shape(examples, (None, *model.shape)), tf.ensure_shape(labels, (None, *model.labels))
 
     workers = min(4, multiprocessing.cpu_count())
     with tf.device("/CPU:0"):
-        return iter(tf.data.Dataset.range(first, last).map(take, num_parallel_calls=workers).prefetch(2))
+        batches = iter(tf.data.Dataset.range(first, last).map(take, num_parallel_calls=workers).prefetch(2))
+    return handed_out(batches, errors)
+
+
+def handed_out(batches, errors):
+    """Raise what the source raised; tf.data would raise an error of its own with the source's traceback as its text."""
+    try:
+        yield from batches
+    except tf.errors.OpError:
+        if errors:
+            raise errors[0] from None
+        raise
 
 
 def put(network, array):
