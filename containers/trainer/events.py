@@ -61,6 +61,7 @@ STDOUT a line each that says device and data, then what the TensorFlow tutorial 
        Before all of it, where the largest batch is looked for, a line each try:
        A batch of 32 fits
        A batch of 64 does not fit
+       A batch of 48 is tried once more, for 8 steps
        The largest batch that fits is 48
 STDERR what frameworks say, and why the trainer stopped.
 

@@ -50,7 +50,7 @@ def largest(start, least, tries, events, voice):
         refused = batch if is_good is False else refused
         say(batch, is_good, good, refused, events, voice)
         batch = following(least, tries.most, good, bad)
-    while good is not None and not tries.fits(good, SURE_STEPS):
+    while good is not None and not sure(good, tries, voice):
         refused, good = good, good - max(good // PART, 1)
         good = good if good >= least else None
         say(refused, False, good, refused, events, voice)
@@ -58,6 +58,11 @@ def largest(start, least, tries, events, voice):
         raise Stop("out_of_memory", "not even a batch of %d fits into memory" % least)
     voice.say("The largest batch that fits is %d" % good)
     return good
+
+
+def sure(batch, tries, voice):
+    voice.say("A batch of %d is tried once more, for %d steps" % (batch, SURE_STEPS))
+    return tries.fits(batch, SURE_STEPS)
 
 
 def least_of(batch, most):

@@ -220,3 +220,9 @@ def test_sigterm_while_it_looks_leaves_an_interrupted_run(tmp_path):
     assert process.returncode == 143
     assert [event["kind"] for event in events(tmp_path, "error")] == ["interrupted"]
     assert not (tmp_path / "fits").exists()
+
+
+def test_the_last_try_is_told_before_it_begins_because_it_may_take_minutes(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fits=40)
+    assert bench.largest() == 40 - 40 % 2
+    assert any(f"is tried once more, for {fits.SURE_STEPS} steps" in line for line in bench.lines)
