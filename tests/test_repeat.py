@@ -129,6 +129,13 @@ def test_what_can_t_be_the_same_is_a_refusal(config: settings.Settings, run: Run
         again(run, config)
 
 
+def test_the_smoke_test_has_no_data_that_could_be_another(config: settings.Settings) -> None:
+    run = replace(SYNTHETIC.run("x"), dataset=None)
+    asked = again(with_spec(run, workload={"name": "smoke", "steps": 1, "batch": 1}), config).asked
+    assert asked.workload
+    assert (asked.workload.name, asked.workload.data) == ("smoke", "auto")
+
+
 def test_another_data_set_than_it_had_is_a_refusal(config: settings.Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     made = replace(SYNTHETIC, dataset="cifar10")
     shelf = Store(config.runs)
