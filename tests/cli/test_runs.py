@@ -78,6 +78,15 @@ def test_a_run_that_failed_of_something_famous_is_shown_with_cause_and_remedy(ho
     assert json.loads(house.run("show", "x", "--json").stdout)["diagnosis"]["name"] == "gpu-lost"
 
 
+def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House) -> None:
+    for name, reason in (("short", "data: no"), ("long", "data: " + "x" * 80), ("trace", "crash: a\n\n b\nc\nd\ne\nf")):
+        house.shelf.create(Run(name, "failed", 1.0, exit_code=1, finished=5.0, reason=reason))
+    rows = {name: house.run("show", name).stdout.splitlines() for name in ("short", "long", "trace")}
+    assert rows["short"][0] == "run      short  (failed, exit code 1, data: no, 4 s)"
+    assert rows["long"][:2] == ["run      long  (failed, exit code 1, 4 s)", "error    data: " + "x" * 80]
+    assert [row.strip() for row in rows["trace"][1:6]] == ["error    crash: a", "b", "c", "d", "..."]
+
+
 def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None:
     summary = Summary(
         steps=10, training_samples=9, energy_joules=1234.6, energy_from="counter", energy_seconds=9.0,

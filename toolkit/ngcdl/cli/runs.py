@@ -23,6 +23,7 @@ from ngcdl.spec import USED_BY
 from ngcdl.store import EVENTS, LOG, Store, lines, opened
 
 NEWEST = 20
+_LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
 FOLLOW_SECONDS = 0.3
 STOP_SECONDS = 60  # a training saves a checkpoint first
 COMMAND_STOP_SECONDS = 10.0
@@ -88,7 +89,7 @@ def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
     run = kept.with_figures(shelf, run)
     start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
-    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_diagnosis(run), *_what(run, start)]
+    rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
     rows += [*_figures(run), *_stages(shelf, run, start), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
@@ -101,9 +102,22 @@ def _how_it_ended(run: Run) -> str:
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
     words += ["out of memory"] if run.oom_killed else []
-    words += [run.reason] if run.reason else []
+    words += [run.reason] if run.reason and not _is_long(run.reason) else []
     words += [f"{run.seconds:.0f} s"] if run.seconds is not None else []
     return ", ".join(words)
+
+
+def _is_long(reason: str) -> bool:
+    return "\n" in reason or len(reason) > _LONGEST_REASON
+
+
+def _error(run: Run) -> list[tuple[str, str]]:
+    """Give a reason that is too long to stand beside the run's id; of many lines the first: log.txt has all."""
+    if not run.reason or not _is_long(run.reason):
+        return []
+    said = [line for line in run.reason.splitlines() if line.strip()]
+    told = [*said[:_MOST_REASONS], *(["..."] if len(said) > _MOST_REASONS else [])]
+    return [("" if number else "error", line) for number, line in enumerate(told)]
 
 
 def _diagnosis(run: Run) -> list[tuple[str, str]]:
