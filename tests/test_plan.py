@@ -161,3 +161,10 @@ def test_the_caller_s_folder_is_at_hand_and_a_working_directory_that_was_typed_s
     assert (spec.mounts, spec.workdir) == ((Mount("/home/me/x", "/work", True),), "/work")
     own = replace(spec, mounts=(), workdir="/mine")
     assert plan.at_hand(own, Path("/x")).workdir == "/mine"
+
+
+@pytest.mark.parametrize("typed", ["batchsweep", "batch_sweep", "Batch-Sweep"])
+def test_a_misspelt_training_is_told_what_may_be_meant(typed: str) -> None:
+    with pytest.raises(BadOption, match=f"--train {typed}: there is alexnet-r, ") as refused:
+        plan.bundled(typed)
+    assert refused.value.hint == "Did you mean --train batch-sweep?\n    ngcdl workloads"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ngcdl.record import Finding, Gpu, Image, Machine, Run, Summary
 from ngcdl.report import compared
+from ngcdl.report.compared import _listed
 from ngcdl.report.comparison import ONE_PAIR, Arm, Comparison, comparison
 from ngcdl.report.pairs import published
 from ngcdl.report.unlike import BECAUSE_OF, Measured
@@ -403,3 +404,7 @@ def test_a_ratio_lies_within_its_spread_and_turns_with_the_arms(rounds: list[tup
     assert ratio.min <= ratio.median <= ratio.max
     assert turned.min == pytest.approx(1 / ratio.max)
     assert turned.max == pytest.approx(1 / ratio.min)
+
+
+def test_names_are_listed_as_people_do() -> None:
+    assert [_listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +68,9 @@ def bundled(name: str) -> Bundled:
     Raises BadOption where there is no such workload.
     """
     if name not in workloads():
-        raise BadOption(f"--train {name}: there is {', '.join(workloads())}.", "    ngcdl workloads")
+        near = difflib.get_close_matches(name.lower().replace("_", "-"), workloads(), 1)
+        meant = f"Did you mean --train {near[0]}?\n" if near else ""
+        raise BadOption(f"--train {name}: there is {', '.join(workloads())}.", f"{meant}    ngcdl workloads")
     path = containers_folder() / "trainer" / "workloads" / f"{name.replace('-', '_')}.py"
     said = _literals(path.read_text(encoding="utf-8"))
     return Bundled(

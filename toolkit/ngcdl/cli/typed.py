@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ngcdl import plan, prepare, settings
-from ngcdl.errors import BadOption, NoSuchRun
+from ngcdl.errors import BadOption
 from ngcdl.spec import (
     USED_BY,
     GpuRequest,
@@ -171,11 +171,11 @@ def _batch(text: str | None, usual: int) -> int:
 
 
 def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
-    """Raises NoSuchRun or BadOption where the trainer would refuse to go on from the run `before`."""
+    """Raises BadOption where the trainer would refuse to go on from the run `before`."""
     folder = shelf.folder(before)
     start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
     if start is None:
-        raise NoSuchRun(f"{before} (a training that began)", shelf.root)
+        raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
     trained = {name: start.get(name) for name in ("workload", "batch", "seed")}
     wanted = {"workload": asked.name, "batch": asked.batch, "seed": asked.seed}
     other = [name for name, value in trained.items() if value is not None and value != wanted[name]]

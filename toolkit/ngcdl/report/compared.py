@@ -110,7 +110,11 @@ def _doubt(it: Comparison) -> Iterator[str]:
     """A ratio of rounds that something disturbed is not to be quoted without that."""
     names = [arm.name for arm in it.arms if arm.apart_percent is not None]
     if names:
-        yield f"Something disturbed the rounds of {' and '.join(names)}: measure again."
+        yield f"Something disturbed the rounds of {_listed(names)}: measure again."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def _sentence(it: Comparison, ratio: Ratio) -> str:
