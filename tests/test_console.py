@@ -89,6 +89,18 @@ def test_sizes_and_numbers_are_rounded_and_unknown_is_not_zero() -> None:
     assert console.number(1234.56, 1, " W") == "1,234.6 W"
 
 
+def test_a_small_figure_has_two_digits_and_is_never_0() -> None:
+    assert [console.measured(value) for value in (None, 0.0, 0.934, 1.0, 599.94, 4688.2)] == [
+        "n/a",
+        "0.0",
+        "0.93",
+        "1.0",
+        "599.9",
+        "4,688.2",
+    ]
+    assert [console.measured(value, 4) for value in (0.0881, 0.00012, 0.0000314)] == ["0.0881", "0.00012", "0.000031"]
+
+
 def test_a_terminal_that_can_t_move_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

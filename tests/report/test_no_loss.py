@@ -70,6 +70,14 @@ def test_no_loss_is_made_up_on_the_page_and_none_is_missed(events: list[dict[str
     assert "nan" not in document.lower()
 
 
+def test_the_speed_of_what_trains_nothing_is_not_told_as_a_trainings() -> None:
+    start, *rest = forward()
+    assert "601.8 examples/s (median), 200 steps" in verdict([story(pipeline())])
+    assert "its batches made and dropped: nothing was trained" in verdict([story(pipeline())])
+    assert "one batch again and again: no result" in verdict([story([{**start, "feed": "constant"}, *rest])])
+    assert "again" not in verdict([story([{**start, "feed": "resident"}, *rest])])
+
+
 def test_a_training_that_told_no_loss_before_it_failed_still_misses_its_chart() -> None:
     failed = story(forward()[:1])
     assert "loss" in page([replace(failed, run=replace(failed.run, status="failed"))])

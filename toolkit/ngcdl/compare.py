@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ngcdl import launch, prepare, store
+from ngcdl import console, launch, prepare, store
 from ngcdl.errors import NgcdlError, NoGpu, NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.interrupt import TIME_IS_UP, Interrupted
 from ngcdl.prepare import Asked, Settled
@@ -208,7 +208,8 @@ def _told(run: Run) -> str:
         return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id})"
     if figures.examples_per_second is None or figures.seconds_per_batch is None:
         return f"too few steps for a figure ({run.id})"
-    return f"{figures.examples_per_second:,.1f} examples/s, {figures.seconds_per_batch:.4f} s/batch ({run.id})"
+    rate, each = console.measured(figures.examples_per_second), console.measured(figures.seconds_per_batch, 4)
+    return f"{rate} examples/s, {each} s/batch ({run.id})"
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------

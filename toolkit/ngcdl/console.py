@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import shlex
@@ -191,6 +192,13 @@ def operations(flops: float, share: float | None) -> str:
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
     """A figure with its unit, or n/a without."""
     return NOT_AVAILABLE if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def measured(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """The same, but of a small figure two digits at least: 0.93, never 0.9 or 0.0 where it is not 0."""
+    if value and math.isfinite(value):
+        digits = max(digits, 1 - math.floor(math.log10(abs(value))))
+    return number(value, digits, unit)
 
 
 def on_terminal(stream: Any) -> bool:

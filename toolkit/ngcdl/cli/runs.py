@@ -12,7 +12,7 @@ from typing import Any
 
 from ngcdl import console, engines
 from ngcdl.cli import kept
-from ngcdl.console import NOT_AVAILABLE, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
 from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken
 from ngcdl.launch import STOPPED
 from ngcdl.owner import is_alive
@@ -62,7 +62,7 @@ def _row(run: Run) -> tuple[str, ...]:
         run.device or NOT_AVAILABLE,
         run.dataset or "-",
         NOT_AVAILABLE if figures.steps is None else str(figures.steps),
-        number(figures.examples_per_second),
+        measured(figures.examples_per_second),
         number(figures.cpu_percent_mean, 0, "%"),
         number(figures.gpu_percent_mean, 0, "%"),
         console.plain(_short(run.image.reference or f"({run.engine})")),
@@ -159,8 +159,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
             why = " (too few steps)" if figures.loss_first is not None else ""  # the smoke test has no speed
             rows.append(("speed", f"{NOT_AVAILABLE}{why}"))
         else:
-            rows.append(("speed", f"{number(figures.examples_per_second)} examples/s (median)"))
-            rows.append(("", f"{number(figures.seconds_per_batch, 4)} s/batch (median)"))
+            rows.append(("speed", f"{measured(figures.examples_per_second)} examples/s (median)"))
+            rows.append(("", f"{measured(figures.seconds_per_batch, 4)} s/batch (median)"))
     if figures.flops_per_second is not None:
         rows.append(("computed", operations(figures.flops_per_second, figures.peak_share)))
     if figures.loss_first is not None:
@@ -208,7 +208,7 @@ def _energy(figures: Summary) -> list[tuple[str, str]]:
         return []
     text = f"{number(figures.energy_joules, 0, ' J')} by the GPUs in {number(figures.energy_seconds, 0, ' s')}"
     if figures.examples_per_joule is not None:
-        text += f", {number(figures.examples_per_joule, 2)} examples/J"
+        text += f", {measured(figures.examples_per_joule, 2)} examples/J"
     left_out = figures.energy_gap_seconds
     missing = f"; {number(left_out, 0, ' s')} without a reading left out" if left_out else ""
     return [("energy", f"{text} ({figures.energy_from}{missing})")]

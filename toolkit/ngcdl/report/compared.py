@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ngcdl import console
-from ngcdl.console import NOT_AVAILABLE, number
+from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.report import theirs
 from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.pairs import Published
@@ -163,7 +163,7 @@ def _row(arm: Reached) -> tuple[str, ...]:
         figure(arm.seconds_per_batch, 4),
         number(arm.cpu_percent, 0, "%"),
         number(arm.gpu_percent, 0, "%"),
-        number(arm.examples_per_joule, 2),
+        measured(arm.examples_per_joule, 2),
         f"{(arm.device or NOT_AVAILABLE).upper() if arm.device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}",
     )
 

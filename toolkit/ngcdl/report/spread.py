@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
-from ngcdl.console import NOT_AVAILABLE, number
+from ngcdl.console import NOT_AVAILABLE, measured
 
 
 class Spreading(Protocol):
@@ -69,5 +69,7 @@ def figure(value: Spread | None, digits: int = 1) -> str:
     """599.9 (590.1..605.0); one value alone has nothing beside it."""
     if value is None:
         return NOT_AVAILABLE
-    middle = number(value.median, digits)
-    return middle if value.min == value.max else f"{middle} ({number(value.min, digits)}..{number(value.max, digits)})"
+    middle = measured(value.median, digits)
+    if value.min == value.max:
+        return middle
+    return f"{middle} ({measured(value.min, digits)}..{measured(value.max, digits)})"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ngcdl import __version__
-from ngcdl.console import NOT_AVAILABLE, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
 from ngcdl.record import Run
 from ngcdl.report import naming
 from ngcdl.report.curves import Story
@@ -91,7 +91,7 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("data", lambda it: data(it.run), "of a training"),
     ("steps", lambda it: number(it.run.summary.steps, 0), "of a training"),
     (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
-    ("s/batch (median)", lambda it: number(it.run.summary.seconds_per_batch, 4), "of a training"),
+    ("s/batch (median)", lambda it: measured(it.run.summary.seconds_per_batch, 4), "of a training"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
     ("computed (convolutions and matrix products)", _computed, "where known"),
     ("loss, first → last", _losses, "where known"),
@@ -105,7 +105,7 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("GPU clock (mean)", lambda it: number(it.run.summary.sm_mhz_mean, 0, " MHz"), "where known"),
     ("clocks held down", _held, "where known"),
     ("GPU energy while it trained", _energy, "where known"),
-    ("examples/J", lambda it: number(it.run.summary.examples_per_joule, 1), "where known"),
+    ("examples/J", lambda it: measured(it.run.summary.examples_per_joule, 1), "where known"),
 )
 
 
@@ -128,7 +128,7 @@ def _last_loss(story: Story) -> str:
 # What stands in others' tables, as far as it is measured here too.
 COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "examples/s": lambda it: rate(it.run.summary.examples_per_second),
-    "s/batch": lambda it: number(it.run.summary.seconds_per_batch, 4),
+    "s/batch": lambda it: measured(it.run.summary.seconds_per_batch, 4),
     "CPU, each core": _busy,
     "GPU use": lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"),
     "GPU memory": lambda it: size(it.run.summary.gpu_memory_bytes_max),

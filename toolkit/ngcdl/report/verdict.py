@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ngcdl.console import number
-from ngcdl.record import Run
+from ngcdl.console import measured
 from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.curves import Story
+
+# What --feed input and constant leave (containers/trainer/feed.py): such a speed is not a training's.
+_WITHOUT_RESULT = {
+    "input": "its batches made and dropped: nothing was trained",
+    "constant": "one batch again and again: no result",
+}
 
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
@@ -23,18 +28,18 @@ def _of_one(story: Story) -> str:
     run = story.run
     head = f"{naming.what(run)} on {naming.on(run)}" if story.is_training or run.device else naming.what(run)
     if run.status == "running":
-        return f"{head} still runs: {_reached(run)}."
+        return f"{head} still runs: {_reached(story)}."
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
     if run.status in ended:
         why = run.diagnosis.cause if run.diagnosis and run.diagnosis.cause else run.reason
         code = f" with exit code {run.exit_code}" if run.exit_code else ""
         text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
-        return f"{text}; {_reached(run)}." if run.summary.steps is not None else f"{text}."
-    return f"{head}: {_reached(run)}."
+        return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
+    return f"{head}: {_reached(story)}."
 
 
-def _reached(run: Run) -> str:
-    figures = run.summary
+def _reached(story: Story) -> str:
+    run, figures = story.run, story.run.summary
     words = []
     if figures.examples_per_second is not None:
         words.append(f"{rate(figures.examples_per_second)} examples/s (median)")
@@ -43,6 +48,8 @@ def _reached(run: Run) -> str:
         words.append(f"{figures.steps:,} steps{seconds}")
     elif run.seconds is not None:
         words.append(duration(run.seconds))
+    if unlearned := _WITHOUT_RESULT.get(naming.computed(run, story.training.start)["feed"]):
+        words.append(unlearned)
     if figures.precision_at_1 is not None:
         words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
     if naming.is_synthetic(run):
@@ -80,7 +87,7 @@ def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
 
 def rate(value: float | None) -> str:
     """1453.0 -> 1,453; 30.12 -> 30.1."""
-    return number(value, 0 if value is not None and abs(value) >= 1000 else 1)
+    return measured(value, 0 if value is not None and abs(value) >= 1000 else 1)
 
 
 def duration(seconds: float | None) -> str:
