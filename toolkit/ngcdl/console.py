@@ -28,7 +28,7 @@ _BELOW = "    "
 TYPED = "NGCDL_TYPED"
 COMMANDS = (
     *("login", "logout", "pull", "check", "images", "resolve", "run", "compare", "workloads", "suite"),
-    *("gpu", "doctor", "report", "show", "logs", "stop", "runs"),
+    *("gpu", "doctor", "report", "show", "logs", "stop", "runs", "export"),
 )
 _COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--help|--version)(?![\w-]))")
 
