@@ -78,6 +78,14 @@ def test_the_speed_of_what_trains_nothing_is_not_told_as_a_trainings() -> None:
     assert "again" not in verdict([story([{**start, "feed": "resident"}, *rest])])
 
 
+def test_others_trainings_do_not_stand_beside_what_trains_nothing() -> None:
+    start, *rest = forward()
+    assert "What others measured" in page([story([start, *rest])])
+    assert ", batch 128, SYNTHETIC data" in page([story([start, *rest])])
+    for feed in "input", "constant":
+        assert "What others measured" not in page([story([{**start, "feed": feed}, *rest])])
+
+
 def test_a_training_that_told_no_loss_before_it_failed_still_misses_its_chart() -> None:
     failed = story(forward()[:1])
     assert "loss" in page([replace(failed, run=replace(failed.run, status="failed"))])

@@ -17,6 +17,11 @@ _ALWAYS = ("name", "steps", "batch", "seed")  # said also where they are what th
 _CONTAINER = RunSpec(None)  # what a container is given where nothing was typed
 _FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE and HERE)
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+# What a feed leaves that trains nothing, or nothing new (containers/trainer/feed.py): its speed is not a training's.
+_WITHOUT_RESULT = {
+    "input": "its batches made and dropped: nothing was trained",
+    "constant": "one batch again and again: no result",
+}
 _OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
 _SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", False): ["--channels-first"]}
 
@@ -63,6 +68,11 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
     words += [f"fed {it['feed']}"] if it["feed"] != "ahead" else []
     words += [f"teacher {it['teacher']}"] if it["teacher"] else []
     return ", ".join(words) or None
+
+
+def without_result(run: Run, start: Mapping[str, Any]) -> str | None:
+    """Say why its speed is not a training's; None where it is."""
+    return _WITHOUT_RESULT.get(str(computed(run, start)["feed"]))
 
 
 def stages(event: Mapping[str, Any]) -> str | None:

@@ -150,9 +150,10 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
 def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
     """Show what others published of these workloads, and ours in columns of their own.
 
-    Not beside a comparison of anything else than they compared."""
+    Not beside a comparison of anything else than they compared, nor beside a speed that is no training's."""
     if comparison and not theirs.beside(_bundled(stories[0]), comparison.vary):
         return None
+    stories = [story for story in stories if not naming.without_result(story.run, story.training.start)]
     names = dict.fromkeys(_bundled(story) for story in stories)
     parts = [part for name in names for part in _published(name, [one for one in stories if _bundled(one) == name])]
     return tag("section", tag("h2", "What others measured"), *parts) if parts else None
@@ -189,7 +190,9 @@ def _counterpart(figure: str, story: Story) -> str:
 def _here(story: Story, is_one_of_several: bool) -> str:
     synthetic = ", SYNTHETIC data" if naming.is_synthetic(story.run) else ""
     who = f", {story.letter}" if is_one_of_several else ""
-    return f"here{who}: {naming.hardware(story.run) or naming.device(story.run)}{synthetic}"
+    batch = naming.computed(story.run, story.training.start)["batch"]
+    size = f", batch {batch}" if batch is not None else ""
+    return f"here{who}: {naming.hardware(story.run) or naming.device(story.run)}{size}{synthetic}"
 
 
 def _conditions(story: Story, stories: Sequence[Story]) -> Markup:

@@ -9,12 +9,6 @@ from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.curves import Story
 
-# What --feed input and constant leave (containers/trainer/feed.py): such a speed is not a training's.
-_WITHOUT_RESULT = {
-    "input": "its batches made and dropped: nothing was trained",
-    "constant": "one batch again and again: no result",
-}
-
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
     """Say it of one run, of several side by side, or of a comparison, which alone has a ratio: it has rounds."""
@@ -48,8 +42,8 @@ def _reached(story: Story) -> str:
         words.append(f"{figures.steps:,} steps{seconds}")
     elif run.seconds is not None:
         words.append(duration(run.seconds))
-    if unlearned := _WITHOUT_RESULT.get(naming.computed(run, story.training.start)["feed"]):
-        words.append(unlearned)
+    if why := naming.without_result(run, story.training.start):
+        words.append(why)
     if figures.precision_at_1 is not None:
         words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
     if naming.is_synthetic(run):
