@@ -1,27 +1,28 @@
 """argv -> one training. What it understands and what it leaves is told in events.py."""
 from __future__ import absolute_import, division, print_function
 
-import argparse
-import binascii
 import importlib
 import json
 import os
-import pkgutil
 import sys
-import time
 import traceback
 
-from . import computing, feed, fits, frameworks, layers, nvml, teacher, workloads
+from . import computing, feed, fits, frameworks, group, host, layers, nvml, replicas, sampler, teacher, workloads
+from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
 from .files import lock
-from .loop import Signals, train
+from .loop import train
 from .recipe import Model
+from .signals import Signals
 
 INSTEAD = {"cifar10": "CIFAR-10"}
 
 
 def main(argv=None):
+    replica = group.own()
+    if replica:
+        return as_replica(*replica)
     asked = arguments(argv)
     if asked.list:
         print(json.dumps([described(name) for name in names(workloads)], indent=1, sort_keys=True))
@@ -31,20 +32,45 @@ def main(argv=None):
     try:
         if not os.path.isdir(asked.out):
             os.makedirs(asked.out)
-        held = lock(asked.out)
-        events = Events(asked.out)
+        held = lock(asked.out) if asked.node == 0 else None  # the folder is the same for all nodes
+        events = Events(asked.out) if held else replicas.Unheard()
     except EnvironmentError as error:
         return told(stopped_by(error, asked.out))
     except Stop as stop:  # another trainer's folder, whose events are not ours to write
         return told(stop)
-    with held:
+    try:
+        return sampled(asked, events, signals)
+    finally:
+        if held:
+            held.close()
+
+
+def as_replica(own, asked):
+    """Train as one of several, and give the exit code; replicas.py starts them and speaks for all."""
+    signals = replicas.Patient()
+    signals.install()
+    replicas.end_with_parent()
+    events = replicas.Telling(own.rank, asked.out)
+    return attempt(asked, events, Voice(None if own.rank else sys.stdout), signals, own)[0]
+
+
+def sampled(asked, events, signals):
+    if not asked.samples:
         return recorded(asked, events, signals)
+    kept = sampler.Sampler(os.path.join(asked.out, "samples-%s.jsonl" % asked.samples))
+    kept.start()
+    try:
+        return recorded(asked, events, signals)
+    finally:
+        kept.stop()
+        if kept.failure:
+            print(kept.failure, file=sys.stderr)
 
 
 def recorded(asked, events, signals):
     """Train, with or without keeping the record, and give the exit code."""
-    if not asked.record:
-        return attempt(asked, events, Voice(sys.stdout), signals)[0]
+    if asked.node or not asked.record:
+        return attempt(asked, events, Voice(None if asked.node else sys.stdout), signals)[0]
     from . import record
     try:
         record = record.Record(asked)
@@ -54,10 +80,13 @@ def recorded(asked, events, signals):
     return record.close(code, reason)
 
 
-def attempt(asked, events, voice, signals):
+def attempt(asked, events, voice, signals, own=None):
     """Give the exit code and why it is not 0. Every way to end without reaching the last step leaves an error event."""
     try:
-        run(asked, events, voice, signals)
+        if own is None and asked.replicas * asked.nodes > 1:
+            lead(asked, events, voice, signals)
+        else:
+            run(asked, events, voice, signals, own or group.ALONE)
         return 0, None
     except Stop as stop:
         return failed(stop, events)
@@ -73,6 +102,8 @@ def failed(stop, events):
         events.write("error", kind=stop.kind, message=stop.message, step=stop.step)
     except Stop:
         pass  # the disk that is full is the one the event would go to; stderr has it
+    if hasattr(events, "tell"):  # a replica's parent says it once for all
+        return events.tell(stop), stop.message
     return told(stop), stop.message
 
 
@@ -81,7 +112,16 @@ def told(stop):
     return stop.exit_code
 
 
-def run(asked, events, voice, signals):
+def lead(asked, events, voice, signals):
+    """Have several replicas train, here or on several machines."""
+    workload = imported(asked.workload)
+    replicas.check(asked, workload)
+    if asked.largest:
+        asked.batch, asked.largest = largest(asked, workload, events, voice, signals), False
+    replicas.lead(asked, events, voice, signals)
+
+
+def run(asked, events, voice, signals, own):
     if asked.device == "cpu":
         # a framework that sees a GPU takes memory on it even when told not to compute there
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -100,11 +140,15 @@ def run(asked, events, voice, signals):
     name, maker = framework(asked.framework)
     check_words(model, maker, name, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
+    if own.rank and maker.TOWERS:  # replica 0 computes for all
+        return
+    if own.here > 1 and not maker.TOWERS:
+        asked.threads = asked.threads or max(host.usable_cores() // own.here, 1)
     # the teacher first: TF32 is switched for the whole process, and it is the student's word that counts
     beside = teacher.beside(maker, workload, imported, asked) if asked.feed != "input" else None
-    network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way)
+    network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
     try:
-        network.devices = network.devices or [processor()]
+        network.devices = network.devices or [host.processor()]
         voice.say("%s %s with %s %s on the %s (%s)" % (
             "Training" if getattr(workload, "TRAINS", True) else "Computing", asked.workload, name, network.version,
             network.device.upper(), ", ".join(network.devices)))
@@ -122,7 +166,8 @@ def run(asked, events, voice, signals):
                   "%s on %d SYNTHETIC %s, not on %s: %s" % (
                       does, dataset.count, workload.UNIT, INSTEAD.get(workload.DATA, workload.DATA), dataset.note))
         signals.check(None)
-        train(asked, workload, model, dataset, network, name, events, voice, signals, free)
+        train(asked, workload, model, dataset, network, name, events, voice, signals, free,
+              group.ALONE if maker.TOWERS else own)
     finally:
         network.close()
 
@@ -170,108 +215,12 @@ def framework(asked):
     raise Stop("bad_argument", "no framework can be imported here (%s)" % "; ".join(refusals))
 
 
-def processor():
-    from . import host
-    return host.processor()
-
-
-def names(package):
-    """Give the names of a package's modules in order: a new file is all that a workload or framework needs."""
-    return sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(package.__path__))
-
-
-def imported(name):
-    return importlib.import_module("trainer.workloads." + name.replace("-", "_"))
-
-
 def described(name):
     workload = imported(name)
     return {"name": name, "summary": workload.SUMMARY, "source": workload.SOURCE, "data": workload.DATA,
             "unit": workload.UNIT, "steps": workload.STEPS, "batch": workload.BATCH, "input": workload.INPUT,
             "parameters": workload.PARAMETERS, "forward_macs": workload.MACS, "flops_per_example": workload.FLOPS,
             "frameworks": workload.FRAMEWORKS}
-
-
-def arguments(argv):
-    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train a workload; see trainer/events.py.")
-    parser.add_argument("workload", nargs="?", choices=names(workloads))
-    parser.add_argument("--list", action="store_true", help="print the workloads as JSON")
-    parser.add_argument("--out", metavar="DIR", help="the run's folder")
-    parser.add_argument("--runs", metavar="DIR", help="make the run's folder in this one")
-    parser.add_argument("--framework", choices=["auto"] + names(frameworks), default="auto")
-    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
-    parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
-    length.add_argument("--epochs", type=above_zero(int), help="instead: as many steps as so many epochs have")
-    parser.add_argument("--seconds", type=above_zero(float), help="stop when so many have passed since the first step")
-    parser.add_argument("--batch", type=batch_size, help="images, or sequences, a step; or the word largest")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
-    parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
-    parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile, or XLA")
-    layout = parser.add_mutually_exclusive_group()
-    layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
-    layout.add_argument("--channels-first", dest="channels_last", action="store_false")
-    parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
-    parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
-    parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
-    parser.add_argument("--checkpoint-seconds", type=above_zero(float), default=600.0)
-    parser.add_argument("--resume", metavar="DIR", help="go on from the newest good checkpoint there")
-    parser.add_argument("--no-eval", action="store_true")
-    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, as comparing frameworks needs")
-    parser.add_argument("--teacher", choices=teacher.WAYS, help="of distill alone: who answers, and when (ahead)")
-    parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
-    asked = parser.parse_args(argv)
-    if not asked.list:
-        if not asked.workload or bool(asked.out) == bool(asked.runs):
-            parser.error("a workload and one of --out and --runs are needed")
-        if not asked.data:
-            parser.error("--data needs a folder, or the word synthetic")
-        if asked.batch == "largest" and asked.resume:
-            parser.error("--resume goes on with the batch that it had: leave --batch largest away")
-        asked.argv = sys.argv[1:] if argv is None else list(argv)
-        fill(asked)
-    return asked
-
-
-def fill(asked):
-    """Put the workload's own numbers where none were given, and make the folder's name."""
-    workload = imported(asked.workload)
-    asked.largest = asked.batch == "largest"
-    asked.batch = workload.BATCH if asked.largest or not asked.batch else asked.batch
-    asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)
-    if not (asked.steps or asked.epochs or asked.seconds):
-        asked.steps = workload.STEPS
-    asked.data = None if asked.data == "synthetic" else asked.data
-    asked.dataset = read_by(workload)
-    asked.teacher = asked.teacher or ("ahead" if hasattr(workload, "TEACHER") else None)
-    asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)
-    if asked.runs:
-        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order
-        unique = binascii.hexlify(os.urandom(2)).decode("ascii")
-        asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
-
-
-def read_by(workload):
-    """Give what --data has to hold: "cifar10", "pictures"; None where the workload always makes its data up."""
-    return getattr(workload, "DATA_FOLDER", "cifar10" if workload.DATA == "cifar10" else None)
-
-
-def batch_size(text):
-    return text if text == "largest" else above_zero(int)(text)
-
-
-def above_zero(kind, most=None):
-    """Give the argparse type of numbers above 0 and up to most."""
-    def read(text):
-        value = kind(text)
-        if not 0 < value <= (most or float("inf")):
-            raise ValueError(text)
-        return value
-    read.__name__ = "positive %s" % kind.__name__ + (" up to %s" % most if most else "")
-    return read
 
 
 if __name__ == "__main__":

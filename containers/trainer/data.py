@@ -210,18 +210,20 @@ def windows(images, side):
 Drawn = collections.namedtuple("Drawn", "tops lefts flips brightness contrast")  # what chance says of each image
 
 
-def distorted(images, chosen, random, side, count=None):
+def distorted(images, chosen, random, side, count=None, part=slice(None)):
     """Cut, flip, brighten, contrast, each at random, and standardize: float32 [batch, side, side, 3].
 
-    With a count only the first so many of DISTORTIONS are done to what is cut out."""
+    With a count only the first so many of DISTORTIONS are done to what is cut out; of a part of the batch the same
+    comes out as in the whole."""
     view = windows(images, side)
     n = len(chosen)
     drawn = Drawn(random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n), random.rand(n) < 0.5,
                   random.uniform(-63, 63, n).astype(np.float32), random.uniform(0.2, 1.8, n).astype(np.float32))
+    drawn, chosen = Drawn(*(each[part] for each in drawn)), chosen[part]
     values = view[chosen, drawn.tops, drawn.lefts]
     for _, distort in DISTORTIONS[:count]:
         values = distort(values, drawn)
-    return values.reshape(n, side, side, -1)
+    return values.reshape(len(chosen), side, side, -1)
 
 
 def flipped(cut, drawn):

@@ -15,15 +15,26 @@ class Shuffled(object):
         # batch norm has no variance of a single example: a rest of one is left out
         self.epoch_steps = max(count // batch + (count % batch > 1), 1)
         self.orders, self.lock = {}, threading.Lock()
+        self.part = lambda count: slice(0, count)
 
     def __call__(self, step):
         chosen = self.chosen(step)
         return self.prepared(self.dataset.images[chosen]), self.dataset.labels[chosen]
 
     def chosen(self, step):
-        """Give which examples are in a step's batch."""
+        """Give which examples are in a step's batch, or in this replica's part of it."""
         epoch, at = divmod(step, self.epoch_steps)
-        return self.order(epoch)[at * self.batch:(at + 1) * self.batch]
+        return self.order(epoch)[at * self.batch:(at + 1) * self.batch][self.part(self.size(step))]
+
+    def size(self, step):
+        """Give how many examples a step's whole batch has."""
+        at = step % self.epoch_steps * self.batch
+        return min(self.batch, len(self.dataset.labels) - at)
+
+    def of_part(self, part):
+        """Give the source of part(count) of each batch alone, a slice."""
+        self.part = part
+        return self
 
     def order(self, epoch):
         with self.lock:

@@ -45,6 +45,18 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --no-dropout               leave dropout out: each framework draws its own random numbers, and so only without it
                                   the same weights give the same losses in two frameworks
        --record                   write run.json, samples.jsonl and log.txt (record.py)
+       --samples NAME             write samples-NAME.jsonl (sampler.py), with or without the rest of --record
+       --replicas N               so many (1) train together on this machine, each on its part of every batch: --batch
+                                  is what all have together (replicas.py, group.py). Each takes one GPU, if there are
+                                  any; fewer is "no_gpu". Without --threads each has its share of the processor's.
+                                  TensorFlow 1 has towers in one process instead. Not of what trains nothing, nor beside
+                                  a teacher. A checkpoint is good for any number of replicas
+
+ENVIRONMENT
+       NGCDL_NODES, NGCDL_NODE    of how many machines, and which of them (from 0) this is; each has --replicas replicas
+       MASTER_ADDR, MASTER_PORT   where node 0 is found by the others. All have the same run's folder, but node 0 alone
+                                  writes there and says lines (beside --samples); not with TensorFlow 1
+       NGCDL_REPLICA              the trainer's own: what a replica is told
 
 STDOUT a line each that says device and data, then what the TensorFlow tutorial prints, each line flushed (the queue is
        cifar10's alone; data that is noise is not tested):
@@ -80,7 +92,8 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               dataset (cifar10|pictures|synthetic; null: there is none), dataset_images (examples), dataset_sha256 (of
               the training files one after the other; of pictures of their names and sizes; null if synthetic),
               dataset_note (null|text), resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the
-              network has none), precision (float32|tf32|float16|bfloat16: what is computed in), compiled (true|false),
+              network has none), replicas (on all machines), nodes (machines),
+              precision (float32|tf32|float16|bfloat16: what is computed in), compiled (true|false),
               channels_last (true|false; null: it sees no pictures), teacher (null|name), pid,
               feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
               of resident the order of an epoch alone, for the examples cross once before),

@@ -73,7 +73,7 @@ def chosen(source, first, last, put):
         epoch, at = divmod(step, source.epoch_steps)
         if order is None or not at:
             order = put(source.order(epoch))
-        yield order[at * source.batch:(at + 1) * source.batch]
+        yield order[at * source.batch:(at + 1) * source.batch][source.part(source.size(step))]
 
 
 def epoch_copied_bytes(feed, network, model, examples):

@@ -18,6 +18,12 @@ def processor():
     return platform.machine() or "CPU"
 
 
+def usable_cores():
+    """Give how many cores this process may use."""
+    known = getattr(os, "sched_getaffinity", None)  # Python 2.7 has none
+    return len(known(0)) if known else multiprocessing.cpu_count()
+
+
 def machine():
     """Give what run.json says of the machine, without its GPUs."""
     total = memory().get("MemTotal")

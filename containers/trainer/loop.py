@@ -3,42 +3,19 @@ from __future__ import absolute_import, division, print_function
 
 import datetime
 import os
-import signal
 import sys
 
 import numpy as np
 
 from . import checkpoint, cost, feed, layers
 from .events import FORMAT, Stop, clock
+from .group import ALONE, agreed, same, sliced, whole
 
 UNENDING = 2 ** 62  # the last step where only --seconds ends the training
 TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
 
 
-class Signals(object):
-    """Remembers SIGTERM and SIGINT until a step is finished; the second one ends the process at once."""
-
-    EXIT = {signal.SIGTERM: 143, signal.SIGINT: 130}
-
-    def __init__(self):
-        self.received = None
-
-    def install(self):
-        for number in self.EXIT:
-            signal.signal(number, self.receive)
-
-    def receive(self, number, frame):
-        if self.received:
-            os._exit(self.EXIT[number])
-        self.received = number
-
-    def check(self, step):
-        """Raise Stop if the process has been told to end."""
-        if self.received:
-            raise Stop("interrupted", "ended by signal %d" % self.received, step, self.EXIT[self.received])
-
-
-def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None):
+def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None, group=ALONE):
     """Train from the first or the checkpoint's step on, write what happens, and test what came out.
 
     free: bytes of the GPU's memory before the framework took its own, None if unknown."""
@@ -48,7 +25,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
              "teacher": False if asked.teacher == "none" else None, "framework": framework, "step": 0}
     asked.steps = to_reach(asked, workload, dataset)
     first = prepare(asked, workload, model, network, about, voice)
-    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first)
+    source = sliced(workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first), group)
     if asked.feed == "resident":
         feed.check_resident(asked.workload, source, free if network.device == "gpu" else None)
     start(asked, workload, network, framework, events, steps=asked.steps,
@@ -64,7 +41,10 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     def save(step):
         started = clock()
         try:
-            path = checkpoint.save(asked.out, dict(about, step=step), network.values())
+            values = network.values()  # of all replicas
+            if group.rank:
+                return
+            path = checkpoint.save(asked.out, dict(about, step=step), values)
         except Stop as stop:
             stop.step = step
             raise
@@ -78,16 +58,18 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
     log = Log(asked, events, voice, model, first, epoch_steps, getattr(network, "teacher_seconds_per_batch", None))
     if model.trains and asked.feed != "input":
-        done = steps(asked, model, network, source, first, log, save if has_result else None, signals)
+        done = steps(asked, model, network, source, first, log, save if has_result else None, signals, group)
+        same(network, group, done)
     else:
         done = forward(asked, network, source, log, signals)
     if asked.feed == "input":
         named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
         events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
-    if has_result and not asked.no_eval and hasattr(workload, "load_test"):
+    if has_result and not asked.no_eval and hasattr(workload, "load_test") and not group.rank:
         tested = workload.load_test(asked.data)
         if tested is not None:
             evaluate(workload, model, tested, network, done, events, voice, signals)
+    agreed(network, group, 0)  # the others wait for replica 0's test: some collectives want all until the end
     events.write("finish", step=done, seconds=clock() - began)
 
 
@@ -97,7 +79,7 @@ def start(asked, workload, network, framework, events, **fields):
                  framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
                  precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
-                 pid=os.getpid(), **fields)
+                 replicas=network.group.size, nodes=network.group.nodes, pid=os.getpid(), **fields)
 
 
 def to_reach(asked, workload, dataset):
@@ -127,22 +109,29 @@ def prepare(asked, workload, model, network, about, voice):
     return kept["step"]
 
 
-def steps(asked, model, network, source, first, log, save, signals):
+def steps(asked, model, network, source, first, log, save, signals, group=ALONE):
     """Train on the batches first..asked.steps-1, as long as --seconds allow; give how many steps are done.
 
     Told to end, save first; never weights whose loss is no number. save: None where what comes out is not kept.
     """
     done, at, saved = first, first, clock()
-    signals.check(first)
+    signals.obey(agreed(network, group, signals.received or 0), first)
     batches = network.batches(source, first, UNENDING if asked.steps is None else asked.steps, asked.feed)
     try:
-        for done, batch in enumerate(within(asked.seconds, batches, log), first + 1):
-            log.add(done - 1, len(batch[-1]), *network.train(batch, model.turn(done - 1, asked.seed)))
-            if save and (signals.received or clock() - saved >= asked.checkpoint_seconds):
+        together = within(asked.seconds, batches, log, agree=lambda is_late: agreed(network, group, is_late))
+        for done, batch in enumerate(together, first + 1):
+            examples = len(batch[-1])
+            if group.size > 1:
+                examples = whole(asked, source, first if asked.feed == "constant" else done - 1)
+            turn = model.turn(done - 1, asked.seed, group.share(examples))
+            log.add(done - 1, examples, *network.train(batch, turn))
+            is_due = not group.rank and clock() - saved >= asked.checkpoint_seconds
+            wish = agreed(network, group, signals.received or is_due)
+            if save and wish:
                 log.settle()
                 save(done)
                 saved, at = clock(), done
-            signals.check(done)
+            signals.obey(wish, done)
     finally:
         getattr(batches, "close", int)()
     log.settle()
@@ -151,7 +140,7 @@ def steps(asked, model, network, source, first, log, save, signals):
     return done
 
 
-def within(seconds, batches, log, now=clock):
+def within(seconds, batches, log, now=clock, agree=bool):
     """Yield the batches, where seconds are given until so many have passed since the end of the first step: start-up
     and compilation hide in it."""
     until = None
@@ -160,7 +149,7 @@ def within(seconds, batches, log, now=clock):
         if seconds and until is None:
             log.settle()
             until = now() + seconds
-        elif seconds and now() >= until:
+        elif seconds and agree(now() >= until):
             log.end()
             return
 

@@ -27,8 +27,9 @@ TEMPERATURE, SHARE = 4.0, 0.5
 SLOTS = {"none": (), "sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
 
 # What one step is told: its number and the seed, for what it draws; the rate that the weights move by, an optimiser's
-# correction included; the share of each moving average that stays, None where there are none.
-Turn = collections.namedtuple("Turn", "step seed rate keep")
+# correction included; the share of each moving average that stays, None where there are none; what this replica's mean
+# weighs in that of the whole batch (group.py).
+Turn = collections.namedtuple("Turn", "step seed rate keep share")
 
 
 def sgd():
@@ -74,6 +75,7 @@ class Model(object):
         self.tokens = bool(words) and words[0]["op"] == "embedding"  # whole numbers come in, not floats
         self.decays, self.weights = layers.decays(words), [name for name, _ in layers.shapes(words)]
         self.slots = SLOTS[self.optimiser["op"]]
+        self.states = [name for name, shape in layers.shapes(words, "running") if layers.BATCH in shape]  # a row each
 
     def kept(self):
         """Give {name: shape} of every array that a training is made of: the weights; the running ones; the optimiser's
@@ -103,11 +105,11 @@ class Model(object):
         rate = self.recipe["rate"]
         return rate(step, self.batch) if callable(rate) else rate
 
-    def turn(self, step, seed):
+    def turn(self, step, seed, share=1.0):
         rate, optimiser = self.rate(step), self.optimiser
         if optimiser["op"] == "adam":
             rate *= math.sqrt(1 - optimiser["b2"] ** (step + 1)) / (1 - optimiser["b1"] ** (step + 1))
-        return Turn(step, seed, rate, self.recipe["averages"](step) if self.averaged else None)
+        return Turn(step, seed, rate, self.recipe["averages"](step) if self.averaged else None, share)
 
     def guesses(self, logits):
         """Give the class that each row of logits stands for."""

@@ -12,7 +12,7 @@ from drawn import pets
 
 from trainer import fits
 from trainer.events import Events, Stop, Voice
-from trainer.loop import Signals
+from trainer.signals import Signals
 
 STAND_IN = """
 import json, os, signal, sys, time

@@ -10,7 +10,9 @@ from conftest import events
 
 from trainer import data, epochs, layers, loop
 from trainer.events import Events, Stop, Voice
+from trainer.group import ALONE
 from trainer.recipe import Model, untrained
+from trainer.signals import Signals
 from trainer.workloads import cifar10
 
 LINE = re.compile(
@@ -22,6 +24,7 @@ LINE = re.compile(
 class FakeNetwork:
     version, device, devices = "1", "cpu", ["a CPU"]
     precision, compiled, channels_last = "float32", False, True
+    group = ALONE
 
     def __init__(self, losses=None, at=None, right=None):
         self.losses, self.at, self.right, self.trained, self.inferred = losses or {}, at or {}, right, [], []
@@ -89,7 +92,7 @@ def run(tmp_path):
             }
         )
         said, model = Said(), Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, asked.batch)
-        events, voice, signals = Events(str(tmp_path)), Voice(said), signals or loop.Signals()
+        events, voice, signals = Events(str(tmp_path)), Voice(said), signals or Signals()
         loop.train(asked, cifar10, model, dataset, network, "fake", events, voice, signals)
         return said
 
@@ -142,6 +145,8 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "epoch_copied_bytes",
             "flops_per_example",
             "share_of_3x3",
+            "replicas",
+            "nodes",
             "pid",
         },
         "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
@@ -164,7 +169,7 @@ def forward(tmp_path, network, signals=None, **changes):
     dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
     said, model = Said(), Model(words, untrained(), (3,), 2)
     loop.train(asked, workload, model, dataset, network, "fake", Events(str(tmp_path)), Voice(said),
-               signals or loop.Signals())  # fmt: skip
+               signals or Signals())  # fmt: skip
     return said
 
 
@@ -184,7 +189,7 @@ def test_what_trains_nothing_tells_its_speed_and_keeps_nothing(tmp_path):
 
 
 def test_told_to_end_what_trains_nothing_ends_without_a_checkpoint(tmp_path):
-    signals = loop.Signals()
+    signals = Signals()
     with pytest.raises(Stop) as stop:
         forward(tmp_path, FakeNetwork(at={2: lambda: signals.receive(signal.SIGTERM, None)}), signals)
     assert (stop.value.kind, stop.value.step, stop.value.exit_code) == ("interrupted", 3, 143)
@@ -213,7 +218,7 @@ def test_a_bad_loss_between_two_lines_is_found_before_a_checkpoint(run, tmp_path
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_told_to_end_it_finishes_the_step_and_saves(run, tmp_path, number, code):
-    signals = loop.Signals()
+    signals = Signals()
     with pytest.raises(Stop) as stop:
         run(FakeNetwork(at={12: lambda: signals.receive(number, None)}), signals)
     assert (stop.value.kind, stop.value.step, stop.value.exit_code) == ("interrupted", 13, code)
@@ -283,7 +288,7 @@ def test_every_test_image_counts_once(tmp_path):
     dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
     said = Said()
     model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
-    loop.evaluate(cifar10, model, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), loop.Signals())
+    loop.evaluate(cifar10, model, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), Signals())
     (event,) = events(tmp_path, "eval")
     assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
     assert said[0] == "Testing the network on 1203 other images\n"

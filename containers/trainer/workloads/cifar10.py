@@ -80,11 +80,13 @@ def source(dataset, batch, seed, fraction, first=0):
     order = data.Order(len(dataset.labels), dataset.files, queued(fraction) + 3 * batch, batch, seed)
     order.skip(first)
 
-    def take(step):
+    def take(step, part=slice):
         # batch n is a function of the seed and n alone: whoever takes it, in whichever thread, after whichever resume
-        chosen = order.indices(step)
-        return data.distorted(dataset.images, chosen, data.generator(seed, step), SIDE), dataset.labels[chosen]
+        chosen, own = order.indices(step), part(batch)
+        images = data.distorted(dataset.images, chosen, data.generator(seed, step), SIDE, part=own)
+        return images, dataset.labels[chosen[own]]
 
+    take.of_part = lambda part: functools.partial(take, part=part)
     return take
 
 

@@ -3,11 +3,14 @@ import torch
 
 from ... import layers
 from ...computing import PLAIN, Scale
-from ...events import Stop
+from ...group import ALONE
 from . import numbers
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, clip, each, right, squares, unscaled
 from .ops import LAYERS
+from .together import Together
+
+TOWERS = False
 
 
 class Network:
@@ -15,23 +18,28 @@ class Network:
 
     label_bytes = 8
 
-    def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN):
+    def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN, group=ALONE):
         if threads:
             torch.set_num_threads(threads)
-        visible = torch.cuda.is_available()
-        if device == "gpu" and not visible:
-            raise Stop("no_gpu", f"PyTorch {torch.__version__} sees no GPU")
-        self.version = torch.__version__
-        self.device = "gpu" if visible and device != "cpu" else "cpu"
-        self.on = torch.device("cuda:0" if self.device == "gpu" else "cpu")
-        self.devices = [torch.cuda.get_device_name(0)] if self.device == "gpu" else []
+        self.version, self.group = torch.__version__, group
+        visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        card = group.card(f"PyTorch {torch.__version__}", visible, device)
+        self.device = "cpu" if card is None else "gpu"
+        self.on = torch.device("cpu" if card is None else f"cuda:{card}")
+        self.devices = []
+        if card is not None:
+            torch.cuda.set_device(card)
+            self.devices = [torch.cuda.get_device_name(k) for k in range(group.here)]
         if self.device == "gpu" and memory_fraction and hasattr(torch.cuda, "set_per_process_memory_fraction"):  # 1.8
-            torch.cuda.set_per_process_memory_fraction(memory_fraction, 0)
+            torch.cuda.set_per_process_memory_fraction(memory_fraction, card)
         self.model, self.kept = model, {}
         self.precision, self.compiled = numbers.chosen(way.precision, self.device), way.compiled
         self.casting, self.half = numbers.casting(self.precision, self.device), numbers.HALVES.get(self.precision)
         self.scale = Scale() if self.precision == "float16" else None
         self.channels_last = numbers.layout(way.channels_last, model)
+        self.together, self.usual = None, len(range(model.batch)[group.part(model.batch)])
+        if group.size > 1:
+            self.together = Together(group, self.on)
         self.fast, self.quick = self.learn, self.look
         if way.compiled and model.trains:
             self.fast = numbers.compiled(self.learn)
@@ -39,7 +47,9 @@ class Network:
             self.quick = numbers.compiled(self.look)
 
     def load(self, values):
-        self.kept = {name: self.inward(values[name]) for name in self.model.kept()}
+        own = self.group.part(self.model.batch)
+        self.kept = {name: self.inward(values[name][own] if name in self.model.states else values[name])
+                     for name in self.model.kept()}
         for name in self.model.weights:
             self.kept[name].requires_grad_()
 
@@ -52,7 +62,23 @@ class Network:
         return tensor.contiguous(memory_format=numbers.LAST) if self.channels_last else tensor.contiguous()
 
     def values(self):
-        return {name: outward(tensor) for name, tensor in self.kept.items()}
+        found = {name: outward(tensor) for name, tensor in self.kept.items()}
+        if self.together:
+            found.update((name, outward(self.whole(self.kept[name]))) for name in self.model.states)
+        return found
+
+    def whole(self, rows):
+        """Give the rows of all replicas."""
+        found = rows.new_zeros(self.model.batch, *rows.shape[1:])
+        found[self.group.part(self.model.batch)] = rows
+        self.together.add([found])
+        return found
+
+    def agreed(self, number):
+        return self.together.largest(number)
+
+    def size(self):
+        return sum(float(weight.detach().double().abs().sum()) for weight in self.named(""))
 
     def batches(self, source, first, last, feed="ahead"):
         return FEEDS[feed](self, source, first, last)
@@ -61,17 +87,27 @@ class Network:
         model, (examples, labels) = self.model, batch[:2]
         answers = [torch.as_tensor(one).to(self.on) for one in batch[2:]]
         if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
-            torch.manual_seed((turn.seed << 32 ^ turn.step) & (1 << 63) - 1)
+            torch.manual_seed((turn.seed << 32 ^ turn.step ^ self.group.rank << 48) & (1 << 63) - 1)
         # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
-        loss, logits = (self.fast if len(labels) == model.batch else self.learn)(examples, labels, *answers)
+        loss, logits = (self.fast if len(labels) == self.usual else self.learn)(examples, labels, *answers)
         weights = self.named("")
         gradients = torch.autograd.grad(loss * self.scale.value if self.scale else loss, weights)
         with torch.no_grad():
+            guessed = right(model, logits, labels) if model.counted else None
+            if self.together:
+                loss, guessed = self.added(loss, guessed, gradients, turn.share)
             finite = self.scale is None or unscaled(self.scale, gradients)
             loss = loss + self.decay(gradients)
             if finite:
                 self.move(weights, gradients, turn)
-            return loss, right(model, logits, labels) if model.counted else None
+            return loss, guessed
+
+    def added(self, loss, guessed, gradients, share):
+        """Make the gradients those of all replicas' examples, and give loss and right guesses of them all."""
+        told = torch.stack([loss.detach() * share, loss.new_tensor(0) if guessed is None else guessed * (share > 0)])
+        each("mul", gradients, share)
+        self.together.add([told, *gradients])
+        return told[0], None if guessed is None else told[1]
 
     def learn(self, examples, labels, *answers):
         """Give loss and logits; what torch.compile compiles."""
@@ -125,7 +161,8 @@ class Network:
         return self.look(examples)
 
     def close(self):
-        pass
+        if self.together:
+            self.together.close()
 
 
 class Pass:

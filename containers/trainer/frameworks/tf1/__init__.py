@@ -1,5 +1,9 @@
 """How TensorFlow 1.4 to 1.15 trains, on Python 2.7 and 3: a graph and a session.
 
+Several replicas are towers in this one process, as in the tutorial's cifar10_multi_gpu_train.py: each computes its part
+of the batch on its card, the variables lie in the CPU's memory, and what moves them is the gradients' sum. On the CPU
+all towers are on the same processor, which only shows that it works.
+
 Where the workload says so, as the tutorial does, the variables stay in the CPU's memory when a GPU computes: their
 transfer is part of its times.
 """
@@ -11,6 +15,7 @@ import tensorflow as tf
 
 from ... import computing, layers, nvml
 from ...events import Stop
+from ...group import ALONE
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS
 from .ops import LAYERS
@@ -18,14 +23,17 @@ from .ops import LAYERS
 if not getattr(tf, "__version__", "").startswith("1."):
     raise ImportError("this is for TensorFlow 1, here is %s" % getattr(tf, "__version__", "none"))
 
+TOWERS = True  # one process computes for all replicas
+
 
 class Network(object):
     """The contract is in frameworks/__init__.py."""
 
     label_bytes = 4
 
-    def __init__(self, model, device, memory_fraction=None, threads=None, way=computing.PLAIN):
-        self.version, self.model = tf.__version__, model
+    def __init__(self, model, device, memory_fraction=None, threads=None, way=computing.PLAIN, group=ALONE):
+        self.version, self.model, self.group = tf.__version__, model, group
+        check_towers(model, group)
         self.graph = tf.Graph()
         config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails, it does not move
         if device == "cpu":
@@ -36,12 +44,11 @@ class Network(object):
             config.gpu_options.per_process_gpu_memory_fraction = memory_fraction
         self.session = tf.Session(graph=self.graph, config=config)
         gpus = [found.name for found in self.session.list_devices() if found.device_type == "GPU"]
-        if device == "gpu" and not gpus:
-            raise Stop("no_gpu", "TensorFlow %s sees no GPU" % tf.__version__)
-        self.device = "gpu" if gpus and device != "cpu" else "cpu"
-        self.devices = named(gpus) if self.device == "gpu" else []
+        card = group.card("TensorFlow %s" % tf.__version__, len(gpus), device)
+        self.device = "cpu" if card is None else "gpu"
+        self.devices = [] if card is None else named(gpus, group.size)
         self.on, self.inputs = "/%s:0" % self.device, None
-        self.home = "/cpu:0" if model.variables == "cpu" else self.on
+        self.home = "/cpu:0" if model.variables == "cpu" or group.size > 1 else self.on
         self.precision, self.compiled = numbers(way, self.device), False
         self.channels_last = computing.layout(
             way.channels_last, model, "with TensorFlow %s this computes channels last alone" % tf.__version__)
@@ -74,28 +81,54 @@ class Network(object):
 
     def learn(self, examples, labels):
         """Build the loss, what was guessed right, and the step."""
-        model, learning = self.model, Pass(self.kept, True)
-        logits = self.forward(examples, learning)
-        labels = tf.reshape(labels, [-1])
-        self.loss = LOSSES[model.loss](*[logits, labels] + ([self.answered] if model.loss == "distill" else []))
-        if model.labels:
-            self.loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
-        for name, factor in model.decays:
-            self.loss += factor * tf.nn.l2_loss(self.kept[name])
-        self.right = tf.constant(0)
-        if model.counted:
-            guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else logits[:, 0] > 0
-            self.right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
-        self.step = self.descend(learning.moved)
+        towers = [self.tower(examples, labels, tower) for tower in range(self.group.size)]
+        losses, rights, gradients, moved = zip(*towers)
+        self.loss, self.right = tf.add_n(losses), tf.add_n(rights)
+        with tf.device(self.home):
+            gradients = [tf.add_n(every) for every in zip(*gradients)]
+        self.step = self.descend(gradients, moved[0])
 
-    def descend(self, running):
+    def tower(self, examples, labels, number):
+        """Build one tower: its loss, times its share of the batch, what it guessed right, its gradients, and what it
+        moves beside the weights. The decay terms are the first one's."""
+        model, learning = self.model, Pass(self.kept, True)
+        with tf.device(self.on if self.device == "cpu" else "/gpu:%d" % number):
+            examples, labels, share = self.part(examples, labels, number)
+            logits = self.forward(examples, learning)
+            labels = tf.reshape(labels, [-1])
+            loss = LOSSES[model.loss](*[logits, labels] + ([self.answered] if model.loss == "distill" else []))
+            if model.labels:
+                loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+            loss = loss if share is None else loss * share
+            for name, factor in model.decays if number == 0 else ():
+                loss += factor * tf.nn.l2_loss(self.kept[name])
+            right = tf.constant(0)
+            if model.counted:
+                guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else logits[:, 0] > 0
+                right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
+            right = right if share is None else right * tf.cast(tf.sign(share), tf.int32)
+            gradients = tf.gradients(loss, [self.kept[name] for name in model.weights])
+            # an embedding's are rows with their numbers
+            return loss, right, [tf.convert_to_tensor(one) for one in gradients], learning.moved
+
+    def part(self, examples, labels, number):
+        """Give the examples and labels of a tower, and what their mean weighs; None: all of them."""
+        if self.group.size == 1:
+            return examples, labels, None
+        with tf.device("/cpu:0"):
+            count = tf.shape(labels)[0]
+            first, last = (count * k // self.group.size for k in (number, number + 1))
+            # of a few examples at an epoch's end some towers have none: they take one, which weighs nothing
+            share = tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32)
+            first = tf.minimum(first, count - 1)
+            last = tf.maximum(last, first + 1)
+            return examples[first:last], labels[first:last], share
+
+    def descend(self, gradients, running):
         """Give the operation that moves the weights, and then the averages; running: what moves beside the weights."""
         model = self.model
-        variables = [self.kept[name] for name in model.weights]
-        gradients = tf.gradients(self.loss, variables)
         if model.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's are rows with numbers
         with tf.device(self.home):
             with tf.control_dependencies(gradients + [self.loss, self.right]):  # of the weights before they move
                 moved = [tf.assign(variable, value) for variable, value in running]
@@ -157,10 +190,19 @@ def numbers(way, device):
     return computing.numbers(way.precision, device, nvml.compute_capability() if device == "gpu" else None)
 
 
-def named(gpus):
-    """Give the first GPU's name: the driver's where there is one card, else TensorFlow's, which counts as it likes."""
+def check_towers(model, group):
+    if group.nodes > 1:
+        raise Stop("bad_argument", "TensorFlow %s trains on one machine here: leave the other nodes away, or take an "
+                   "image of TensorFlow 2 or PyTorch" % tf.__version__)
+    if group.size > 1 and model.states:
+        raise Stop("bad_argument", "TensorFlow %s trains this in one replica alone: leave --replicas away, or take an "
+                   "image of TensorFlow 2 or PyTorch" % tf.__version__)
+
+
+def named(gpus, count):
+    """Give the GPUs' names: the driver's where there is one card, else TensorFlow's, which counts as it likes."""
     cards = [card["name"] for card in nvml.read()]
-    return cards if len(cards) == 1 and cards[0] else gpus[:1]
+    return cards if len(cards) == 1 and cards[0] else gpus[:count]
 
 
 class Pass(object):

@@ -1,13 +1,19 @@
 """How TensorFlow 2 trains: one traced function a step, fed by tf.data."""
+import functools
+
 import tensorflow as tf
 
 from ... import layers
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
+from ...group import ALONE
 from . import numbers
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, right, unscaled
 from .ops import LAYERS
+from .together import Together, translated
+
+TOWERS = False
 
 # Python 3 takes any folder of that name on the path for an empty package: our own containers/tensorflow has no version
 if not getattr(tf, "__version__", "").startswith("2."):
@@ -19,47 +25,70 @@ class Network:
 
     label_bytes = 4
 
-    def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN):
+    def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN, group=ALONE):
         if threads:  # before anything else wakes the runtime, which never changes them
             tf.config.threading.set_intra_op_parallelism_threads(threads)
         gpus = tf.config.experimental.list_physical_devices("GPU")
-        if device == "gpu" and not gpus:
-            raise Stop("no_gpu", f"TensorFlow {tf.__version__} sees no GPU")
-        self.version = tf.__version__
-        self.device = "gpu" if gpus and device != "cpu" else "cpu"
-        self.devices = name(gpus[:1]) if self.device == "gpu" else []
+        self.version, self.group = tf.__version__, group
+        card = group.card(f"TensorFlow {tf.__version__}", len(gpus), device)
+        self.device = "cpu" if card is None else "gpu"
+        self.devices = [] if card is None else name(gpus[:group.here])
+        if card is not None and group.size > 1:  # the strategy takes all that it sees
+            gpus = gpus[card:card + 1]
+            tf.config.experimental.set_visible_devices(gpus, "GPU")
         if self.device == "gpu" and memory_fraction:
-            limit(gpus[0], memory_fraction)
+            limit(gpus[0], card, memory_fraction)
+        self.together, self.usual = None, len(range(model.batch)[group.part(model.batch)])
+        if group.size > 1:
+            self.together = Together(group)
         self.model, self.on = model, f"/{self.device.upper()}:0"
         self.precision = numbers.chosen(way.precision, gpus[:1] if self.device == "gpu" else [])
         self.compiled = way.compiled
         self.channels_last = layout(way.channels_last, model, numbers.NO_CHANNELS_FIRST)
         self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
         with tf.device(self.on):
-            self.kept = {name: tf.Variable(tf.zeros(shape), trainable=name in model.weights, name=name)
+            self.kept = {name: tf.Variable(self.rows(name, tf.zeros(shape)), trainable=name in model.weights, name=name)
                          for name, shape in model.kept().items()}
         # autograph has nothing to rewrite here, and in early releases it complains about the lambdas
         compiling = numbers.compiling() if way.compiled else {}
-        self.step, self.fast = (tf.function(self.descend, autograph=False, **said) for said in ({}, compiling))
+        function = self.together.running if self.together else functools.partial(tf.function, autograph=False)
+        self.step, self.fast = (function(self.descend, **said) for said in ({}, compiling))
         self.guess, self.quick = (tf.function(self.look, autograph=False, **said) for said in ({}, compiling))
 
     def load(self, values):
         for name, variable in self.kept.items():
-            variable.assign(values[name])
+            variable.assign(self.rows(name, values[name]))
+
+    def rows(self, name, array):
+        """Give what is this replica's of an array: of an LSTM's states the rows of its examples."""
+        return array[self.group.part(self.model.batch)] if name in self.model.states else array
 
     def values(self):
-        return {name: variable.numpy() for name, variable in self.kept.items()}
+        return {name: self.whole(variable).numpy() if name in self.model.states and self.together else variable.numpy()
+                for name, variable in self.kept.items()}
+
+    def whole(self, rows):
+        """Give the rows of all replicas."""
+        batch, own = self.model.batch, self.group.part(self.model.batch)
+        return self.together.sum(tf.pad(rows, [[own.start, batch - own.stop]] + [[0, 0]] * (len(rows.shape) - 1)))
+
+    def agreed(self, number):
+        return self.together.largest(number)
+
+    def size(self):
+        return sum(float(tf.reduce_sum(tf.abs(tf.cast(self.kept[name], tf.float64)))) for name in self.model.weights)
 
     def batches(self, source, first, last, feed="ahead"):
         return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
-        key = [turn.seed & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
-        numbers_of_turn = turn.rate, 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
+        key = [(turn.seed ^ self.group.rank << 20) & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
+        keep, scale = 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
+        said = [tf.constant(number, tf.float32) for number in (turn.rate, keep, scale, turn.share)]
         # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
-        step = self.fast if len(batch[-1]) == self.model.batch else self.step
-        with tf.device(self.on), numbers.explained(self.compiled):
-            loss, right, finite = step(batch, *(tf.constant(n, tf.float32) for n in numbers_of_turn), tf.constant(key))
+        step = self.fast if len(batch[-1]) == self.usual else self.step
+        with tf.device(self.on), numbers.explained(self.compiled), translated():
+            loss, right, finite = step(batch, *said, tf.constant(key))
         if self.scale:
             self.scale.move(bool(finite))
         return self.checked(loss), right
@@ -69,7 +98,7 @@ class Network:
             raise Stop("no_gpu", f"TensorFlow computed on {found.device}, not on {self.on}")
         return found
 
-    def descend(self, batch, rate, keep, scale, key):
+    def descend(self, batch, rate, keep, scale, share, key):
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
         examples, labels, *answers = batch
         with tf.GradientTape() as tape:
@@ -82,13 +111,22 @@ class Network:
             scaled = loss * scale if self.scale else loss
         # an embedding's are rows with their numbers
         gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, weights)]
+        guessed = right(model, logits, labels) if model.counted else None
+        if self.together:
+            loss, guessed, gradients = self.added(loss, guessed, gradients, share)
         finite = None
         if self.scale:
             gradients, finite = unscaled(scale, gradients)
             tf.cond(finite, lambda: self.move(gradients, rate, keep), lambda: False)
         else:
             self.move(gradients, rate, keep)
-        return loss, right(model, logits, labels) if model.counted else None, finite
+        return loss, guessed, finite
+
+    def added(self, loss, guessed, gradients, share):
+        """Give loss, right guesses and gradients of all replicas' examples."""
+        told = 0.0 if guessed is None else tf.cast(guessed, tf.float32) * tf.sign(share)
+        told, *gradients = self.together.add([tf.stack([loss * share, told]), *(one * share for one in gradients)])
+        return told[0], None if guessed is None else told[1], gradients
 
     def move(self, gradients, rate, keep):
         """Move the weights, and then their averages. Gives True, for tf.cond wants something."""
@@ -163,11 +201,11 @@ def name(gpus):
     return [details(gpu).get("device_name", gpu.name) for gpu in gpus]
 
 
-def limit(gpu, fraction):
+def limit(gpu, card, fraction):
     from ... import nvml
     readings = nvml.read()
-    if not readings or not readings[0]["memory_total_bytes"]:
+    if len(readings) <= card or not readings[card]["memory_total_bytes"]:
         raise Stop("bad_argument", "--gpu-memory-fraction needs the size of the GPU's memory, which NVML does not tell")
-    megabytes = int(readings[0]["memory_total_bytes"] * fraction / 2**20)
+    megabytes = int(readings[card]["memory_total_bytes"] * fraction / 2**20)
     tf.config.experimental.set_virtual_device_configuration(
         gpu, [tf.config.experimental.VirtualDeviceConfiguration(memory_limit=megabytes)])

@@ -1,0 +1,114 @@
+"""What is typed, and what it means: argv with the workload's own numbers where none were given."""
+from __future__ import absolute_import, division, print_function
+
+import argparse
+import binascii
+import importlib
+import os
+import pkgutil
+import re
+import sys
+import time
+
+from . import feed, frameworks, teacher, workloads
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train a workload; see trainer/events.py.")
+    parser.add_argument("workload", nargs="?", choices=names(workloads))
+    parser.add_argument("--list", action="store_true", help="print the workloads as JSON")
+    parser.add_argument("--out", metavar="DIR", help="the run's folder")
+    parser.add_argument("--runs", metavar="DIR", help="make the run's folder in this one")
+    parser.add_argument("--framework", choices=["auto"] + names(frameworks), default="auto")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+    parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
+    length.add_argument("--epochs", type=above_zero(int), help="instead: as many steps as so many epochs have")
+    parser.add_argument("--seconds", type=above_zero(float), help="stop when so many have passed since the first step")
+    parser.add_argument("--batch", type=batch_size, help="images, or sequences, a step; or the word largest")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
+    parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
+    parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile, or XLA")
+    layout = parser.add_mutually_exclusive_group()
+    layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
+    layout.add_argument("--channels-first", dest="channels_last", action="store_false")
+    parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
+    parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
+    parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
+    parser.add_argument("--checkpoint-seconds", type=above_zero(float), default=600.0)
+    parser.add_argument("--resume", metavar="DIR", help="go on from the newest good checkpoint there")
+    parser.add_argument("--no-eval", action="store_true")
+    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, as comparing frameworks needs")
+    parser.add_argument("--teacher", choices=teacher.WAYS, help="of distill alone: who answers, and when (ahead)")
+    parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
+    parser.add_argument("--samples", type=word, metavar="NAME", help="write samples-NAME.jsonl")
+    parser.add_argument("--replicas", type=above_zero(int), default=1, help="that train together; see replicas.py")
+    asked = parser.parse_args(argv)
+    if not asked.list:
+        if not asked.workload or bool(asked.out) == bool(asked.runs):
+            parser.error("a workload and one of --out and --runs are needed")
+        if not asked.data:
+            parser.error("--data needs a folder, or the word synthetic")
+        if asked.batch == "largest" and asked.resume:
+            parser.error("--resume goes on with the batch that it had: leave --batch largest away")
+        asked.argv = sys.argv[1:] if argv is None else list(argv)
+        fill(asked)
+    return asked
+
+
+def fill(asked):
+    """Put the workload's own numbers where none were given, and make the folder's name."""
+    workload = imported(asked.workload)
+    asked.nodes, asked.node = (int(os.environ.get(name) or least) for name, least in (
+        ("NGCDL_NODES", 1), ("NGCDL_NODE", 0)))
+    asked.largest = asked.batch == "largest"
+    asked.batch = workload.BATCH if asked.largest or not asked.batch else asked.batch
+    asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)
+    if not (asked.steps or asked.epochs or asked.seconds):
+        asked.steps = workload.STEPS
+    asked.data = None if asked.data == "synthetic" else asked.data
+    asked.dataset = read_by(workload)
+    asked.teacher = asked.teacher or ("ahead" if hasattr(workload, "TEACHER") else None)
+    asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)
+    if asked.runs:
+        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order
+        unique = binascii.hexlify(os.urandom(2)).decode("ascii")
+        asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
+
+
+def read_by(workload):
+    """Give what --data has to hold: "cifar10", "pictures"; None where the workload always makes its data up."""
+    return getattr(workload, "DATA_FOLDER", "cifar10" if workload.DATA == "cifar10" else None)
+
+
+def batch_size(text):
+    return text if text == "largest" else above_zero(int)(text)
+
+
+def word(text):
+    if not re.match(r"[A-Za-z0-9][A-Za-z0-9_.-]*$", text):
+        raise ValueError(text)
+    return text
+
+
+def above_zero(kind, most=None):
+    """Give the argparse type of numbers above 0 and up to most."""
+    def read(text):
+        value = kind(text)
+        if not 0 < value <= (most or float("inf")):
+            raise ValueError(text)
+        return value
+    read.__name__ = "positive %s" % kind.__name__ + (" up to %s" % most if most else "")
+    return read
+
+
+def names(package):
+    """Give the names of a package's modules in order: a new file is all that a workload or framework needs."""
+    return sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(package.__path__))
+
+
+def imported(name):
+    return importlib.import_module("trainer.workloads." + name.replace("-", "_"))

@@ -1,0 +1,58 @@
+"""How replicas in TensorFlow 2 add up what they have: a MultiWorkerMirroredStrategy's collectives, NCCL between cards.
+
+The variables are our own, one set a replica: only the sums are the strategy's.
+"""
+import json
+import os
+
+import tensorflow as tf
+
+from ...group import Lost
+
+GONE = tf.errors.UnavailableError, tf.errors.InternalError, tf.errors.AbortedError, tf.errors.CancelledError
+
+
+def announce(group):
+    """Say who is there: TensorFlow reads it when the strategy is made, which comes before all else that it does."""
+    os.environ["TF_CONFIG"] = json.dumps(
+        {"cluster": {"worker": group.workers}, "task": {"type": "worker", "index": group.rank}})
+
+
+class Together:
+    def __init__(self, group):
+        announce(group)
+        self.group = group
+        maker = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)  # 2.4 and later
+        with translated():
+            self.strategy = (maker or tf.distribute.experimental.MultiWorkerMirroredStrategy)()
+        self.adding = self.running(lambda one: self.add([one])[0])
+
+    def running(self, function, **said):
+        """Give the function as a graph in which add() works."""
+        return tf.function(lambda *all: self.strategy.run(function, all), autograph=False, **said)
+
+    def add(self, tensors):
+        """Give the sum of each over all replicas: in one call for all of them."""
+        flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+        flat, = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, [flat])
+        parts = tf.split(flat, [tf.size(tensor) for tensor in tensors], num=len(tensors))
+        return [tf.reshape(part, tf.shape(tensor)) for part, tensor in zip(parts, tensors)]
+
+    def sum(self, tensor):
+        with translated():
+            return self.adding(tensor)
+
+    def largest(self, number):
+        own = tf.one_hot(self.group.rank, self.group.size, tf.constant(number, tf.float64), 0.0, dtype=tf.float64)
+        return float(tf.reduce_max(self.sum(own)))
+
+
+class translated:
+    """Say Lost where a replica is gone; TensorFlow says only what it met."""
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None and issubclass(kind, GONE):
+            raise Lost(error) from error

@@ -1,0 +1,102 @@
+"""Which replica of a training this process is, and which part of each batch is its own.
+
+Replicas are processes that compute the same network, each on its slice of every batch; their gradients are summed,
+each times its share of the batch, so that the step is that of one process with the whole batch. The slices are as equal
+as they can be. Where a batch has fewer examples than there are replicas, those that are left over compute its first
+one, with a share of 0. What replicas do not share: batch norm's statistics are of each one's own slice (kept are those
+of replica 0), and dropout draws differently in each.
+"""
+from __future__ import absolute_import, division, print_function
+
+import argparse
+import json
+import os
+
+from .events import Stop
+
+VARIABLE = "NGCDL_REPLICA"  # what the parent tells a replica of itself (replicas.py)
+
+
+class Lost(Stop):
+    """Another replica is gone: why is what that one, or who started it, tells."""
+
+    def __init__(self, error):
+        Stop.__init__(self, "crash", "the other replicas can't be reached: %s" % str(error)[:1000])
+
+
+class Group(object):
+    """rank 0..size-1; local: the place among the `here` replicas of this machine, and of its cards; workers: where each
+    replica may listen, "host:port" by rank."""
+
+    def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
+        self.rank, self.size, self.local, self.here = rank, size, local, here
+        self.nodes, self.workers = nodes, list(workers)
+
+    def part(self, count):
+        """Give which of a batch's examples are this replica's, as a slice."""
+        if count < self.size:
+            return slice(self.rank, self.rank + 1) if self.rank < count else slice(0, 1)
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def share(self, count):
+        """Give what this replica's mean weighs in that of the batch."""
+        part = self.part(count)
+        return (part.stop - part.start) / count if self.rank < count else 0.0
+
+    def card(self, framework, count, device):
+        """Give the number of this replica's card, None for the CPU; count: how many the framework sees.
+
+        Never the CPU for want of cards: then all replicas would wait for the one that computes there."""
+        if device == "cpu" or not (count or device == "gpu"):
+            return None
+        if count < self.here:
+            seen = "%d GPU%s" % (count, "" if count == 1 else "s") if count else "no GPU"
+            need = ": %d replicas on this machine need one each" % self.here if self.here > 1 else ""
+            raise Stop("no_gpu", "%s sees %s%s" % (framework, seen, need))
+        return self.local
+
+
+ALONE = Group()
+
+
+def own():
+    """Give (Group, what was asked) of a replica; None in a process that nobody started as one."""
+    if VARIABLE not in os.environ:
+        return None
+    told = json.loads(os.environ[VARIABLE])
+    return Group(**told["group"]), argparse.Namespace(**told["asked"])
+
+
+def sliced(source, group):
+    """Give the source of this replica's parts: cut before they are prepared where the source can."""
+    if group.size == 1:
+        return source
+    if hasattr(source, "of_part"):
+        return source.of_part(group.part)
+
+    def take(step):
+        examples, labels = source(step)
+        part = group.part(len(labels))
+        return examples[part], labels[part]
+
+    return take
+
+
+def whole(asked, source, step):
+    """Give how many examples all replicas have of a step."""
+    return source.size(step) if hasattr(source, "size") else asked.batch
+
+
+def agreed(network, group, number):
+    """Give the largest number that any replica says; all must ask."""
+    return network.agreed(number) if group.size > 1 else number
+
+
+def same(network, group, step):
+    """See that all replicas have the same weights. Different cards may round differently; what is lost is more."""
+    if group.size > 1:
+        total = network.size()
+        most, least = network.agreed(total), -network.agreed(-total)
+        if most - least > 1e-6 * most:
+            raise Stop("crash", "the replicas' weights differ after training: their sums are %r to %r" % (
+                least, most), step)

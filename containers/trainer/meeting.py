@@ -1,0 +1,118 @@
+"""How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells all who is there.
+
+Each other one sends a line {"node", "ports"}, one free port a replica, and gets {"workers": ["host:port", ...]}: all
+replicas by rank. The host is the address that a node came from; node 0's is MASTER_ADDR, at which all found it.
+"""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import struct
+import time
+
+from .events import Stop, clock
+
+PATIENCE_SECONDS = 600.0  # images are pulled on each machine by itself
+POLL_SECONDS = 0.2
+ANSWER_SECONDS = 10.0
+SIOCGIFADDR = 0x8915
+
+
+def meet(nodes, node, replicas, signals):
+    """Give where all replicas of all nodes listen, by rank."""
+    ports = free_ports(replicas)
+    if nodes == 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a container's own name need not resolve
+        return ["127.0.0.1:%d" % port for port in ports]
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if not address or not port.isdigit():
+        raise Stop("bad_argument", "NGCDL_NODES is %d: MASTER_ADDR and MASTER_PORT must say where node 0 is" % nodes)
+    until = clock() + PATIENCE_SECONDS
+    if node == 0:
+        return received(nodes, address, int(port), ports, signals, until)
+    return reported(node, address, int(port), ports, signals, until)
+
+
+def received(nodes, address, port, ports, signals, until):
+    """Wait for all the others, then tell them."""
+    found, lines = {0: (address, ports)}, []
+    with contextlib.closing(socket.socket()) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except EnvironmentError as error:
+            raise Stop("crash", "MASTER_PORT %d can't be listened at: %s" % (port, error.strerror))
+        listener.listen(nodes)
+        listener.settimeout(POLL_SECONDS)
+        try:
+            while len(found) < nodes:
+                signals.check(None)
+                if clock() > until:
+                    missing = ", ".join(str(n) for n in range(nodes) if n not in found)
+                    raise Stop("crash", "of %d nodes these have not come within %d s: %s" % (
+                        nodes, PATIENCE_SECONDS, missing))
+                try:
+                    line, (host, _) = listener.accept()
+                except socket.timeout:
+                    continue
+                lines.append(line)
+                line.settimeout(ANSWER_SECONDS)
+                try:
+                    told = json.loads(line.makefile("r").readline())
+                    found[told["node"]] = host, told["ports"]
+                except (EnvironmentError, ValueError, KeyError, TypeError):  # somebody else, or one that died
+                    continue
+                go_by(line.getsockname()[0])
+            workers = ["%s:%d" % (host, port) for _, (host, ports) in sorted(found.items()) for port in ports]
+            for line in lines:
+                line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
+        finally:
+            for line in lines:
+                line.close()
+    return workers
+
+
+def reported(node, address, port, ports, signals, until):
+    while True:
+        signals.check(None)
+        try:
+            with contextlib.closing(socket.create_connection((address, port), PATIENCE_SECONDS)) as line:
+                line.sendall((json.dumps({"node": node, "ports": ports}) + "\n").encode("ascii"))
+                go_by(line.getsockname()[0])
+                told = line.makefile("r").readline()
+            if told:
+                return json.loads(told)["workers"]
+            why = "it ended"
+        except EnvironmentError as error:
+            why = error.strerror or str(error)
+        if clock() > until:
+            raise Stop("crash", "node 0 was not at %s:%d within %d s: %s" % (address, port, PATIENCE_SECONDS, why))
+        time.sleep(POLL_SECONDS)
+
+
+def go_by(address):
+    """Have gloo use the interface by which node 0 is met: by itself it takes what the machine's name resolves to, which
+    on many is a loopback address."""
+    for _, name in getattr(socket, "if_nameindex", list)():
+        with contextlib.closing(socket.socket()) as asking:
+            try:
+                found = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode("ascii")[:15]))
+            except EnvironmentError:  # it has no address
+                continue
+        if socket.inet_ntoa(found[20:24]) == address:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
+def free_ports(count):
+    """Give ports that were free just now."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
