@@ -22,7 +22,7 @@ INSTEAD = {"cifar10": "CIFAR-10"}
 def main(argv=None):
     replica = group.own()
     if replica:
-        return as_replica(*replica)
+        as_replica(*replica)
     asked = arguments(argv)
     if asked.list:
         print(json.dumps([described(name) for name in names(workloads)], indent=1, sort_keys=True))
@@ -46,12 +46,15 @@ def main(argv=None):
 
 
 def as_replica(own, asked):
-    """Train as one of several, and give the exit code; replicas.py starts them and speaks for all."""
+    """Train as one of several, and end the process; replicas.py starts them and speaks for all."""
     signals = replicas.Patient()
     signals.install()
     replicas.end_with_parent()
     events = replicas.Telling(own.rank, asked.out)
-    return attempt(asked, events, Voice(None if own.rank else sys.stdout), signals, own)[0]
+    code, _ = attempt(asked, events, Voice(None if own.rank else sys.stdout), signals, own)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # what is left of gloo's threads would now and then be taken for a crash, by C++
 
 
 def sampled(asked, events, signals):
