@@ -55,6 +55,25 @@ def test_no_evaluation_and_the_device_are_passed_on() -> None:
     assert spec.command[-1] == "--no-eval"
 
 
+@pytest.mark.parametrize(
+    ("gpus", "many"),
+    [("auto", 1), ("auto:GPU-1", 1), ("none", 1), ("1", 1), ("2", 2), ("GPU-1,GPU-2,GPU-3", 3)],
+)
+def test_a_training_has_a_replica_for_each_card_that_was_asked_for(gpus: str, many: int) -> None:
+    words = plan.training(IMAGE, CIFAR10, GpuRequest.parse(gpus), None, None).command
+    assert (("--replicas", str(many)) == words[-4:-2]) == (many > 1)
+    assert ("--replicas" in words) == (many > 1)
+
+
+def test_what_several_cannot_train_has_one_replica_and_a_batch_has_an_example_for_each() -> None:
+    for alone in (Workload("inference"), replace(CIFAR10, feed="input"), Workload("distill"), Workload("smoke")):
+        assert "--replicas" not in plan.training(IMAGE, alone, GpuRequest("count", count=2), None, None).command
+    taught = plan.training(IMAGE, Workload("distill", teacher="none"), GpuRequest("count", count=2), None, None)
+    assert "--replicas" in taught.command
+    with pytest.raises(BadOption, match="--batch 8: too small for 9 GPUs"):
+        plan.training(IMAGE, CIFAR10, GpuRequest("count", count=9), None, None)
+
+
 def test_threads_are_passed_on_where_they_were_asked_for() -> None:
     spec = plan.training(IMAGE, replace(CIFAR10, threads=4), ALL, None, None)
     assert "--seed 9 --threads 4 --data synthetic" in " ".join(spec.command)

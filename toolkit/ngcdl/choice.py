@@ -46,7 +46,7 @@ def choose(
 ) -> Choice:
     """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption.
 
-    A training computes on one card: under auto it gets a free one, and leaves the others to others. `unfit` gives the
+    A training has a replica on each card: under auto it gets one free card, and leaves the others to others. `unfit` gives the
     UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts with several.
     """
     probe = nvml.Probe() if engine_name in USED_BY else nvml.probe()  # a cluster's nodes are no business of NVML here
@@ -65,6 +65,8 @@ def choose(
         return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
     useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
     gpus, uuids = _one_card(probe, useless) if is_training and gpus.kind == "auto" else _cards(gpus, probe, useless)
+    if is_training and gpus.kind == "all" and len(uuids) > 1:
+        gpus = GpuRequest("devices", devices=uuids)  # a replica for each: their number must be known
     way = _way(engine, gpus)
     if way.name == "none" and engine.name != "local":
         loud = (f"WARNING: this host has a GPU, but Docker can't hand it on: {way.why}. This run computes on the CPU.",)

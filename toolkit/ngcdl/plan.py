@@ -16,7 +16,7 @@ from ngcdl.spec import FEEDS, PRECISIONS, TEACHERS, GpuRequest, ImageRef, Mount,
 
 INSIDE = "/ngcdl"  # trainer/, data/, resume/ and run/ stand below it
 HERE = "/work"  # the caller's working directory, in an interactive container
-_DISTORTED = ("cifar10", "input-pipeline")  # the tutorial's pictures: each time another cut, side and light
+_DISTORTED = ("cifar10", "input-pipeline", "scaling")  # the tutorial's pictures: each time another cut, side and light
 
 
 def containers_folder() -> Path:
@@ -182,6 +182,7 @@ def training(
     words += ["--batch", "largest" if workload.largest_batch else str(workload.batch), "--seed", str(workload.seed)]
     words += ["--threads", str(workload.threads)] if workload.threads else []
     words += _computed(workload)
+    words += ["--replicas", str(many)] if (many := _replicas(workload, gpus)) > 1 else []
     words += ["--data", (f"{INSIDE}/data" if inside else str(data)) if data else "synthetic"]
     words += ["--resume", f"{INSIDE}/resume" if inside else str(resume)] if resume else []
     words += [] if workload.evaluate else ["--no-eval"]
@@ -198,6 +199,20 @@ def training(
         workdir=INSIDE if inside else str(containers),
         workload=workload,
     )
+
+
+def _replicas(workload: Workload, gpus: GpuRequest) -> int:
+    """Give how many replicas train on a machine: one for each card that was asked for by number or name.
+
+    What can't be trained by several has one, whatever it is given. Raises BadOption where the batch is too small.
+    """
+    many = gpus.count or len(gpus.devices) or 1
+    alone = not bundled(workload.name).trains or workload.feed == "input"
+    if many == 1 or alone or (workload.name == "distill" and workload.teacher != "none"):
+        return 1
+    if workload.batch < many and not workload.largest_batch:
+        raise BadOption(f"--batch {workload.batch}: too small for {many} GPUs.", f"    --batch {many}")
+    return many
 
 
 def _computed(workload: Workload) -> list[str]:
