@@ -46,8 +46,9 @@ def choose(
 ) -> Choice:
     """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption.
 
-    A training has a replica on each card: under auto it gets one free card, and leaves the others to others. `unfit` gives the
-    UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts with several.
+    A training has a replica on each card: under auto it gets one free card, and leaves the others to others. `unfit`
+    gives the UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts
+    with several.
     """
     probe = nvml.Probe() if engine_name in USED_BY else nvml.probe()  # a cluster's nodes are no business of NVML here
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
