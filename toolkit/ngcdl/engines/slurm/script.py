@@ -103,7 +103,7 @@ def script(order: Order, is_kept: bool = False) -> str:
 
 def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
     """Give the words for sbatch; what was typed comes last, and counts."""
-    gpus = order.spec.gpus.count if order.spec.gpus.kind == "count" else None
+    gpus = _gpus(order.spec)
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
     words += [f"--gres=gpu:{gpus}"] if gpus else []
     given = {
@@ -117,6 +117,11 @@ def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
     log = "ngcdl-%j.txt" if is_kept else str(_fit(order.folder / "log.txt")).replace("%", "%%")
     words += [f"--output={log}", "--open-mode=append", "--requeue", f"--signal=B:USR1@{WARNING_SECONDS}"]
     return words + list(placement.options)
+
+
+def _gpus(spec: RunSpec) -> int:
+    """How many of each node; 0: none."""
+    return spec.gpus.count or 0 if spec.gpus.kind == "count" else 0
 
 
 def job_name(run_id: str) -> str:
@@ -151,14 +156,16 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
             raise PathUnfit(mount.host, "a volume of Docker is on one machine alone")
     mounts = [Mount(_own_path(m), _own_path(m)) for m in spec.mounts if _is_own(m) and m.container != TRAINER]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
+    gpus = _gpus(spec)
     after = ""
     if spec.workload:
-        after = ' --samples "$SLURMD_NODENAME"' + (" --record" if is_kept else "")
+        after = f" --replicas {gpus}" if gpus > 1 else ""
+        after += ' --samples "$SLURMD_NODENAME"' + (" --record" if is_kept else "")
     return runners.Task(
         runner=placement.container or "pyxis",
         image=order.target,
         mounts=tuple(mounts),
-        gpus=spec.gpus.count or 0 if spec.gpus.kind == "count" else 0,
+        gpus=gpus,
         variables=tuple(name for name, _ in spec.environment),
         user=spec.user,
         workdir=None if spec.workload else spec.workdir,
