@@ -51,7 +51,7 @@ NEVER = (
     "InvalidAccount",
     "InvalidQOS",
 )
-_NOWHERE = re.compile(r"not available|node count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
+_NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 _GROUPS = {
     "Assoc": "your account has reached a limit: wait, or another --account",
     "QOS": "your quality of service has reached a limit: wait, or another --qos",

@@ -17,6 +17,8 @@ LOOK_SECONDS = 0.5  # at the log, which is a file
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # the controller is everybody's: asked ever less often
 PATIENCE_SECONDS = 600.0  # a controller that is restarted is waited for
 # A job whose output can't be opened by its node is killed by Slurm at once, and this is all that it says.
+_UNOPENED = 53
+_SIGNALS = {_UNOPENED: 125, 125: 137}  # Slurm's own numbers beside the kernel's; 125 is memory
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
@@ -159,7 +161,7 @@ class SlurmJob:
 def _code(state: commands.State) -> int | None:
     """Give the code that Slurm keeps; its 0 is no success of a job that was ended."""
     if state.signal and not state.code:
-        return 128 + state.signal
+        return _SIGNALS.get(state.signal, 128 + state.signal)
     return state.code if state.code or state.state == "COMPLETED" else None
 
 
@@ -180,7 +182,7 @@ def _reason(state: commands.State | None, code: int | None, why: str | None) -> 
     if why == "time_limit" or (state and state.state == "TIMEOUT"):
         return "Slurm's time limit came (--time)"
     if state is None or state.state in ("COMPLETED", "FAILED"):
-        if state and state.state == "FAILED" and state.signal == 53:
+        if state and state.state == "FAILED" and state.signal == _UNOPENED:
             return UNOPENED
         return None
     words = f"Slurm: {state.state}"

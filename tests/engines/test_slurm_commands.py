@@ -1,0 +1,221 @@
+"""What Slurm's programs say, by what releases 22.05 and 24.11 said, and what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngcdl.engines.slurm import commands
+from ngcdl.engines.slurm.commands import Share, State
+from ngcdl.engines.slurm.job import SlurmJob
+from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of stand-ins, and nothing else of Slurm: each is a line of shell."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def stand_in(folder: Path, name: str, line: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+def says(folder: Path, name: str, text: str) -> None:
+    stand_in(folder, name, f"cat <<'end'\n{text}\nend")
+
+
+def refuses(folder: Path, name: str, text: str) -> None:
+    stand_in(folder, name, f"echo '{text}' >&2; exit 1")
+
+
+@pytest.mark.parametrize(
+    ("gres", "count"),
+    [
+        ("(null)", 0), ("gpu:8", 8), ("gpu:fake:1", 1), ("gpu:a100:4(S:0-1),gpu:v100:2", 6), ("nvme:2,gpu:1", 1),
+        ("gpu:a100_1g.5gb:7(IDX:0-6)", 7), ("", 0), ("shard:4", 0),
+    ],
+)  # fmt: skip
+def test_gpus_are_counted(gres: str, count: int) -> None:
+    assert commands.gpus_of(gres) == count
+
+
+def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most_of_the_default_partition(programs: Path) -> None:
+    says(programs, "sinfo", "main*|64|gpu:8\nmain*|48|gpu:8\nmain*|16|gpu:2\nbig|256|gpu:16")
+    assert commands.share(None) == Share(48, 8)
+    says(programs, "sinfo", "cpu|64|(null)\ncpu|32|(null)")
+    assert commands.share("cpu") == Share(32, 0)
+    says(programs, "sinfo", "")
+    assert commands.share(None) == Share(None, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", NotPlaceable),
+        ("sbatch: error: Batch job submission failed: Node count specification invalid", NotPlaceable),
+        ("sbatch: error: Invalid generic resource (gres) specification", NotPlaceable),
+        ("sbatch: error: invalid partition specified: none", UnknownPartition),
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+            UnknownAccount,
+        ),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", UnknownAccount),
+        ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy", SlurmRefused),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            SlurmLost,
+        ),
+    ],
+)
+def test_what_sbatch_refuses_is_told_apart_in_its_own_words(programs: Path, said: str, kind: type) -> None:
+    refuses(programs, "sbatch", said)
+    says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
+    with pytest.raises(SlurmRefused if kind is not SlurmLost else SlurmLost) as refused:
+        commands.submit(programs / "job.sh", {})
+    assert type(refused.value) is kind
+    assert said.rpartition("error: ")[2] in refused.value.message
+    if kind in (NotPlaceable, UnknownPartition):
+        assert "main*: 2 nodes, 64 processors, GPUs gpu:8, at most 1-00:00:00" in refused.value.hint
+
+
+def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "nvapi-hush")
+    stand_in(programs, "sbatch", f'env > {programs}/seen; echo "a warning of the site"; echo "123;lab"')
+    assert commands.submit(programs / "job.sh", {"HF_TOKEN": "mine"}) == "123"
+    seen = (programs / "seen").read_text()
+    assert "HF_TOKEN=mine" in seen
+    assert "NGC_API_KEY" not in seen
+
+
+def test_without_slurm_it_is_said_where_to_type_it(programs: Path) -> None:
+    with pytest.raises(SlurmAbsent, match="sbatch is not on this machine"):
+        commands.submit(programs / "job.sh", {})
+
+
+def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> None:
+    stand_in(programs, "squeue", "exec sleep 20")
+    with pytest.raises(SlurmLost, match=r"nothing within 0\.2 s"):
+        commands.said("squeue", seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "never"),
+    [
+        (State("PENDING", "Resources"), "PENDING (Resources: it waits for nodes to become free)", False),
+        (State("PENDING", "Priority"), "other jobs are before it", False),
+        (State("PENDING", "PartitionNodeLimit"), "fewer --nodes, or another --partition", True),
+        (State("PENDING", "PartitionConfig"), "fewer --gpus or --nodes", True),
+        (State("PENDING", "AssocGrpGRES"), "your account has reached a limit", False),
+        (State("PENDING", "AssocMaxNodePerJobLimit"), "your account has reached a limit", True),
+        (State("PENDING", "QOSMaxGRESPerUser"), "quality of service has reached a limit", False),
+        (State("PENDING", "QOSMaxWallDurationPerJobLimit"), "quality of service has reached a limit", True),
+        (State("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1"), "down, drained or reserved", False),
+        (State("PENDING", "JobHeldUser"), "scontrol release 7", False),
+        (State("PENDING", "SomethingNew"), "PENDING (SomethingNew)", False),
+        (State("CONFIGURING"), "CONFIGURING (CONFIGURING)", False),
+    ],
+)
+def test_what_a_job_waits_for_is_said_in_slurm_s_word_and_in_ours(state: State, words: str, never: bool) -> None:
+    assert words in commands.why_waiting(state, "7")
+    assert commands.is_never(state) == never
+
+
+def test_where_squeue_has_forgotten_it_the_accounting_tells_and_without_one_nobody(programs: Path) -> None:
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    says(programs, "sacct", "CANCELLED by 1000|0:15")
+    assert commands.state("7") == State("CANCELLED", None, 0, 15)
+    refuses(programs, "sacct", "Slurm accounting storage is disabled")
+    assert commands.state("7") is None
+    assert commands.named("ngcdl-x") is None
+
+
+def test_squeue_is_believed_before_the_accounting_which_lags(programs: Path) -> None:
+    says(programs, "squeue", "COMPLETED|None")
+    says(programs, "scontrol", "JobId=7 JobName=x ExitCode=0:0 DerivedExitCode=0:0")
+    says(programs, "sacct", "PENDING|0:0")
+    assert commands.state("7") == State("COMPLETED", None, 0, 0)
+
+
+def test_the_newest_job_of_a_name_is_found(programs: Path) -> None:
+    says(programs, "squeue", "9\n17")
+    assert commands.named("ngcdl-x") == "17"
+
+
+@pytest.mark.parametrize(
+    ("squeue", "scontrol", "left", "expected"),
+    [
+        ("COMPLETED|None", "ExitCode=0:0", '{"code": 0, "t": 5.5, "why": null}', (0, None, False)),
+        ("COMPLETED|None", "ExitCode=0:0", None, (0, None, False)),
+        ("FAILED|NonZeroExitCode", "ExitCode=3:0", '{"code": 3, "t": 5.5, "why": null}', (3, None, False)),
+        ("FAILED|NonZeroExitCode", "ExitCode=7:0", None, (7, None, False)),
+        ("FAILED|NonZeroExitCode", "ExitCode=143:0", '{"code": 143, "t": 1, "why": "time_limit"}',
+         (143, "Slurm's time limit came (--time)", True)),
+        ("TIMEOUT|TimeLimit", "ExitCode=0:1", None, (129, "Slurm's time limit came (--time)", True)),
+        ("CANCELLED|None", "ExitCode=0:0", None, (None, "Slurm: CANCELLED", True)),
+        ("CANCELLED|None", "ExitCode=0:15", '{"code": 143, "t": 1}', (143, "Slurm: CANCELLED, by SIGTERM", True)),
+        ("NODE_FAIL|NodeDown", "ExitCode=1:0", None, (1, "Slurm: NODE_FAIL (NodeDown)", False)),
+        ("OUT_OF_MEMORY|OutOfMemory", "ExitCode=0:125", None, (137, "Slurm: OUT_OF_MEMORY (OutOfMemory)", False)),
+        ("FAILED|RaisedSignal:53(Real-time_signal_19)", "ExitCode=0:53", None,
+         (125, "storage that all nodes share", False)),
+    ],
+)  # fmt: skip
+def test_how_a_job_ended_is_what_its_script_wrote_and_what_slurm_says(
+    programs: Path, squeue: str, scontrol: str, left: str | None, expected: tuple[int | None, str | None, bool]
+) -> None:
+    says(programs, "squeue", squeue)
+    says(programs, "scontrol", f"JobId=7 {scontrol}")
+    if left:
+        (programs / "exit.json").write_text(left)
+    ended = SlurmJob("7", programs).ended()
+    assert ended
+    code, reason, is_stopped = expected
+    assert (ended.code, ended.is_stopped) == (code, is_stopped)
+    assert ended.reason == reason or (reason and reason in (ended.reason or ""))
+
+
+def test_a_job_that_is_queued_again_has_not_ended_though_it_wrote_an_end(programs: Path) -> None:
+    (programs / "exit.json").write_text('{"code": 143, "t": 1.0, "restarts": 0, "why": null}')
+    says(programs, "squeue", "PENDING|BeginTime")
+    job = SlurmJob("7", programs)
+    assert job.ended() is None
+    assert "two minutes" in (job.waiting() or "")
+
+
+def test_an_end_that_slurm_has_forgotten_is_in_the_run_s_folder_or_unknown(programs: Path) -> None:
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    refuses(programs, "sacct", "Slurm accounting storage is disabled")
+    ended = SlurmJob("7", programs).ended()
+    assert ended
+    assert (ended.code, ended.is_stopped) == (None, False)
+    assert "forgotten" in (ended.reason or "")
+    (programs / "exit.json").write_text('{"code": 0, "t": 5.5, "restarts": 1, "why": null}')
+    ended = SlurmJob("7", programs).ended()
+    assert ended
+    assert (ended.code, ended.finished) == (0, 5.5)
+
+
+def test_a_controller_that_is_away_is_waited_for_a_while_and_then_said(programs: Path) -> None:
+    refuses(programs, "squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+    now = [0.0]
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] > 30 and not (programs / "is_away_for_long").exists():
+            says(programs, "squeue", "COMPLETED|None")
+            says(programs, "scontrol", "ExitCode=0:0")
+
+    ended = SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).wait()
+    assert ended.code == 0
+    (programs / "is_away_for_long").touch()
+    refuses(programs, "squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+    with pytest.raises(SlurmLost, match="Unable to contact"):
+        SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).wait()

@@ -1,0 +1,135 @@
+"""The batch script of a run on Slurm: golden texts, what is in none of them, and that bash can read them."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ngcdl.engines.base import Order
+from ngcdl.engines.slurm.engine import SlurmEngine
+from ngcdl.engines.slurm.runners import of_enroot
+from ngcdl.engines.slurm.script import script
+from ngcdl.errors import BadOption, PathUnfit
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+ID = "20180216-182126-cifar10-beef"
+FOLDER = Path("/home/me/.local/state/ngcdl/runs") / ID
+DIGEST = "sha256:" + "5" * 64
+TRAINING = RunSpec(
+    ImageRef.parse("pytorch:25.03-py3"),
+    ("python", "-m", "trainer", "cifar10", "--out", "/ngcdl/run", "--data", "/ngcdl/data", "--resume", "/ngcdl/resume"),
+    GpuRequest("count", count=8),
+    mounts=(
+        Mount("/opt/ngcdl/containers/trainer", "/ngcdl/trainer"),
+        Mount("/scratch/cifar10", "/ngcdl/data"),
+        Mount("/home/me/.local/state/ngcdl/runs/older", "/ngcdl/resume"),
+    ),
+    environment=(("PYTHONUNBUFFERED", "1"), ("WORDS", "a 'b'")),
+    user="1000:1000",
+    workdir="/ngcdl",
+    workload=Workload("cifar10"),
+    placement=Placement(2, "gpu", "physics", time_limit="1:00:00", container="pyxis", cpus=14),
+)
+COMMAND = RunSpec(
+    ImageRef.parse("pytorch:25.03-py3"),
+    ("python", "my train.py", "--epochs", "3"),
+    GpuRequest("none"),
+    mounts=(Mount("/home/me/code", "/work", writable=True), Mount("/data", "/data")),
+    environment=(("HF_TOKEN", "hush"),),
+    user="1000:1000",
+    workdir="/work",
+    placement=Placement(container="docker", options=("--exclusive", "--mail-type=END")),
+)
+ORDERS = {
+    "training-pyxis": TRAINING,
+    "training-docker": replace(TRAINING, placement=Placement(2, container="docker")),
+    "training-podman": replace(TRAINING, placement=Placement(container="podman")),
+    "command-docker-no-gpu": COMMAND,
+    "command-apptainer": replace(
+        COMMAND, gpus=GpuRequest("count", count=1), placement=Placement(container="apptainer", images="/scratch/images")
+    ),
+    "training-pyxis-image-once": replace(
+        TRAINING, placement=Placement(64, container="pyxis", images="/scratch/images")
+    ),
+}
+
+
+def ordered(spec: RunSpec) -> Order:
+    assert spec.image
+    return Order(spec, ID, FOLDER, spec.image.pinned(DIGEST), "none" if spec.gpus.kind == "none" else "gres")
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_script_is_the_golden_one_and_bash_can_read_it(name: str) -> None:
+    text = script(ordered(ORDERS[name]))
+    assert text == (GOLDEN / f"slurm-{name}.sh").read_text()
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_script_to_keep_makes_a_folder_of_its_own_and_names_none_of_this_run_s(name: str) -> None:
+    text = script(ordered(ORDERS[name]), is_kept=True)
+    assert str(FOLDER) not in text
+    assert "#SBATCH --output=ngcdl-%j.txt\n" in text
+    assert ("cp -r" in text) == (" --record" in text) == name.startswith("training")
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_no_secret_stands_in_it_and_a_job_without_it_says_which(is_kept: bool) -> None:
+    text = script(ordered(COMMAND), is_kept)
+    assert "hush" not in text
+    (line,) = [line for line in text.splitlines() if line.startswith(': "${HF_TOKEN')]
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env={})
+    assert done.returncode
+    assert "export HF_TOKEN, then sbatch" in done.stderr
+
+
+def test_a_word_of_the_command_that_looks_like_a_secret_is_not_handed_in(tmp_path: Path) -> None:
+    spec = replace(COMMAND, command=("x", "--api-key", "hush"))
+    with pytest.raises(BadOption, match="looks like a secret") as refused:
+        SlurmEngine(tmp_path).start(replace(ordered(spec), folder=tmp_path))
+    assert "hush" not in refused.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        Mount("/my data", "/data"),
+        Mount("/a,b", "/data"),
+        Mount("/a", "/b:c"),
+        Mount("volume", "/data"),
+        Mount('/"', "/d"),
+    ],
+)
+def test_a_path_that_an_option_would_split_is_refused(mount: Mount) -> None:
+    with pytest.raises(PathUnfit):
+        script(ordered(replace(COMMAND, mounts=(mount,))))
+
+
+@pytest.mark.parametrize(
+    ("image", "enroot"),
+    [
+        ("nvcr.io/nvidia/pytorch:25.03-py3", "nvcr.io#nvidia/pytorch:25.03-py3"),
+        (f"nvcr.io/nvidia/pytorch@{DIGEST}", f"nvcr.io#nvidia/pytorch:{DIGEST}"),
+        (f"127.0.0.1:5443/nvidia/pytorch:1@{DIGEST}", f"127.0.0.1:5443#nvidia/pytorch:{DIGEST}"),
+    ],
+)
+def test_an_image_is_named_as_enroot_reads_it(image: str, enroot: str) -> None:
+    assert of_enroot(image) == enroot
+
+
+def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_the_other_s(tmp_path: Path) -> None:
+    text = script(replace(ordered(TRAINING), folder=tmp_path))
+    begin, end = text.index("resume=()"), text.index("\ntask=")
+    part = f'RUN={tmp_path}\n{text[begin:end]}\necho "${{resume[@]}}"'
+    assert subprocess.check_output(["bash", "-c", part], text=True) == "\n"
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/step-50.npz").touch()
+    assert subprocess.check_output(["bash", "-c", part], text=True) == f"--resume {tmp_path}\n"
+    assert f"--resume {FOLDER.with_name('older')} " in text, "what was typed stands before it, and the later counts"

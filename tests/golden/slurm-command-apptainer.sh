@@ -1,0 +1,82 @@
+#!/bin/bash
+#SBATCH --job-name=ngcdl-20180216-182126-cifar10-beef
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:1
+#SBATCH --output=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef/log.txt
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@60
+
+# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes.
+RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
+cd "$RUN" || exit 1
+
+attempt=${SLURM_RESTART_COUNT:-0}
+export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
+export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-*
+why=null
+ended() {
+    told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
+    # shellcheck disable=SC2059
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
+    mv "$RUN/.exit.json" "$RUN/exit.json"
+    exit "$1"
+}
+: "${HF_TOKEN:?it is a secret, and in no script: export HF_TOKEN, then sbatch}"
+
+export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sif # fetched by one node for all
+mkdir -p /scratch/images
+part=$NGCDL_IMAGE.part
+( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
+    { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; }; }
+) 9>"$NGCDL_IMAGE.lock" || ended 125
+task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
+mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+echo began >"$mark"
+export NGCDL_NODE=$SLURM_NODEID
+trap : TERM
+nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is seen here" >&2; exit 125; }
+apptainer run --nv --no-home --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"
+code=$?
+echo "$code" >"$mark"
+exit "$code"
+'
+srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+    bash -c "$task" task python 'my train.py' --epochs 3 &
+srun=$!
+trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+is_told= # to end, by Slurm: then it is for Slurm to queue the job again, or not
+trap is_told=yes TERM
+while kill -0 "$srun" 2>/dev/null; do
+    wait "$srun"
+done
+wait "$srun"
+code=$?
+
+# A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
+# node that is gone: then the job is queued again, and goes on from the last checkpoint.
+is_lost=
+for file in "$RUN/.task-$attempt-"*; do
+    told=
+    [ ! -e "$file" ] || read -r told <"$file"
+    case $told in
+    began)
+        is_lost=yes
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
+        ;;
+    '' | 0 | 143) ;;
+    *) code=$told ;;
+    esac
+done
+if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
+    echo "ngcdl: a node was lost; the job is queued again" >&2
+    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+fi
+ended "$code"

@@ -1,0 +1,111 @@
+#!/bin/bash
+#SBATCH --job-name=ngcdl-20180216-182126-cifar10-beef
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --output=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef/log.txt
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@60
+#SBATCH --exclusive
+#SBATCH --mail-type=END
+
+# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes.
+RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
+cd "$RUN" || exit 1
+
+attempt=${SLURM_RESTART_COUNT:-0}
+export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
+export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-*
+why=null
+ended() {
+    told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
+    # shellcheck disable=SC2059
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
+    mv "$RUN/.exit.json" "$RUN/exit.json"
+    exit "$1"
+}
+: "${HF_TOKEN:?it is a secret, and in no script: export HF_TOKEN, then sbatch}"
+
+task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
+mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+echo began >"$mark"
+export NGCDL_NODE=$SLURM_NODEID
+ended() {
+    [ ! -e "$NGCDL_RUN/.stopping" ] || return
+    { sleep "$NGCDL_KILL_SECONDS"; docker rm -f "$name"; } >/dev/null 2>&1 &
+}
+trap ended TERM
+docker rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+more=()
+[ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
+more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
+more+=(-e NVIDIA_VISIBLE_DEVICES=void)
+docker run --rm --init --name "$name" --network=host \
+    --shm-size=1073741824 \
+    --ulimit memlock=-1 \
+    --ulimit stack=67108864 \
+    --log-driver=none \
+    "${more[@]}" \
+    --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
+    --mount type=bind,source=/home/me/code,target=/work \
+    --mount type=bind,source=/data,target=/data,readonly \
+    --workdir=/work \
+    -e NGCDL_NODES \
+    -e NGCDL_NODE \
+    -e MASTER_ADDR \
+    -e MASTER_PORT \
+    -e NCCL_DEBUG \
+    -e SLURM_JOB_ID \
+    -e SLURM_PROCID \
+    -e SLURM_NODEID \
+    -e SLURM_NNODES \
+    -e SLURMD_NODENAME \
+    -e SLURM_RESTART_COUNT \
+    -e HF_TOKEN \
+    -e HOME="$NGCDL_RUN/home" -e USER \
+    nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" &
+client=$!
+while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+wait "$client"
+code=$?
+echo "$code" >"$mark"
+exit "$code"
+'
+srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+    bash -c "$task" task python 'my train.py' --epochs 3 &
+srun=$!
+trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+is_told= # to end, by Slurm: then it is for Slurm to queue the job again, or not
+trap is_told=yes TERM
+while kill -0 "$srun" 2>/dev/null; do
+    wait "$srun"
+done
+wait "$srun"
+code=$?
+
+# A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
+# node that is gone: then the job is queued again, and goes on from the last checkpoint.
+is_lost=
+for file in "$RUN/.task-$attempt-"*; do
+    told=
+    [ ! -e "$file" ] || read -r told <"$file"
+    case $told in
+    began)
+        is_lost=yes
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
+        ;;
+    '' | 0 | 143) ;;
+    *) code=$told ;;
+    esac
+done
+if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
+    echo "ngcdl: a node was lost; the job is queued again" >&2
+    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+fi
+ended "$code"

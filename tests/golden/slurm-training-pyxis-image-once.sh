@@ -1,0 +1,93 @@
+#!/bin/bash
+#SBATCH --job-name=ngcdl-20180216-182126-cifar10-beef
+#SBATCH --nodes=64
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+#SBATCH --output=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef/log.txt
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@60
+
+# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes.
+RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
+cd "$RUN" || exit 1
+
+attempt=${SLURM_RESTART_COUNT:-0}
+export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
+export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-*
+why=null
+ended() {
+    told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
+    # shellcheck disable=SC2059
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
+    mv "$RUN/.exit.json" "$RUN/exit.json"
+    exit "$1"
+}
+export PYTHONUNBUFFERED=1
+export WORDS='a '"'"'b'"'"''
+
+resume=() # what was begun goes on from its last checkpoint
+for file in "$RUN"/checkpoints/step-*; do
+    [ ! -e "$file" ] || resume=(--resume "$RUN")
+done
+
+export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sqsh # fetched by one node for all
+mkdir -p /scratch/images
+part=$NGCDL_IMAGE.part
+( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
+    { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
+) 9>"$NGCDL_IMAGE.lock" || ended 125
+task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
+mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+echo began >"$mark"
+export NGCDL_NODE=$SLURM_NODEID
+trap : TERM
+"$@" --replicas 8 --samples "$SLURMD_NODENAME"
+code=$?
+echo "$code" >"$mark"
+exit "$code"
+'
+srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+    --container-image="$NGCDL_IMAGE" \
+    --container-mounts="$RUN:$RUN",/scratch/cifar10:/scratch/cifar10:ro,/home/me/.local/state/ngcdl/runs/older:/home/me/.local/state/ngcdl/runs/older:ro \
+    --container-workdir="$RUN" \
+    --no-container-mount-home \
+    --container-entrypoint \
+    --container-env=PYTHONUNBUFFERED,WORDS \
+    bash -c "$task" task python -m trainer cifar10 --out "$RUN" --data /scratch/cifar10 --resume /home/me/.local/state/ngcdl/runs/older "${resume[@]}" &
+srun=$!
+trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+is_told= # to end, by Slurm: then it is for Slurm to queue the job again, or not
+trap is_told=yes TERM
+while kill -0 "$srun" 2>/dev/null; do
+    wait "$srun"
+done
+wait "$srun"
+code=$?
+
+# A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
+# node that is gone: then the job is queued again, and goes on from the last checkpoint.
+is_lost=
+for file in "$RUN/.task-$attempt-"*; do
+    told=
+    [ ! -e "$file" ] || read -r told <"$file"
+    case $told in
+    began)
+        is_lost=yes
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
+        ;;
+    '' | 0 | 143) ;;
+    *) code=$told ;;
+    esac
+done
+if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
+    echo "ngcdl: a node was lost; the job is queued again" >&2
+    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+fi
+ended "$code"
