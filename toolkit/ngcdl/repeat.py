@@ -59,7 +59,8 @@ def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: boo
         workload=workload,
         own=None if workload else spec,
         device=before.device if workload and before.device in ("cpu", "gpu") else None,
-        root=before.engine == "docker" and recorded.get("user") is None,
+        root=before.engine in ("docker", "slurm") and recorded.get("user") is None,
+        placement=spec.placement,
         extra=extra,
     )
     if before.ngcdl not in (None, __version__):

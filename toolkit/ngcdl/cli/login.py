@@ -61,6 +61,18 @@ def to_kubernetes(name: str, namespace: str | None, registry: str | None = None)
     )
 
 
+def to_enroot(registry: str | None = None) -> None:
+    """Copy the key that is kept to where enroot reads it, with which the nodes of a Slurm pull."""
+    from ngcdl.registry import enroot
+
+    host = _host(registry)
+    found = credentials.find(host)
+    if found is None:
+        raise NoKey
+    file = enroot.keep(host, found)
+    console.result(f"The key for {host} is kept unencrypted in {file}, readable by you alone: enroot reads it there.")
+
+
 def logout(registry: str | None = None) -> None:
     """Take the key for nvcr.io, or for the registry that is named, off this machine. Docker's login goes with it."""
     host = _host(registry)

@@ -10,10 +10,12 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import lines
-from ngcdl.spec import REDACTED, RunSpec, Workload
+from ngcdl.spec import REDACTED, Placement, RunSpec, Workload
+from ngcdl.spec.placement import TYPED
 
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
 _ALWAYS = ("name", "steps", "batch", "seed")  # said also where they are what they are by default
+_PLACED = Placement().as_json()
 _CONTAINER = RunSpec(None)  # what a container is given where nothing was typed
 _FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE and HERE)
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
@@ -139,7 +141,8 @@ def command(run: Run) -> str | None:
         words += ["--data", "synthetic"]
     gpus = str(spec.get("gpus") or "auto")
     words += [] if gpus.startswith("auto") else ["--gpus", gpus]
-    words += ["--engine", "local"] if run.engine == "local" else []
+    words += ["--engine", str(run.engine)] if run.engine == "local" or spec.get("placement") else []
+    words += _placement(spec.get("placement") or {})
     words += [word for mount in _list(spec, "mounts") if _typed(str(mount)) for word in ("-v", str(mount))]
     for name, value in dict(spec.get("environment") or {}).items():
         if name not in _PLANNED:
@@ -147,6 +150,16 @@ def command(run: Run) -> str | None:
     words += _container(spec) if run.engine != "local" else []
     words += ["--", *(str(word) for word in _list(spec, "command"))] if not asked and spec.get("command") else []
     return shlex.join(words)
+
+
+def _placement(placement: Mapping[str, Any]) -> list[str]:
+    """Give the options that say where on a cluster it went, but for what ngcdl found by itself."""
+    words = []
+    for name, value in placement.items():
+        if name in ("options", "cpus", "images") or value in (None, _PLACED.get(name)):
+            continue
+        words += [TYPED.get(name, f"--{name.replace('_', '-')}"), str(value)]
+    return words + [f"--sbatch={word}" for word in placement.get("options") or ()]
 
 
 def _container(spec: Mapping[str, Any]) -> list[str]:

@@ -18,12 +18,17 @@ def login(
         str | None, typer.Option(metavar="NAME", help="Copy the key that is kept into a pull secret of Kubernetes.")
     ] = None,
     namespace: options.Namespace = None,
+    enroot: Annotated[
+        bool, typer.Option("--enroot", help="Copy the key that is kept to where enroot reads it.")
+    ] = False,
 ) -> None:
     """Sign in to nvcr.io with an NGC API key."""
     from ngcdl.cli import login as it
 
     if kubernetes:
         it.to_kubernetes(kubernetes, namespace, registry)
+    elif enroot:
+        it.to_enroot(registry)
     else:
         it.login(registry, password_stdin)
 
