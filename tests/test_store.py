@@ -14,7 +14,7 @@ import pytest
 
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, RECORD, Store, lines
+from ngcdl.store import EVENTS, RECORD, Store, lines, samples
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
 # A second save of the same run, in a process of its own: 0 saved, 3 refused.
@@ -218,3 +218,18 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_f
     (folder / RECORD).mkdir()
     with pytest.raises(RecordBroken, match="no ordinary file"):
         shelf.load(RUN.id)
+
+
+def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_all(tmp_path: Path) -> None:
+    def measured(node: str, *times: float) -> None:
+        lines = [{"t": t, "cpu": node, "gpus": [{"uuid": f"GPU-{node}"}]} for t in times]
+        (tmp_path / f"samples-{node}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    measured("n1", 10.0, 11.0, 12.0)
+    assert [sample["t"] for sample in samples(tmp_path)] == [10.0, 11.0, 12.0]
+    measured("n2", 10.3, 11.3, 12.9, 13.9)  # n1 was lost, and the run went on elsewhere
+    found = [(sample["t"], sample["cpu"], [gpu["uuid"] for gpu in sample["gpus"]]) for sample in samples(tmp_path)]
+    both = ["GPU-n1", "GPU-n2"]
+    assert found == [
+        (10.0, "n1", both), (11.0, "n1", both), (12.0, "n1", both[:1]), (12.9, "n2", both[1:]), (13.9, "n2", both[1:]),
+    ]  # fmt: skip

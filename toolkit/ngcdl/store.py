@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import heapq
 import json
 import logging
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -141,9 +143,32 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def samples(folder: Path) -> Iterator[dict[str, Any]]:
-    """Give what was measured while a run ran: by ngcdl, or on the first of its nodes by the trainer there."""
+    """Give what was measured while a run ran: by ngcdl, or by the trainer on its nodes. What several nodes measured in
+    the same second is one: that of the first of them, with the GPUs of all."""
     of_nodes = sorted(folder.glob("samples-*.jsonl"))
-    return lines(of_nodes[0] if of_nodes else folder / SAMPLES)
+    return _together(of_nodes) if len(of_nodes) > 1 else lines(of_nodes[0] if of_nodes else folder / SAMPLES)
+
+
+def _together(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    began = 0.0
+    for t, node, sample in heapq.merge(*(_timed(path, node) for node, path in enumerate(paths)), key=itemgetter(0)):
+        if found and (node in found or t - began > 0.5):
+            yield _one(found)
+            found = {}
+        began = began if found else t
+        found[node] = sample
+    if found:
+        yield _one(found)
+
+
+def _timed(path: Path, node: int) -> Iterator[tuple[float, int, dict[str, Any]]]:
+    return ((sample["t"], node, sample) for sample in lines(path) if isinstance(sample.get("t"), int | float))
+
+
+def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    gpus = [gpu for _, sample in sorted(found.items()) for gpu in sample.get("gpus") or ()]
+    return {**found[min(found)], "gpus": gpus}
 
 
 def opened(path: Path) -> IO[bytes]:
