@@ -49,11 +49,15 @@ def test_what_is_exported_comes_back_to_the_bit(shelf: Store, other: Store, tmp_
     folder = MADE.keep(shelf, "run-1")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints/step-50.npz").write_bytes(os.urandom(3 << 20))
+    (folder / "samples-node-1.a.jsonl").write_text("{}")
+    (folder / "job.sh").write_text("#!/bin/bash")
     MADE.keep(shelf, "run-2")
     packed(shelf, tmp_path / "x.tar", "run-1", "run-2")
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", "run-2"]
     assert other.load("run-1") == shelf.load("run-1")
-    for name in ("events.jsonl", "samples.jsonl", "log.txt", "checkpoints/step-50.npz"):
+    for name in (
+        "events.jsonl", "samples.jsonl", "samples-node-1.a.jsonl", "log.txt", "job.sh", "checkpoints/step-50.npz",
+    ):  # fmt: skip
         assert (other.folder("run-1") / name).read_bytes() == (folder / name).read_bytes()
     assert other.folder("run-1").stat().st_mode & 0o777 == 0o700
     assert (other.folder("run-1") / "run.json").stat().st_mode & 0o777 == 0o600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from typing import Any
 
 import pytest
 from cluster_user import TRAIN, Someone
@@ -169,3 +170,41 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
     steps = [event["step"] for event in someone.events(run_id) if event["event"] == "step"]
     assert steps == list(range(10))
     assert json.loads((someone.folder(run_id) / "exit.json").read_text())["restarts"] == 1
+
+
+def test_a_folder_that_the_nodes_do_not_see_is_told(someone: Someone) -> None:
+    run_id = someone.submits("--sbatch=--output=/nowhere/log.txt")
+    run = someone.ended(run_id)
+    assert (run["status"], run["exit_code"]) == ("failed", 125)
+    assert "storage that all nodes share" in run["reason"]
+
+
+def test_an_image_is_fetched_by_one_node_for_all_where_they_share_a_folder_for_it(someone: Someone) -> None:
+    someone.brings("enroot", "sh", "-c", f'echo "$4" >>{someone.home}/imports; echo image >"$3"', "enroot")
+    images = someone.home / "images"
+    for _ in range(2):
+        done = someone.run(*TRAIN, "--nodes", "2", env={"NGCDL_IMAGES": str(images)})
+        assert done.returncode == 0, done.stderr
+    assert (someone.home / "imports").read_text() == "docker://127.0.0.1:1#nvidia/pytorch:25.03-py3\n"
+    (kept,) = images.glob("*.sqsh")
+    assert f"container-image={kept}\t" in someone.cluster.record.read_text()
+
+
+def test_a_script_to_keep_is_handed_in_by_anybody_for_a_run_of_its_own(lab: dict[str, Any], someone: Someone) -> None:
+    registry = lab["registry"]
+    first = someone.submits("--nodes", "2", NGCDL_REGISTRY=registry["host"], NGC_API_KEY=registry["key"])
+    someone.ended(first)
+    script = someone.home / "job.sh"
+    script.write_text(someone.run("export", "slurm", first).stdout)
+    job = someone.slurm("sbatch", "--parsable", f"--chdir={someone.home}", str(script))
+    until(lambda: (someone.home / f"ngcdl-{job}/exit.json").exists(), "its end")
+    assert json.loads((someone.home / f"ngcdl-{job}/exit.json").read_text())["code"] == 0
+    assert "finish" in (someone.home / f"ngcdl-{job}/events.jsonl").read_text()
+    assert (someone.home / f"ngcdl-{job}/trainer/__main__.py").exists()
+
+
+def test_a_run_whose_time_is_up_saves_and_says_so(someone: Someone) -> None:
+    run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the warning comes at once
+    run = someone.ended(run_id)
+    assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit came (--time)")
+    assert someone.events(run_id)[-1]["kind"] == "interrupted"

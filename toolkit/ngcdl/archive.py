@@ -31,11 +31,12 @@ from ngcdl.record import Run
 from ngcdl.store import EVENTS, LOG, RECORD, SAMPLES, Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG)
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, "exit.json", "job.sh", "job.yaml")  # the last ones: of a cluster
+_OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _CHECKPOINT = re.compile(r"step-[0-9]{1,18}\.npz")
 _NAME = re.compile(
     r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
-    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|checkpoints/step-[0-9]{{1,18}}\.npz)"
+    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|{_OF_NODE}|checkpoints/step-[0-9]{{1,18}}\.npz)"
 )
 _COMPARISON = re.compile(rf"{compare.FOLDER}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
 _BLOCK = 1 << 20
@@ -78,6 +79,9 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     for name in _FILES:
         if _is_file(folder / name):
             yield name, folder / name
+    for path in sorted(folder.glob("samples-*.jsonl")):
+        if re.fullmatch(_OF_NODE, path.name) and _is_file(path):
+            yield path.name, path
     checkpoints = folder / "checkpoints"
     if checkpoints.is_dir() and not checkpoints.is_symlink():
         for path in sorted(checkpoints.iterdir()):
