@@ -127,6 +127,17 @@ def test_a_picture_is_drawn_by_the_browser_that_is_here(kept: House) -> None:
     assert (kept.home / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_page_that_is_too_long_for_a_picture_is_cut_and_that_is_said(kept: House) -> None:
+    try:
+        program = browser.found()
+    except NoBrowser as error:
+        pytest.skip(f"{error.message} export NGCDL_BROWSER=$(scripts/lab browser)")
+    Made(steps=30).keep(kept.shelf, "long", notes=tuple(f"note {number}" for number in range(1000)))
+    done = kept.run("report", "long", "--png", "x.png", env={"NGCDL_BROWSER": program})
+    assert (done.returncode, done.stdout) == (0, f"{kept.home}/x.png\n"), done.stderr
+    assert re.fullmatch(r"ngcdl: the picture has the first \d\d % of the page; --html has all of it\n", done.stderr)
+
+
 def test_a_run_whose_files_are_torn_or_missing_has_a_report_of_what_is_left(kept: House) -> None:
     folder = kept.shelf.folder(RUN)
     (folder / "events.jsonl").write_bytes(b'{"event": "step", "t": 1\n\xff\xfe{]\n')

@@ -219,12 +219,27 @@ def test_every_chart_has_a_height_and_its_lines_lie_inside(tab: tuple[Browser, l
         assert below < 3
 
 
-def test_a_picture_is_the_whole_page(tab: tuple[Browser, list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
-    data = browser.picture(PAGES["one"]())
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = (int.from_bytes(data[at : at + 4]) for at in (16, 20))
-    assert width == 2200
+def test_a_picture_is_the_whole_page(tab: tuple[Browser, list[bytes]]) -> None:
+    drawn = browser.picture(PAGES["one"]())
+    assert drawn.png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = _size(drawn.png)
+    assert (width, drawn.share) == (2200, 1)
     assert height > 4000
+
+
+def _size(png: bytes) -> tuple[int, ...]:
+    return tuple(int.from_bytes(png[at : at + 4]) for at in (16, 20))
+
+
+@pytest.mark.parametrize(("height", "share"), [(10_000, 1.0), (15_998, 1.0), (40_000, 0.4)])
+def test_a_long_page_is_drawn_smaller_and_only_what_could_not_be_read_is_cut(
+    tab: tuple[Browser, list[bytes]], height: int, share: float
+) -> None:
+    drawn = browser.picture(f"<!doctype html><body style='margin:0'><div style='height:{height}px'>x</div>")
+    width, pixels = _size(drawn.png)
+    assert drawn.share == pytest.approx(share, abs=0.0002)
+    assert 15_990 <= pixels <= 16_000
+    assert width == pytest.approx(1100 * max(16_000 / height, 1), abs=1)
 
 
 def test_it_prints_on_paper(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
     if asked.png:
         from ngcdl.report.browser import picture
 
-        _write(asked.png, [picture(document)])
+        drawn = picture(document)
+        _write(asked.png, [drawn.png])
+        if drawn.share < 1:
+            console.say(f"the picture has the first {100 * drawn.share:.0f} % of the page; --html has all of it")
     if wants_page:
         name = "report.html" if len(runs) == 1 else f"report-of-{len(runs)}.html"
         target = asked.html or str(store.folder(runs[0].id) / name)

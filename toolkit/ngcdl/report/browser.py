@@ -17,6 +17,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,9 @@ NAMES = (
 )  # fmt: skip
 _SECONDS = 60.0
 _WIDTH = 1100
-_MOST_PIXELS = 16_000  # as high as Chromium's pictures are, at twice the size
+_SCALE = 2.0
+_MOST_PIXELS = 16_000  # as high as Chromium's pictures are
+_LEAST_SCALE = 1.0  # what is smaller can't be read: a page that is longer still is cut, and that is said
 
 
 def found() -> str:
@@ -40,8 +43,16 @@ def found() -> str:
     return program
 
 
-def picture(page: str) -> bytes:
-    """Give the whole of `page`, an HTML document without scripts, as a PNG. Raises NoBrowser."""
+@dataclass(frozen=True)
+class Picture:
+    """A PNG of a page, and the share (0..1) of the page's height that is on it."""
+
+    png: bytes
+    share: float
+
+
+def picture(page: str) -> Picture:
+    """Draw `page`, an HTML document without scripts: a long one smaller, one that is too long cut. Raises NoBrowser."""
     with tempfile.TemporaryDirectory(prefix="ngcdl-") as folder:
         file = Path(folder) / "page.html"
         file.write_text(page, encoding="utf-8")
@@ -81,7 +92,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
-    def sized(self, width: int, height: int = 900, scale: float = 2.0) -> None:
+    def sized(self, width: int, height: int = 900, scale: float = _SCALE) -> None:
         shape = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
         self.ask("Emulation.setDeviceMetricsOverride", shape)
 
@@ -92,12 +103,14 @@ class Browser:
         while not any(event["method"] == "Page.loadEventFired" for event in self.told):
             self.told.append(self._next(time.monotonic() + _SECONDS))
 
-    def picture(self) -> bytes:
-        """Take the whole page, as far down as a picture can go."""
+    def picture(self) -> Picture:
+        """Take the page as it is `sized` by itself, from its top."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], _MOST_PIXELS / 2), "scale": 1}
+        scale = min(_SCALE, max(_LEAST_SCALE, _MOST_PIXELS / size["height"]))
+        height = min(size["height"], _MOST_PIXELS // scale)
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height, "scale": scale / _SCALE}
         shot = self.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})
-        return base64.b64decode(shot["data"])
+        return Picture(base64.b64decode(shot["data"]), height / size["height"])
 
     def value(self, expression: str) -> Any:
         """Evaluate JavaScript from outside of the page, whose own policy forbids it any."""
