@@ -191,6 +191,25 @@ def test_of_three_runs_the_one_that_can_t_be_compared_is_left_out_of_the_verdict
     assert "C can't be set against A" in Parsed(page(stories)).text
 
 
+def test_conditions_that_all_runs_share_are_said_once_and_of_each_run_only_what_differs() -> None:
+    def story(run_id: str, letter: str, seed: int) -> Story:
+        return replace(CPU, seed=seed).story(run_id, letter, notes=("no network", f"seed {seed} it was"))
+
+    words = Parsed(page([story("one", "A", 0), story("two", "B", 7)])).words
+    shared, one, two = (words.index(head) for head in ("The same in all 2 runs", "A: one", "B: two"))
+    assert shared < one < two
+    for name in ("image digest", "machine", "kernel", "threads", "no network"):
+        assert words[shared:].count(name) == 1, name
+        assert shared < words.index(name, shared) < one
+    for part, seed in ((words[one:two], "0"), (words[two:], "7")):
+        assert part[part.index("seed") + 1] == seed
+        assert f"seed {seed} it was" in part
+        assert {"run", "image", "this page made by ngcdl"}.isdisjoint(part)
+    alone = Parsed(page([story("one", "A", 0)])).words
+    assert "run" in alone[alone.index("Conditions") :]
+    assert not [word for word in alone if word.startswith("The same in all")]
+
+
 def test_others_figures_stand_beside_ours_with_their_hardware_and_as_theirs() -> None:
     document = page([GPU.story()])
     assert "theirs: Xeon E5-2658, 16 logical processors" in document

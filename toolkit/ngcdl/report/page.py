@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ngcdl.report import compared, diagnosis, likeness, naming, tables, theirs
@@ -47,7 +47,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
             tag("p", missing, class_="note") if missing else None),
         _theirs(stories, comparison),
-        tag("section", tag("h2", "Conditions"), *(_conditions(story, stories) for story in stories)),
+        tag("section", tag("h2", "Conditions"), *_conditions(stories)),
     ]  # fmt: skip
 
 
@@ -195,8 +195,22 @@ def _here(story: Story, is_one_of_several: bool) -> str:
     return f"here{who}: {naming.hardware(story.run) or naming.device(story.run)}{size}{synthetic}"
 
 
-def _conditions(story: Story, stories: Sequence[Story]) -> Markup:
-    rows = [part for name, value in tables.conditions(story) for part in (tag("dt", name), tag("dd", value))]
-    notes = tag("ul", *(tag("li", note) for note in story.run.notes), class_="notes") if story.run.notes else None
-    head = tag("h3", f"{story.letter}: {story.run.id}") if len(stories) > 1 else None
-    return joined(head, tag("dl", *rows), notes)
+def _conditions(stories: Sequence[Story]) -> list[Markup]:
+    """Show under what all of it was measured: of several runs once what they share, then of each only what differs."""
+    rows = [dict(tables.conditions(story)) for story in stories]
+    if len(stories) == 1:
+        return [_listed(rows[0], stories[0].run.notes)]
+    shared = {name: value for name, value in rows[0].items() if all(one.get(name) == value for one in rows)}
+    noted = [note for note in stories[0].run.notes if all(note in story.run.notes for story in stories)]
+    parts = [tag("h3", f"The same in all {len(stories)} runs"), _listed(shared, noted)] if shared or noted else []
+    for story, own in zip(stories, rows, strict=True):
+        differing = {name: value for name, value in own.items() if name not in shared and name != tables.RUN}
+        notes = [note for note in story.run.notes if note not in noted]
+        parts += [tag("h3", f"{story.letter}: {story.run.id}"), _listed(differing, notes)]
+    return parts
+
+
+def _listed(rows: Mapping[str, str], notes: Sequence[str]) -> Markup:
+    pairs = [part for name, value in rows.items() for part in (tag("dt", name), tag("dd", value))]
+    items = [tag("li", note) for note in notes]
+    return joined(tag("dl", *pairs) if pairs else None, tag("ul", *items, class_="notes") if items else None)

@@ -137,6 +137,7 @@ COUNTERPARTS: dict[str, Callable[[Story], str]] = {
 }
 
 
+RUN = "run"
 _OF_A_TRAINING = (
     *("framework", "data", "training images, sha256", "asked for", "batch", "seed", "threads", "computed in"),
     "parameters",
@@ -148,7 +149,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     run, machine, start = story.run, story.run.machine, story.training.start
     training = naming.workload(run)
     rows = [
-        ("run", run.id),
+        (RUN, run.id),
         (
             "started",
             time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.started)) if _is_date(run.started) else None,
