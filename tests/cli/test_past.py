@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -35,8 +36,8 @@ def test_a_diff_names_what_differs_and_the_figures_with_their_change(kept: House
     done = kept.run("runs", "diff", GPU, CPU)
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:]}
     assert rows["device"] == ["device", "gpu", "cpu"]
-    assert rows["examples_per_second"][3].startswith("-87.")
-    assert rows["precision_at_1"][-2:] == ["the", "same"]
+    assert rows["examples/s"][4].startswith("-87.")
+    assert rows["precision"][-2:] == ["the", "same"]
     assert "spec.workload.seed" not in rows
     found = json.loads(kept.run("runs", "diff", GPU, CPU, "--json").stdout)
     assert (found["a"], found["b"], found["differs"]["device"]) == (GPU, CPU, ["gpu", "cpu"])
@@ -123,5 +124,45 @@ def test_a_diff_on_a_narrow_terminal_breaks_no_line() -> None:
     lines = told(found, 80)
     assert max(map(len, lines)) <= 80
     assert ["spec.image", f"    A  {long}", "    B  n/a"] == lines[2:5]
-    assert lines[-1].split() == ["memory_bytes_max", "561,000,000", "1,122,000,000", "+100.0", "%"]
+    assert " ".join(lines[-1].split()) == "memory at most 535.0 MiB 1.0 GiB +100.0 %"
     assert told(found, None)[1].split() == ["spec.image", long, "n/a"]
+
+
+def test_a_diff_shows_where_long_values_differ() -> None:
+    command = ["python", "-m", "trainer", "cifar10", "--checkpoints", "/ngcdl/checkpoints", "--batch"]
+    notes = ["the driver is older than what the image asks for", "no network"]
+    differs = {
+        "spec.command": ([*command, "8"], [*command, "64", "--no eval"]),
+        "notes": (notes, [notes[0]]),
+        "image.digest": ("sha256:" + "5" * 64, "sha256:" + "5" * 60 + "6666"),
+        "reason": ("x" * 60, None),
+        "machine.memory_bytes": (67_000_000_000, 67_000_000_001),
+        "spec.shm_bytes": (8 << 30, 1 << 30),
+        "spec.workload.evaluate": (True, False),
+        "spec.mounts": ([], ["/data:/data"]),
+    }
+    rows = [re.split(r"  +", line) for line in told(Difference(GPU, CPU, differs, {}), None)[1:]]
+    assert rows == [
+        ["spec.command", "...--batch 8", "...--batch 64 '--no eval'"],
+        ["notes", "...asks for; no network", "...asks for"],
+        ["image.digest", "...5555555555555555555555555555", "...5555555555555555555555556666"],
+        ["reason", "x" * 45 + "...", "n/a"],
+        ["machine.memory_bytes", "67000000000", "67000000001"],
+        ["spec.shm_bytes", "8.0 GiB", "1.0 GiB"],
+        ["spec.workload.evaluate", "yes", "no"],
+        ["spec.mounts", "none", "/data:/data"],
+    ]
+
+
+def test_a_diff_has_the_words_and_units_of_the_other_commands() -> None:
+    names = ("flops_per_second", "gpus.0.watts_mean", "throttled_share.hw_slowdown", "gpus.1.throttled_share.x", "new")
+    figures = {name: Figure(2e12, None, None) for name in names}
+    figures |= {name: Figure(1.0, 2.0, 1.0) for name in ("samples", "gaps", "training_samples", "cores_busy")}
+    figures |= {"peak_share": Figure(0.25, 0.5, 1.0), "container_cpu_percent_mean": Figure(150.0, 300.0, 1.0)}
+    rows = [re.split(r"  +", line)[:2] for line in told(Difference(GPU, CPU, {}, figures), None)[1:]]
+    assert rows[0] == ["computed", "2.00 TFLOP/s"]
+    assert [name for name, _ in rows] == [
+        "computed", "GPU 0 power (mean)", "clocks held down (hw_slowdown)", "GPU 1 clocks held down (x)", "new",
+        "of the card's peak", "CPU use of the run",
+    ]  # fmt: skip
+    assert [value for _, value in rows[-3:]] == ["2,000,000,000,000", "25.0 %", "1.5 cores"]

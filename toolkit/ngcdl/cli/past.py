@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,14 @@ from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.report.difference import Difference, Figure, difference
+from ngcdl.report.words import Written, written
 
 if TYPE_CHECKING:
     from ngcdl.compare import Kept
     from ngcdl.store import Store
+
+_LONGEST = 48  # characters of a cell
+_BEFORE = 8  # and of those before a difference, at least
 
 
 def diff(one: str, other: str, as_json: bool) -> None:
@@ -29,8 +34,9 @@ def diff(one: str, other: str, as_json: bool) -> None:
 
 def told(found: Difference, width: int | None) -> list[str]:
     """One table; where `width` is too narrow for it, what was asked below each other and the figures in columns."""
-    asked = [(name, _cell(a), _cell(b), "") for name, (a, b) in found.differs.items()]
-    figures = [(name, _figure(it.a), _figure(it.b), _change(it)) for name, it in found.figures.items()]
+    asked = [(name, *_cells(name, a, b), "") for name, (a, b) in found.differs.items()]
+    said = [(one, it) for name, it in found.figures.items() if (one := written(name))]
+    figures = [(name, _figure(it.a, how), _figure(it.b, how), _change(it)) for (name, how), it in said]
     whole = console.table([("", found.a, found.b, ""), *asked, *figures])
     if width is None or max(map(len, whole)) <= width:
         return whole
@@ -39,16 +45,39 @@ def told(found: Difference, width: int | None) -> list[str]:
     return [*stacked, "", *console.table([("", "A", "B", ""), *figures], width)]
 
 
-def _cell(value: object) -> str:
-    text = console.NOT_AVAILABLE if value is None else console.plain(str(value)).replace("\n", " ")
-    return text if len(text) <= 48 else f"{text[:45]}..."
+def _cells(name: str, a: object, b: object) -> tuple[str, str]:
+    """Write two values that differ so that the difference is seen: of long ones, from a word before it."""
+    here, there = _text(name, a), _text(name, b)
+    if here == there:  # sizes that are nearly the same
+        here, there = _text("", a), _text("", b)
+    if max(len(here), len(there)) <= _LONGEST:
+        return here, there
+    pairs = zip(here, there, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(here), len(there)))
+    start = max(here.rfind(" ", 0, same - _BEFORE) + 1, same - _LONGEST // 2) if same > _LONGEST // 2 else 0
+    return _cut(here, start), _cut(there, start)
 
 
-def _figure(value: float | None) -> str:
-    """Six digits; bytes and joules whole, not as 5.6e+08."""
+def _cut(text: str, start: int) -> str:
+    text = f"...{text[start:]}" if start else text
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _text(name: str, value: object) -> str:
     if value is None:
         return console.NOT_AVAILABLE
-    return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return console.size(value)
+    if isinstance(value, list):
+        words = [str(one) for one in value]
+        value = (shlex.join(words) if name == "spec.command" else "; ".join(words)) or "none"
+    return console.plain(str(value)).replace("\n", " ")
+
+
+def _figure(value: float | None, how: Written) -> str:
+    return console.NOT_AVAILABLE if value is None else how(value)
 
 
 def _change(figure: Figure) -> str:
