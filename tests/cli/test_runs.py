@@ -174,6 +174,14 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
     assert kept.run("logs", "--follow").stdout == (GOLDEN / "log.txt").read_text()
 
 
+def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
+    (kept.shelf.folder(GOLDEN.name) / "log.txt").unlink()
+    done = kept.run("logs", "last")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith(f"ngcdl: {GOLDEN.name} has no log: it wrote nothing.\n")
+    assert f"ngcdl show {GOLDEN.name}" in done.stderr
+
+
 def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:
     (kept.shelf.root / GOLDEN.name / "log.txt").write_bytes(b"\xff\x00\n")
     assert kept.run("logs").stdout.encode(errors="surrogateescape") == b"\xff\x00\n"

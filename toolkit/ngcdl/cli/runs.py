@@ -13,7 +13,7 @@ from typing import Any
 from ngcdl import console, engines
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
-from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken
+from ngcdl.errors import NgcdlError, NoLog, RecordBroken
 from ngcdl.launch import STOPPED
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import reconcile, training
@@ -231,7 +231,7 @@ def _why(run: Run) -> list[tuple[str, str]]:
 
 
 def logs(name: str, follow: bool) -> None:
-    """Print log.txt as it was written; with `follow` until the run has ended."""
+    """Print log.txt as it was written; with `follow` until the run has ended. Raises NoLog."""
     shelf = kept.shelf()
     run_id = shelf.find(name)
     path = shelf.folder(run_id) / LOG
@@ -249,7 +249,7 @@ def logs(name: str, follow: bool) -> None:
                     return
                 time.sleep(FOLLOW_SECONDS)
     except FileNotFoundError as error:
-        raise NoSuchRun(f"{name} (with a log: it wrote nothing)", shelf.root) from error
+        raise NoLog(run_id) from error
     except OSError as error:
         if error.filename is None:  # stdout took nothing more
             raise

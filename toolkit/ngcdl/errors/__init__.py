@@ -70,6 +70,7 @@ NgcdlError (125)
 │   ├── StateNotWritable
 │   ├── RecordBroken
 │   ├── NoSuchRun
+│   ├── NoLog                 a run that wrote nothing
 │   ├── NoSuchComparison
 │   ├── NotRepeatable         what a run was asked to be can't be had once more
 │   ├── NotWritten            a report or an archive, at the place that was named
@@ -121,6 +122,7 @@ from ngcdl.errors.kubernetes import (
 from ngcdl.errors.records import (
     ArchiveBroken,
     NoBrowser,
+    NoLog,
     NoSuchComparison,
     NoSuchRun,
     NotRepeatable,
@@ -216,6 +218,7 @@ __all__ = [
     "NoGpu",
     "NoGpuWay",
     "NoKey",
+    "NoLog",
     "NoReleases",
     "NoRunner",
     "NoSuchComparison",

@@ -27,6 +27,11 @@ class NoSuchRun(RecordError):
         super().__init__(f"There is no run {name!r} in {where}.", "    ngcdl runs")
 
 
+class NoLog(RecordError):
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"{run_id} has no log: it wrote nothing.", f"What is known of it:\n    ngcdl show {run_id}")
+
+
 class NoSuchComparison(RecordError):
     def __init__(self, name: str, where: object) -> None:
         super().__init__(
