@@ -56,7 +56,7 @@ class Someone(House):
         return self.shelf.folder(run_id)
 
     def job(self, run_id: str) -> str:
-        return (self.folder(run_id) / "job.id").read_text().strip()
+        return str(self.shelf.load(run_id).container).removeprefix("slurm:")
 
     def state(self, run_id: str) -> str:
         return self.slurm("squeue", "-h", "-t", "all", "-j", self.job(run_id), "-o", "%T")

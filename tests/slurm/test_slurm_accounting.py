@@ -39,7 +39,6 @@ def test_what_the_controller_forgot_the_accounting_tells(someone: Someone) -> No
     until(lambda: someone.slurm("sacct", "-X", "-n", "-j", job, "-o", "State").startswith("CANC"), "its end")  # it lags
     someone.brings("squeue", "sh", "-c", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     (someone.folder(run_id) / "exit.json").unlink()
-    (someone.folder(run_id) / "job.id").unlink()
     run = someone.ended(run_id)
     assert (run["status"], run["exit_code"], run["reason"]) == ("interrupted", None, "Slurm: CANCELLED")
     assert run["container"] == f"slurm:{job}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,7 +68,8 @@ def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> Non
     process.communicate(timeout=20)
     someone.begun(run_id)
     assert someone.record()["status"] == "running"
-    (someone.folder(run_id) / "job.id").rename(someone.home / "lost")  # then its name tells
+    someone.shelf.save(replace(someone.shelf.load(run_id), container=None))  # then its name tells
+    assert someone.record()["container"].startswith("slurm:")
     follower = someone.popen("logs", "-f", run_id)
     go.touch()
     out, _ = follower.communicate(timeout=60)

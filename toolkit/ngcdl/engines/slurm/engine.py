@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -12,12 +13,12 @@ from typing import Any
 
 from ngcdl.engines.base import GpuWay, Job, LayerStore, Order, Show, Started
 from ngcdl.engines.slurm import commands
-from ngcdl.engines.slurm.job import LOG, SlurmJob
+from ngcdl.engines.slurm.job import LOG, SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
 from ngcdl.errors import BadOption, EngineRefused, NoRunner, NotPlaceable, SlurmAbsent, SlurmRefused, StateNotWritable
 from ngcdl.spec import ImageRef, Placement
 
-SCRIPT, NUMBER = "job.sh", "job.id"
+SCRIPT, RECORD = "job.sh", "run.json"
 IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # until the scheduler has said why a job waits
 
@@ -124,7 +125,6 @@ class SlurmEngine:
             path.write_text(script(order))
             (order.folder / LOG).touch()
             number = commands.submit(path, dict(order.spec.environment))
-            (order.folder / NUMBER).write_text(f"{number}\n")
         except OSError as error:
             raise StateNotWritable(path, error.strerror or str(error)) from error
         self._look_at(number)
@@ -143,12 +143,13 @@ class SlurmEngine:
             time.sleep(0.2)
 
     def find(self, run_id: str) -> Job | None:
-        """Give the job by the id that its folder keeps, else by its name."""
+        """Give the job by the id that its record has, else by its name: ngcdl was killed before it could write."""
         folder = self._runs / run_id
         try:
-            number: str | None = (folder / NUMBER).read_text().strip()
-        except OSError:
-            number = commands.named(job_name(run_id))
+            kept = json.loads((folder / RECORD).read_text())["container"]
+        except (OSError, ValueError, KeyError, TypeError):
+            kept = None
+        number = str(kept).removeprefix(SLURM) if kept else commands.named(job_name(run_id))
         return SlurmJob(number, folder) if number else None
 
 

@@ -12,6 +12,7 @@ from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.engines.slurm import commands
 from ngcdl.errors import SlurmLost
 
+SLURM = "slurm:"
 LOG, EXIT, STOPPING = "log.txt", "exit.json", ".stopping"
 LOOK_SECONDS = 0.5  # at the log, which is a file
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # the controller is everybody's: asked ever less often
@@ -34,7 +35,7 @@ class SlurmJob:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.number, self._folder = number, folder
-        self.identity = f"slurm:{number}"
+        self.identity = f"{SLURM}{number}"
         self.started = started or Started(keeps_log=True)
         self.detached = False
         self._clock, self._sleep = clock, sleep
