@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +89,46 @@ def test_a_terminal_gets_bars_and_no_titles(house: House) -> None:
     assert b"a [bold]line[/bold]" in seen, "what a registry says is not markup"
     assert b"\x1b]0;" not in seen
     assert b"\x1b[31mred" in seen, "colours stay"
+
+
+STEP = b"2018-02-16 18:21:30.123456: step %d, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)\n"
+
+
+class Terminal(io.TextIOWrapper):
+    """Keeps what is written, and says that it is a terminal."""
+
+    def __init__(self) -> None:
+        self.kept = io.BytesIO()
+        super().__init__(self.kept)
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_steps_that_follow_too_fast_are_left_out_on_a_terminal_but_for_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal, now = Terminal(), [0.0]
+    monkeypatch.setattr("sys.stdout", terminal)
+    with Screen(is_training=True, clock=lambda: now[0]) as screen:
+        for step in range(25):
+            now[0] = step / 64
+            for half in (STEP[:9], STEP[9:] % step):
+                screen.chunk(Chunk("stdout", half))
+        screen.chunk(Chunk("stdout", b"the end of it\n"))
+        screen.chunk(Chunk("stdout", STEP % 25 + b"no line"))
+    drawn = terminal.kept.getvalue()
+    shown = [int(number) for number in re.findall(rb": step (\d+)", drawn)]
+    assert shown == [0, 7, 14, 21, 24, 25]
+    assert drawn.endswith(STEP % 24 + b"the end of it\n" + STEP % 25 + b"no line")
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_into_a_pipe_every_step_is_passed_on(capfdbinary: pytest.CaptureFixture[bytes], is_training: bool) -> None:
+    with Screen(is_training=is_training, clock=lambda: 0.0) as screen:
+        for step in range(9):
+            screen.chunk(Chunk("stdout", STEP % step))
+        assert capfdbinary.readouterr().out.count(b": step ") == 9
 
 
 def test_a_reader_that_has_gone_ends_the_showing_only(house: House) -> None:

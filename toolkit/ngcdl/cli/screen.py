@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -16,22 +17,35 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 LINE_SECONDS = 5.0
+STEP_SECONDS = 0.1  # between the lines of two steps on a terminal; log.txt has all of them
 # Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay.
 _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00\x05\x0e\x0f]")
 # What TensorFlow tells before a training whatever its log level is. It stays in log.txt.
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
+# As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
+_STEP = re.compile(rb"\d{4}-\d\d-\d\d [\d:.]+: step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
 _DONE = ("Pull complete", "Already exists")
 
 
 class Screen:
-    """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out."""
+    """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out,
+    and on a terminal what nobody could read of the steps."""
 
-    def __init__(self, output_to_stderr: bool = False, is_training: bool = False) -> None:
+    def __init__(
+        self,
+        output_to_stderr: bool = False,
+        is_training: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.is_lost = False
         self._moving = console.on_terminal(sys.stderr)
         self._output_to_stderr = output_to_stderr
         self._is_training = is_training
+        self._clock = clock
         self._started_line = b""
+        self._started_output = b""
+        self._passed_over = b""  # the last step's line, where it was not drawn
+        self._last_step = -STEP_SECONDS
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int]] = {}
@@ -59,7 +73,8 @@ class Screen:
 
     def quiet(self) -> None:
         self._write(sys.stderr, self._started_line)
-        self._started_line = b""
+        self._write(self._stdout(), self._passed_over + self._started_output)
+        self._started_line = self._started_output = self._passed_over = b""
         if self._progress:
             self._progress.stop()
             self._progress = None
@@ -147,9 +162,30 @@ class Screen:
         """Pass on what the run wrote. A reader that has gone (`| head`) ends the showing, not the run.
 
         `is_lost` tells afterwards that it could not all be shown for another reason, such as a full disk."""
-        stream = sys.stderr if chunk.stream == "stderr" or self._output_to_stderr else sys.stdout
-        told = self._without_chatter(chunk.data) if self._is_training and chunk.stream == "stderr" else chunk.data
+        stream, told = sys.stderr, chunk.data
+        if chunk.stream != "stderr":
+            stream = self._stdout()
+            told = self._without_haste(told) if self._is_training and stream and stream.isatty() else told
+        elif self._is_training:
+            told = self._without_chatter(told)
         self._write(stream, told)
+
+    def _stdout(self) -> TextIO:
+        return sys.stderr if self._output_to_stderr else sys.stdout
+
+    def _without_haste(self, data: bytes) -> bytes:
+        """Leave out the lines of steps that follow too fast, but for the last before anything else."""
+        *lines, self._started_output = (self._started_output + data).split(b"\n")
+        drawn = []
+        for line in (one + b"\n" for one in lines):
+            is_step = _STEP.match(line)
+            if is_step and self._clock() - self._last_step < STEP_SECONDS:
+                self._passed_over = line
+                continue
+            drawn.append(line if is_step else self._passed_over + line)
+            self._passed_over = b""
+            self._last_step = self._clock() if is_step else self._last_step
+        return b"".join(drawn)
 
     def _without_chatter(self, data: bytes) -> bytes:
         *lines, self._started_line = (self._started_line + data).split(b"\n")
