@@ -376,6 +376,14 @@ def test_figures_that_others_published_stand_only_beside_what_they_answer() -> N
         assert "published" not in of(workload, vary), (workload, vary)
 
 
+def test_no_figure_of_a_training_stands_beside_batches_that_were_dropped() -> None:
+    fed = {"start": {**START, "feed": "input"}, "workload": {"feed": "input"}}
+    pair = [Arm(name, tuple(measured(f"{name}{n}", 9e5, name, **fed) for n in (1, 2)), name) for name in ("cpu", "gpu")]
+    it = comparison(pair, "device")
+    assert it.published is None
+    assert "published" not in text(it)
+
+
 def test_json_holds_in_json_and_has_what_was_promised() -> None:
     it = comparison(arms([600.0] * 3, [4680.0] * 3), "device")
     read = json.loads(json.dumps(it.as_json(), allow_nan=False))

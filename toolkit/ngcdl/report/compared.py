@@ -25,7 +25,7 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     yield from it.diagnosis
     if it.published:
         yield from _theirs(it.published)
-    elif not theirs.table7(it.workload or ""):  # that is a page by itself
+    elif it.is_training and not theirs.table7(it.workload or ""):  # that is a page by itself
         yield from _also(theirs.beside(it.workload, it.vary))
     yield verdict(it)
 

@@ -100,6 +100,7 @@ class Comparison:
     answers: tuple[Answer, ...]
     diagnosis: tuple[str, ...]
     published: Published | None
+    is_training: bool  # a speed is a training's, or a forward pass': others' figures may stand beside
     synthetic: str | None  # why the data is no real data, None where it is
 
     @property
@@ -152,6 +153,7 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = ()) -> C
     ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
     runs = [entry.run for entry in entries]
     workload = next((name for run in runs if (name := naming.workload(run).get("name"))), None)
+    is_training = not any(naming.without_result(entry.run, entry.measured.start) for entry in entries)
     return Comparison(
         vary=vary,
         workload=workload,
@@ -161,7 +163,8 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = ()) -> C
         refused=refused,
         answers=answers(vary, workload, [_figures(arm, _fields_of(refused)) for arm in arms]),
         diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
-        published=published(workload) if vary == "device" else None,  # of nothing else it is the answer
+        published=published(workload) if vary == "device" and is_training else None,  # of nothing else the answer
+        is_training=is_training,
         synthetic=next((run.dataset_note or "it was asked for" for run in runs if naming.is_synthetic(run)), None),
     )
 
