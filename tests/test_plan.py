@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import IMAGE
@@ -136,12 +137,27 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", seconds=float("nan")), Workload("cifar10", 7, epochs=1),
             Workload("cifar10", teacher="kept"), Workload("cifar10", feed="resident"),
             Workload("cifar10", largest_batch=True, resume="older"),
-            Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older")]
+            Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older"),
+            Workload("catdog", feed="resident", data="pets")]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
     with pytest.raises(BadOption):
         plan.check_workload(bad)
     plan.check_workload(CIFAR10)
+    plan.check_workload(Workload("catdog", feed="resident", data="synthetic"))
+
+
+@pytest.mark.parametrize(("typed", "option"), [
+    ({"steps": 5}, "--steps"), ({"steps": None, "seconds": 3.0}, "--seconds"),
+    ({"steps": None, "epochs": 2}, "--epochs"),
+    ({"feed": "plain"}, "--feed"), ({"batch": 8}, "--batch"), ({"largest_batch": True}, "--batch"),
+])  # fmt: skip
+def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, Any], option: str) -> None:
+    smoke = Workload("smoke", steps=1, batch=1)
+    with pytest.raises(BadOption, match=f"{option}: smoke is a check that is run once") as refused:
+        plan.check_workload(replace(smoke, **typed))
+    assert refused.value.hint == "    ngcdl run --train smoke"
+    plan.check_workload(smoke)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ class Bundled:
     "pictures", or None for nothing. `unit` is what one example is, `input` its shape. `forward_macs` are
     multiply-accumulates of one example, `flops_per_example` the operations of a training step for one: convolutions and
     matrix products alone. `parameters` is as the source counts them. `vary` is what a comparison of it varies, None:
-    the CPU against the GPU. One that does not train only computes forward.
+    the CPU against the GPU. One that does not train only computes forward; one without parameters is a check, which is
+    run once. `classes`: so many folders of pictures --data must have, None where it takes none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Bundled:
     frameworks: tuple[str, ...]
     vary: str | None = None
     trains: bool = True
+    classes: int | None = None
 
 
 def workloads() -> tuple[str, ...]:
@@ -89,6 +91,7 @@ def bundled(name: str) -> Bundled:
         frameworks=said["FRAMEWORKS"],
         vary=said.get("VARY"),
         trains=said.get("TRAINS", True),
+        classes=said.get("CLASSES"),
     )
 
 
@@ -122,7 +125,32 @@ def check_workload(workload: Workload) -> None:
             raise BadOption(f"{option} is a whole number from 1 on.")
     if workload.batch < 1:
         raise BadOption("--batch is a whole number from 1 on, or largest.")
+    if not known.parameters:
+        _check_check(workload, known)
+    if workload.feed == "resident" and known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
+        raise BadOption(
+            "--feed resident: the pictures of a folder are decoded when their turn comes, and can't lie on the device.",
+            f"    ngcdl run --train {workload.name} --data {workload.data}\n"
+            f"    ngcdl run --train {workload.name} --feed resident --data synthetic",
+        )
     _check_together(workload)
+
+
+def _check_check(workload: Workload, known: Bundled) -> None:
+    """Raises BadOption where a check, which is run once, was typed with what only a training has."""
+    given = {
+        "--steps": workload.steps not in (None, known.steps),
+        "--epochs": workload.epochs is not None,
+        "--seconds": workload.seconds is not None,
+        "--batch": workload.largest_batch or workload.batch != known.batch,
+        "--feed": workload.feed != Workload(workload.name).feed,
+    }
+    stray = [name for name, is_given in given.items() if is_given]
+    if stray:
+        raise BadOption(
+            f"{', '.join(stray)}: {workload.name} is a check that is run once, and has none of that.",
+            f"    ngcdl run --train {workload.name}",
+        )
 
 
 def _check_together(workload: Workload) -> None:

@@ -3,6 +3,7 @@
     official   what the official archive is          address, pace, part, fetch   how it comes here
     given      a folder that the user names          unpack, kept                 how it is unpacked and stays whole
     pickled    ... in pickled form                   disk                         how it is written
+    classes    ... of pictures, one folder a class
 
 Nothing is trusted but the sha256 of the whole archive. Only files of known names and sizes leave it.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ngcdl.dataset import address, disk, given, pace, unpack
+from ngcdl.dataset import address, classes, disk, given, pace, unpack
 from ngcdl.dataset.fetch import Fetch, Offline
 from ngcdl.dataset.kept import Kept
 from ngcdl.dataset.official import CIFAR10, Archive, Member
@@ -37,11 +38,19 @@ class Dataset:
     note: str | None  # whether the bytes are the official ones; why it is synthetic
 
 
-def pictures(folder: str) -> Dataset:
-    """Find a folder of somebody's own pictures, one sub-folder a class: the trainer looks into it. BadOption: none."""
+def pictures(folder: str, wanted: int | None = None) -> Dataset:
+    """Find a folder of somebody's own pictures, one sub-folder a class. BadOption: none, or not as many as `wanted`."""
     place = Path(folder).expanduser().absolute()
     if not place.is_dir():
         raise BadOption(f"--data {folder}: there is no such folder.", "It holds one folder a class: cats/ and dogs/.")
+    there, found = classes.found(place)
+    if wanted is not None and found is not None and len(found) != wanted:
+        has = f"the folders of pictures {', '.join(found)}" if found else "no folder of pictures"
+        has = f"one folder of pictures, {found[0]}" if len(found) == 1 else has
+        raise BadOption(
+            f"--data {folder}: {there} has {has}; wanted are {wanted}, one a class, of JPEG or PNG.",
+            f"Such as {there / 'cats'} and {there / 'dogs'}. Made-up ones instead:\n    ngcdl run ... --data synthetic",
+        )
     return Dataset("pictures", place, None, f"the pictures of {place}")
 
 

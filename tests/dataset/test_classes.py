@@ -1,0 +1,59 @@
+"""A folder of pictures: how many classes it has, as the trainer counts them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from ngcdl import plan
+from ngcdl.dataset import classes, pictures
+from ngcdl.errors import BadOption
+
+
+def folder(root: Path, *files: str) -> Path:
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+    return root
+
+
+@pytest.mark.parametrize(("files", "names"), [
+    (("cats/1.jpg", "dogs/1.PNG"), ("cats", "dogs")),
+    (("train/cats/1.jpeg", "train/dogs/1.jpg", "test/cats/1.jpg", "val/x/1.jpg"), ("cats", "dogs")),
+    (("cats/1.jpg", "dogs/read.me", "test/cats/1.jpg"), ("cats",)),
+    (("1.jpg",), ()),
+])  # fmt: skip
+def test_a_class_is_a_folder_with_pictures_and_no_split(tmp_path: Path, files: tuple[str, ...], names: object) -> None:
+    place, found = classes.found(folder(tmp_path, *files))
+    assert (place.name == "train", found) == ("train/cats/1.jpeg" in files, names)
+
+
+def test_it_is_the_trainer_s_way_to_count() -> None:
+    trainer = plan.containers_folder() / "trainer" / "pictures.py"
+    said = {
+        statement.targets[0].id: ast.literal_eval(statement.value)
+        for statement in ast.parse(trainer.read_text(encoding="utf-8")).body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and statement.targets[0].id in ("SPLITS", "ENDINGS")
+    }
+    assert said["SPLITS"] == {"train": classes.TRAINING, "test": classes.TESTING}
+    assert said["ENDINGS"] == classes.ENDINGS
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    ((), "has no folder of pictures; wanted are 2, one a class"),
+    (("cats/1.jpg",), "has one folder of pictures, cats; wanted are 2"),
+    (("a/1.jpg", "b/1.jpg", "c/1.jpg"), "has the folders of pictures a, b, c; wanted are 2"),
+])  # fmt: skip
+def test_too_few_or_too_many_classes_are_refused(tmp_path: Path, files: tuple[str, ...], said: str) -> None:
+    with pytest.raises(BadOption, match=said) as refused:
+        pictures(str(folder(tmp_path, *files)), 2)
+    assert "ngcdl run ... --data synthetic" in str(refused.value.hint)
+    pictures(str(tmp_path))  # what nobody counts is the trainer's to look into
+
+
+def test_what_can_t_be_read_is_left_to_the_trainer(tmp_path: Path) -> None:
+    assert classes.found(tmp_path / "gone") == (tmp_path / "gone", None)

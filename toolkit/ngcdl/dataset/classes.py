@@ -1,0 +1,24 @@
+"""Which folders of pictures, one a class, the folder has that a user names: found as the trainer will (pictures.py)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TRAINING, TESTING = ("train", "training"), ("test", "validation", "val")
+ENDINGS = (".jpg", ".jpeg", ".png")
+
+
+def found(folder: Path) -> tuple[Path, tuple[str, ...] | None]:
+    """Give the folder that is trained on, and its folders that hold pictures; None where they can't be read."""
+    place = next((folder / name for name in TRAINING if (folder / name).is_dir()), folder)
+    try:
+        below = sorted(one.name for one in place.iterdir() if one.is_dir() and one.name not in TRAINING + TESTING)
+        return place, tuple(name for name in below if _has_pictures(place / name))
+    except OSError:
+        return place, None  # what the caller may not read, the trainer perhaps may
+
+
+def _has_pictures(folder: Path) -> bool:
+    with os.scandir(folder) as files:
+        return any(file.name.lower().endswith(ENDINGS) for file in files)
