@@ -304,6 +304,7 @@ def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.S
     ready, remarks = compare.settle(made, config, shelf, FakeShow())
     assert [variant.name for variant, _ in ready] == ["cpu"]
     assert remarks == ("the GPU can't be measured here: this host has no NVIDIA driver",)
+    assert ready[0][1].picked.loud == (), "the CPU is what this arm is to compute on"
 
 
 @no_driver

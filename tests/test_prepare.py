@@ -85,6 +85,19 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
     assert spec.user is None, "--root"
 
 
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this host has an NVIDIA driver")
+def test_that_a_run_computes_on_the_cpu_is_no_warning_where_the_cpu_was_asked_for(
+    daemon: Daemon, config: settings.Settings, shelf: Store
+) -> None:
+    show = FakeShow()
+    asked = training(gpus=GpuRequest(), device="cpu")
+    assert prepare.prepare(asked, config, shelf, show).run.notes == ()
+    assert not [line for line in show.said if "WARNING" in line]
+    assert "GPUs: none (this host has no NVIDIA driver)" in show.said[0]
+    (loud,) = prepare.prepare(replace(asked, device=None), config, shelf, FakeShow()).run.notes
+    assert loud == "WARNING: this host has no NVIDIA driver: this run computes on the CPU."
+
+
 def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(
     daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
 ) -> None:

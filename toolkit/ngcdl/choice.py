@@ -79,6 +79,11 @@ def choose(
     return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", uuids, why, probe)
 
 
+def heard(picked: Choice, device: str | None) -> Choice:
+    """Leave the warning out that it computes on the CPU where the CPU was asked for."""
+    return replace(picked, loud=()) if device == "cpu" else picked
+
+
 def _engine(
     name: str, image: ImageRef | None, gpus: GpuRequest, registry: str, probe: nvml.Probe
 ) -> tuple[Engine, ImageRef | None, str]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ngcdl import console, launch, prepare, store
+from ngcdl import choice, console, launch, prepare, store
 from ngcdl.errors import NgcdlError, NoGpu, NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.interrupt import TIME_IS_UP, Interrupted
 from ngcdl.prepare import Asked, Settled
@@ -113,7 +113,7 @@ def settle(
 def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store, show: Show) -> Settled:
     asked = variant.asked
     if (asked.image, asked.gpus) == (first.asked.image, first.asked.gpus):
-        return replace(first, asked=asked)
+        return replace(first, asked=asked, picked=choice.heard(first.picked, asked.device))
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
     return replace(prepare.settle(asked, settings, shelf, show, first.data), asked=asked)

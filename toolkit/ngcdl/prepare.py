@@ -90,6 +90,7 @@ def decide(
     verdicts = _Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload), unfit)
+    picked = choice.heard(picked, asked.device)
     if picked.engine.name == "local":
         _nothing_of_a_container(asked)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
