@@ -295,12 +295,12 @@ def test_twice_as_many_threads_as_cores_that_want_to_run_are_too_many(
 @pytest.mark.parametrize(("own", "is_told"), [(520.0, True), (521.0, False), (None, False)])
 def test_a_quarter_of_the_cores_kept_busy_by_others_is_told(own: float | None, is_told: bool) -> None:
     found = rules(cpu(90.0, container_cpu_percent_mean=own), CPU_RUN)
-    assert found == (["busy-machine"] if is_told else []) + ["cpu-bound"]
+    assert found == ["busy-machine" if is_told else "cpu-bound"], "a CPU that others kept busy is not what set the pace"
 
 
 def test_threads_that_others_may_have_are_not_laid_at_the_run_s_door() -> None:
     crowded = cpu(95.0, threads_running_mean=40.0, container_cpu_percent_mean=300.0)
-    assert rules(crowded, CPU_RUN) == ["busy-machine", "cpu-bound"]
+    assert rules(crowded, CPU_RUN) == ["busy-machine"]
     assert rules(replace(crowded, container_cpu_percent_mean=750.0), CPU_RUN) == ["oversubscribed", "cpu-bound"]
 
 

@@ -86,6 +86,12 @@ class _Case:
             return None
         return all_busy - own / 100
 
+    @cached_property
+    def is_crowded(self) -> bool:
+        """Did others keep so many of the cores busy that the CPU was theirs rather than the run's?"""
+        cores, others = self.run.machine.cores, self.others_cores
+        return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and self.waits_for_the_cpu
+
     def asked(self, name: str) -> float | None:
         """Give a number that the trainer says in its last start, or that was asked for."""
         told = numbers((event for event in self.events if event.get("event") == "start"), name)
@@ -253,15 +259,16 @@ def _compute_bound(case: _Case) -> Iterator[Finding]:
 
 def _busy_machine(case: _Case) -> Iterator[Finding]:
     cores, others = case.run.machine.cores, case.others_cores
-    if others is not None and cores and others >= OTHERS_SHARE * cores and case.waits_for_the_cpu:
+    if case.is_crowded and others is not None:
         text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: the figures are too low."
         yield _finding("busy-machine", text, "Measure again when nothing else runs.", others_cores=others, cores=cores)
 
 
 def _cpu_bound(case: _Case) -> Iterator[Finding]:
-    """Of a run that was to compute on the CPU."""
+    """Of a run that was to compute on the CPU, where the cores were not kept busy by others."""
     percent, cores = case.summary.cpu_percent_mean, case.run.machine.cores
-    if case.on_cpu and percent is not None and percent >= FULL_CPU_PERCENT and cores:
+    is_own = case.on_cpu and not case.is_crowded
+    if is_own and percent is not None and percent >= FULL_CPU_PERCENT and cores:
         text = f"All {cores} cores {percent:.0f} % busy: the CPU sets the pace."
         advice = "Is the GPU faster?\n    ngcdl compare ..." if case.run.machine.gpus else None
         yield _finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores)
