@@ -56,6 +56,14 @@ def test_a_run_trains_shows_its_table_and_is_recorded(trained: House) -> None:
     assert (trained.shelf.folder(record["id"]) / "log.txt").read_text() in done.stdout
 
 
+@pytest.mark.parametrize("name", ["resident", "input-pipeline", "batch-sweep", "cifar10"])
+def test_one_arm_of_a_training_that_asks_something_names_what_answers_it(trained: House, name: str) -> None:
+    done = trained.run("run", "--train", name, *TRAIN[3:])
+    assert done.returncode == 0, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert (last == f"ngcdl: its question: ngcdl compare --train {name}") is (name != "cifar10")
+
+
 def test_json_is_the_record_and_the_output_goes_to_stderr(trained: House) -> None:
     done = trained.run(*TRAIN, "--json")
     record = json.loads(done.stdout)

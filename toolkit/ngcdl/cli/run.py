@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from ngcdl import console, launch, prepare, settings
+from ngcdl import console, launch, plan, prepare, settings
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.base import Order
@@ -60,6 +60,7 @@ def carry_out(
         console.result("")
         show_summary(shelf, done)
         _next_step(done, shelf)
+        _question(done, asked)
     elif done.reason:
         console.say(f"{done.reason} ({done.id})")
     return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0)
@@ -97,6 +98,15 @@ def _next_step(done: Run, shelf: Store) -> None:
         console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {done.id}")
     elif done.exit_code in (126, 127):
         console.say("this image has no python: take one of TensorFlow or PyTorch")
+
+
+def _question(done: Run, asked: prepare.Asked) -> None:
+    """After one arm of a training that asks something: what answers it."""
+    if not asked.workload or asked.placement or done.status != "finished":
+        return
+    if plan.bundled(asked.workload.name).vary:
+        image = f"{asked.image} " if asked.image else ""
+        console.say(f"its question: ngcdl compare {image}--train {asked.workload.name}")
 
 
 def exit_code(done: Run) -> int:
