@@ -147,6 +147,16 @@ def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad:
     plan.check_workload(Workload("catdog", feed="resident", data="synthetic"))
 
 
+@pytest.mark.parametrize(("typed", "hint"), [
+    ("fp16", "Did you mean --precision amp?"), ("BF16", "Did you mean --precision amp?"),
+    ("fp32", "Did you mean --precision float32?"), ("fp8", ""),
+])  # fmt: skip
+def test_a_precision_by_another_s_name_is_told_what_may_be_meant(typed: str, hint: str) -> None:
+    with pytest.raises(BadOption, match=f"--precision {typed}: auto, float32, tf32 or amp") as refused:
+        plan.check_workload(replace(CIFAR10, precision=typed))
+    assert refused.value.hint == hint
+
+
 @pytest.mark.parametrize(("typed", "option"), [
     ({"steps": 5}, "--steps"), ({"steps": None, "seconds": 3.0}, "--seconds"),
     ({"steps": None, "epochs": 2}, "--epochs"),

@@ -146,7 +146,8 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("compare",), "--train"),
+    (("compare",), "a bundled training: --train with alexnet-r, "),
+    (("compare", "--vary", "foo=1,2"), "--vary foo=1,2: wanted NAME=VALUE,VALUE with batch, "),
     ((*COMPARE, "--vary", "threads=1"), "at least two values"),
     ((*COMPARE, "--vary", "threads=1,1"), "each once"),
     ((*COMPARE, "--vary", "threads"), "NAME=VALUE,VALUE"),

@@ -17,6 +17,9 @@ from ngcdl.spec import FEEDS, PRECISIONS, TEACHERS, GpuRequest, ImageRef, Mount,
 INSIDE = "/ngcdl"  # trainer/, data/, resume/ and run/ stand below it
 HERE = "/work"  # the caller's working directory, in an interactive container
 _DISTORTED = ("cifar10", "input-pipeline", "scaling")  # the tutorial's pictures: each time another cut, side and light
+# What others call what --precision takes: 16 bits come mixed with 32.
+_MEANT = dict.fromkeys(("fp16", "float16", "half", "bf16", "bfloat16", "mixed", "16"), "amp")
+_MEANT |= dict.fromkeys(("fp32", "full", "single", "32"), "float32")
 
 
 def containers_folder() -> Path:
@@ -119,7 +122,9 @@ def check_workload(workload: Workload) -> None:
         ("--teacher", workload.teacher or TEACHERS[0], TEACHERS),
     ):
         if value not in words:
-            raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.")
+            meant = _MEANT.get(value.lower()) if option == "--precision" else None
+            hint = f"Did you mean {option} {meant}?" if meant else ""
+            raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.", hint)
     for option, number in (("--threads", workload.threads), ("--epochs", workload.epochs), ("--steps", workload.steps)):
         if number is not None and number < 1:
             raise BadOption(f"{option} is a whole number from 1 on.")

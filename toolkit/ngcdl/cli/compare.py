@@ -69,7 +69,8 @@ _AXES: Mapping[str, _Axis] = {
     "channels": _Axis("channels_last", "--channels-last or --channels-first", _one_of(last=True, first=False)),
 }
 _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch": "pytorch"}
-_FORM = f"wanted NAME=VALUE,VALUE with {', '.join(_AXES)}, gpus, image, framework or device for the name."
+_OTHERS = ("gpus", "image", "framework", "device")
+_FORM = f"wanted NAME=VALUE,VALUE with {', '.join((*_AXES, *_OTHERS[:-1]))} or {_OTHERS[-1]} for the name."
 _EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
 
 
@@ -83,7 +84,12 @@ class _Hushed(Screen):
 def compare(typed: Typed, others: Sequence[str], vary: str | None, repeat: int) -> int:
     """Run the comparison that was typed, print it and give the exit code. `others` are further images."""
     if not typed.train:
-        raise BadOption("compare runs a bundled training: --train.", "    ngcdl compare --train cifar10")
+        form = f"--train with {', '.join(plan.workloads())}"
+        if vary is not None and vary.partition("=")[0] not in (*_AXES, *_OTHERS):
+            form += f"; --vary {vary}: {_FORM.rstrip('.')}"
+        raise BadOption(
+            f"compare runs a bundled training: {form}.", _EXAMPLE if vary else "    ngcdl compare --train cifar10"
+        )
     kept, number = carried_out(typed, others, Rounds(vary, repeat))
     code = _print(kept, Store(settings.load().runs), typed.json)
     return signal_exit_code(number) if number else code
