@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,18 @@ print(tf.__version__)
 print(tf.Session().run(tf.matmul(a, b)).tolist())
 """
 FIRST_CARD = "GPU 0: NVIDIA GeForce GTX 1050 Ti (UUID: GPU-"
+
+
+def test_a_reader_who_has_seen_enough_is_no_traceback() -> None:
+    """It needs no bench: the pipe is closed before anything is written into it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, str(Path(__file__).parents[2] / "scripts/lab"), "status", "--json"]
+    try:
+        done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 # ---- images ----
