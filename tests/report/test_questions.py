@@ -144,6 +144,23 @@ def test_what_holding_the_data_on_the_device_buys_and_what_is_left_to_the_upper_
     )
 
 
+@pytest.mark.parametrize(("best", "is_told"), [(1.05, True), (1.06, False)])
+def test_more_than_a_bound_is_not_told_to_have_been_reached(best: float, is_told: bool) -> None:
+    upper = replace(rate("constant", 1.0), rates={1: 100.0, 2: 100.0, 3: 100.0})
+    resident = replace(rate("resident", 1.0), rates={1: 90.0, 2: 95.0, 3: 100.0 * best})
+    assert ("of the upper bound" in told("feed", rate("plain", 50.0), resident, upper)) is is_told
+    pipeline = replace(upper, value="input", rates=dict.fromkeys((1, 2, 3), 200.0))
+    text = told("feed", pipeline, upper, replace(resident, value="ahead"))
+    assert text.startswith("This training is compute-bound")
+    assert ("Both together reach" in text) is is_told
+
+
+def test_a_teacher_more_than_wholly_hidden_is_told_without_the_share() -> None:
+    text = told("teacher", *teacher(ahead=0.02))
+    assert "the student 30.0 ms (29.4..30.6): it fits beside it." in text
+    assert "hidden" not in text
+
+
 def test_where_holding_the_data_buys_nothing_that_is_said() -> None:
     resident = replace(rate("resident", 1.0), rates={1: 99.0, 2: 102.0, 3: 98.5})
     text = told("feed", rate("plain", 100.0), resident)

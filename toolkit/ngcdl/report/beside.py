@@ -16,6 +16,9 @@ INPUT_BOUND, COMPUTE_BOUND = 0.9, 1.5
 OVERLAPPED = 0.9
 # With so little of a step's time more, a teacher costs its student nothing that matters.
 FREE_TEACHER = 1.05
+# What a round reaches of a bound, at most: a twentieth more is chance, and beyond it the figures contradict each other,
+# as those of disturbed rounds do. Then nothing is concluded from them.
+MOST_OF_A_BOUND = 1.05
 
 
 # -- feed -----------------------------------------------------------------------------------------------------------
@@ -35,9 +38,14 @@ def feed(arms: Sequence[Figures]) -> Iterator[str]:
             yield from _than("making batches ahead", ahead, plain, "that")
     if resident and network:
         share = faster(resident, network)
-        if share:
+        if share and is_possible(share):
             bound_to = "the upper bound, one batch there again and again"
             yield f"Holding them on the device reaches {percent(share)} of {bound_to}."
+
+
+def is_possible(share: Spread) -> bool:
+    """Can this be how much of a bound was reached, in each round?"""
+    return share.max <= MOST_OF_A_BOUND
 
 
 def _than(subject: str, one: Figures, other: Figures, named: str) -> Iterator[str]:
@@ -61,7 +69,7 @@ def _pace(pipeline: Figures, network: Figures, real: Figures) -> Iterator[str]:
     else:
         yield f"The rounds do not agree what sets the pace, {bound(ratio.min)} or {bound(ratio.max)}: {alone}."
     reached = by_round(lambda both, made, trained: both / min(made, trained), real.rates, pipeline.rates, network.rates)
-    if reached:
+    if reached and is_possible(reached):
         waits = "on a CPU they share its cores" if real.device == "cpu" else "they wait for each other"
         why = f"; {waits}" if reached.max < OVERLAPPED else ""
         yield f"Both together reach {percent(reached)} of the slower of the two{why}."
@@ -112,9 +120,10 @@ def _side_by_side(alone: Figures, before: Figures, ahead: Figures) -> Iterator[s
     if student and overlap:
         fits = "it fits beside it" if teacher.max <= student.min else "it does not fit beside it"
         fits = "whether it fits beside it can't be told" if _cross(teacher, student) else fits
+        hidden = f"; {percent(overlap)} of the shorter of the two is hidden behind the longer"
         yield (
-            f"The teacher takes {duration(teacher)} of a batch, the student {duration(student)}: {fits}; "
-            f"{percent(overlap)} of the shorter of the two is hidden behind the longer."
+            f"The teacher takes {duration(teacher)} of a batch, the student {duration(student)}: {fits}"
+            f"{hidden if is_possible(overlap) else ''}."
         )
 
 

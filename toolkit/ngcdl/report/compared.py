@@ -45,12 +45,12 @@ def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, .
 
 
 def verdict(it: Comparison) -> str:
-    """Say what came out: the answer to what was asked, or what the ratios say, in few sentences."""
+    """Say what came out: the answer to what was asked, or what the ratios say, in few sentences; a doubt first."""
     told = [answer.text for answer in it.answers]
     if any(answer.is_whole for answer in it.answers):
-        return " ".join([*told, *_left_out(it), *_doubt(it)])
+        return " ".join([*_doubt(it), *told, *_left_out(it)])
     if it.ratios:
-        return " ".join([*(_sentence(it, ratio) for ratio in it.ratios), *told, *_without(it), *_doubt(it)])
+        return " ".join([*_doubt(it), *(_sentence(it, ratio) for ratio in it.ratios), *told, *_without(it)])
     return " ".join([_no_ratio(it), *told])
 
 
