@@ -6,10 +6,10 @@ import json
 import re
 
 import pytest
-from house import House
+from house import TRAIN, House
 
 from ngcdl import plan
-from ngcdl.cli.suite import Experiment, estimates, experiments, foretold
+from ngcdl.cli.suite import Experiment, estimates, experiments, foretold, pace, too_late
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
 from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
@@ -43,6 +43,26 @@ def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(train
     assert "probably, by the operations and what trained here before:" in done.stderr
     assert re.search(r"  cifar10, CPU against GPU: \d+ s; not within the 1e-05 min", done.stderr)
     assert trained.shelf.ids() == []
+
+
+def test_what_probably_no_longer_fits_is_skipped_and_what_does_is_run(trained: House) -> None:
+    assert trained.run(*TRAIN).returncode == 0, "it says how fast this machine is"
+    done = trained.run(*SEEDS, "--budget", "1")
+    assert done.returncode == 0, done.stderr
+    assert "cifar10, CPU against GPU: Only the CPU was measured: 512.0 examples/s." in done.stdout
+    (skipped,) = [line for line in done.stdout.splitlines() if line.startswith("skipped")]
+    assert skipped.startswith("skipped, the budget of 1 min probably no longer sufficed: ")
+    assert "catdog, CPU against GPU" in skipped, "its pictures cost 300 times as much"
+
+
+@pytest.mark.parametrize(("left", "needed", "said"), [
+    (0.0, None, "was used up"), (-1.0, 5.0, "was used up"), (5.0, None, None),
+    (5.0, 5.0, None), (5.0, 5.1, "probably no longer sufficed"),
+])  # fmt: skip
+def test_an_experiment_begins_only_where_what_is_left_suffices(
+    left: float, needed: float | None, said: str | None
+) -> None:
+    assert too_late(left, needed) == said
 
 
 def test_the_run_under_way_is_stopped_when_the_time_is_up_and_that_is_no_failure(trained: House) -> None:
@@ -96,7 +116,7 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
     both = Experiment("cifar10")
     skipped = Experiment("catdog", skip="no")
     typed = Typed(steps=100)
-    found = estimates([tiny, both, skipped], typed, 2, house.shelf, "no GPU")
+    found = estimates([tiny, both, skipped], typed, 2, pace(house.shelf), "no GPU")
     flops = plan.bundled("cifar10").flops_per_example
     assert found == {
         tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.record import Run, Summary
-from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS, Pace, Work, pace, seconds
+from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS, LEAST_SECONDS, Pace, Work, pace, seconds
 
 FLOPS = {"cifar10": 100e6, "lstm": 50e6}
 
@@ -22,7 +22,15 @@ def test_what_trained_here_says_how_fast_its_workload_is_and_its_device() -> Non
     at = pace([ran("cifar10", 1000.0), ran("cifar10", 3000.0), ran("lstm", 100.0), ran("lstm", 9e5, "gpu")], FLOPS)
     assert (at.flops("cifar10", "cpu"), at.flops("lstm", "cpu"), at.flops("lstm", "gpu")) == (200e9, 5e9, 45e12)
     assert at.flops("catdog", "cpu") == pytest.approx((200e9 + 5e9) / 2)
-    assert at.beside == pytest.approx(7.0)
+    assert at.is_measured
+
+
+def test_what_a_run_takes_beside_its_steps_is_its_workload_s_and_of_another_at_least_what_an_import_takes() -> None:
+    long = replace(ran("lstm", 100.0), finished=40.0)
+    resumed = replace(ran("cifar10", 9.0), spec={"workload": {"name": "cifar10", "resume": "r"}}, finished=10.0)
+    at = pace([ran("cifar10", 1000.0), resumed, long], FLOPS)
+    assert (at.start("cifar10"), at.start("lstm"), at.start("catdog")) == pytest.approx((7.0, 30.0, 18.5))
+    assert pace([ran("cifar10", 1000.0)], FLOPS).start("catdog") == LEAST_SECONDS
 
 
 def test_where_nothing_trained_here_something_is_assumed() -> None:
@@ -31,11 +39,12 @@ def test_where_nothing_trained_here_something_is_assumed() -> None:
     ]  # fmt: skip
     at = pace([*silent, replace(ran("cifar10", 5.0), spec=None)], FLOPS)
     assert at == Pace()
+    assert not at.is_measured
     assert (at.flops("cifar10", "cpu"), at.flops("cifar10", "gpu")) == (ASSUMED_FLOPS["cpu"], ASSUMED_FLOPS["gpu"])
-    assert at.beside == ASSUMED_SECONDS
+    assert at.start("cifar10") == ASSUMED_SECONDS
 
 
 def test_an_estimate_is_of_all_arms_and_rounds() -> None:
     work = Work("cifar10", (("cpu", 1e12), ("gpu", 1e12)), 3)
-    at = Pace({("cifar10", "cpu"): 1e11, ("cifar10", "gpu"): 1e12}, {}, 5.0)
+    at = Pace({("cifar10", "cpu"): 1e11, ("cifar10", "gpu"): 1e12}, {}, {"cifar10": 5.0}, 99.0)
     assert seconds(work, at) == pytest.approx(3 * (5 + 10 + 5 + 1))

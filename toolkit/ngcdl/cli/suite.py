@@ -86,14 +86,17 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
     shelf = Store(settings.load().runs)
-    for line in foretold(listed, estimates(listed, typed, repeat, shelf, no_gpu), minutes):
+    for line in foretold(listed, estimates(listed, typed, repeat, pace(shelf), no_gpu), minutes):
         console.say(line)
     outcomes: list[Outcome] = []
     number = None
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
-        if until is not None and time.time() > until:
-            skip = skip or f"the budget of {minutes:g} min was used up"
+        if until is not None and not skip:
+            at_hand = pace(shelf)  # anew: what ran meanwhile tells how long this takes
+            needed = estimates([experiment], typed, repeat, at_hand, no_gpu)[experiment]
+            why = too_late(until - time.time(), needed if at_hand.is_measured else None)
+            skip = why and f"the budget of {minutes:g} min {why}"
         if skip:
             outcomes.append(Outcome(experiment, skipped=skip))
             continue
@@ -108,6 +111,14 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
         for line in _lines(outcomes):
             console.result(console.wrapped(console.plain(line), sys.stdout))
     return signal_exit_code(number) if number else int(any(outcome.refused for outcome in outcomes))
+
+
+def too_late(left: float, needed: float | None) -> str | None:
+    """Say what stands against beginning what takes `needed` seconds, None where nothing does. What nobody measured
+    (None) is tried, and stopped when the time is up."""
+    if left <= 0:
+        return "was used up"
+    return "probably no longer sufficed" if needed is not None and needed > left else None
 
 
 def _no_gpu(typed: Typed) -> str | None:
@@ -129,13 +140,17 @@ def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) ->
 # -- beforehand -----------------------------------------------------------------------------------------------------
 
 
+def pace(shelf: Store) -> expected.Pace:
+    """Give how fast this machine is, by the last runs here."""
+    costs = {name: float(plan.bundled(name).flops_per_example) for name in plan.workloads()}
+    return expected.pace(_seen(shelf), costs)
+
+
 def estimates(
-    listed: Sequence[Experiment], typed: Typed, repeat: int, shelf: Store, no_gpu: str | None
+    listed: Sequence[Experiment], typed: Typed, repeat: int, at: expected.Pace, no_gpu: str | None
 ) -> dict[Experiment, float]:
     """Give for each experiment that can be had how many seconds it will probably take."""
     known = {one.workload: plan.bundled(one.workload) for one in listed if not one.skip}
-    costs = {name: float(plan.bundled(name).flops_per_example) for name in plan.workloads()}
-    pace = expected.pace(_seen(shelf), costs)
     found = {}
     for one in listed:
         if one.skip:
@@ -146,7 +161,7 @@ def estimates(
         arms = [there] * (one.vary.count(",") + 1) if one.vary else ["cpu", *([] if no_gpu else ["gpu"])]
         sizes = batches_of(one.vary) or [bundled.batch] * len(arms)
         flops = [float(steps * size * bundled.flops_per_example) for size in sizes]
-        found[one] = expected.seconds(expected.Work(one.workload, tuple(zip(arms, flops, strict=True)), repeat), pace)
+        found[one] = expected.seconds(expected.Work(one.workload, tuple(zip(arms, flops, strict=True)), repeat), at)
     return found
 
 

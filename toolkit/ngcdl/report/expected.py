@@ -14,17 +14,28 @@ from ngcdl.report import naming
 
 # Where nothing trained here yet: some cores of a desktop, and a small card. Recalled, not measured.
 ASSUMED_FLOPS: Mapping[str, float] = {"cpu": 100e9, "gpu": 2e12}
-# What a run takes beside its steps where none is known: framework, network, data.
-ASSUMED_SECONDS = 15.0
+# What a run takes beside its steps where none is known: container, framework, network, data. And the least that is
+# taken of a workload that never ran here: importing TensorFlow 2.21 and building a network took 5 to 9 s on two cores.
+ASSUMED_SECONDS, LEAST_SECONDS = 15.0, 9.0
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Operations a second by workload and device, by device alone, and the seconds of a run beside its steps."""
+    """Operations a second by workload and device, by device alone, and the seconds of a run beside its steps: by
+    workload, and of one that is not known."""
 
     of_workload: Mapping[tuple[str, str], float] = field(default_factory=dict)
     of_device: Mapping[str, float] = field(default_factory=dict)
+    beside_of: Mapping[str, float] = field(default_factory=dict)
     beside: float = ASSUMED_SECONDS
+
+    @property
+    def is_measured(self) -> bool:
+        """Did anything train here? Else all of it is assumed."""
+        return bool(self.of_device)
+
+    def start(self, workload: str) -> float:
+        return self.beside_of.get(workload, self.beside)
 
     def flops(self, workload: str, device: str) -> float:
         known = self.of_workload.get((workload, device)) or self.of_device.get(device)
@@ -43,21 +54,26 @@ class Work:
 def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
     """Read from finished runs of this machine how fast it is."""
     found: dict[tuple[str, str], list[float]] = {}
-    beside = []
+    beside: dict[str, list[float]] = {}
     for run in runs:
         name, figures = naming.workload(run).get("name"), run.summary
         rate, each = figures.examples_per_second, figures.seconds_per_batch
         if run.status != "finished" or name not in flops_per_example or not (run.device and rate):
             continue
         found.setdefault((str(name), run.device), []).append(rate * flops_per_example[str(name)])
-        if run.seconds is not None and figures.steps and each:
-            beside.append(max(run.seconds - figures.steps * each, 0.0))
+        is_whole = not naming.workload(run).get("resume")  # else its steps are those of the run before as well
+        if is_whole and run.seconds is not None and figures.steps and each:
+            beside.setdefault(str(name), []).append(max(run.seconds - figures.steps * each, 0.0))
     of_workload = {key: median(values) for key, values in found.items()}
     devices = {device for _, device in of_workload}
     of_device = {one: median([value for (_, there), value in of_workload.items() if there == one]) for one in devices}
-    return Pace(of_workload, of_device, median(beside) if beside else ASSUMED_SECONDS)
+    beside_of = {name: median(values) for name, values in beside.items()}
+    other = max(median(beside_of.values()), LEAST_SECONDS) if beside_of else ASSUMED_SECONDS
+    return Pace(of_workload, of_device, beside_of, other)
 
 
 def seconds(work: Work, at: Pace) -> float:
     """Estimate how long all rounds of `work` take."""
-    return work.rounds * sum(at.beside + flops / at.flops(work.workload, device) for device, flops in work.arms)
+    return work.rounds * sum(
+        at.start(work.workload) + flops / at.flops(work.workload, device) for device, flops in work.arms
+    )
