@@ -14,7 +14,7 @@ from ngcdl import compare as comparing
 from ngcdl import console, plan, settings
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
-from ngcdl.errors import BadOption, NgcdlError, UsageError, signal_exit_code
+from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
 from ngcdl.record import Run
 from ngcdl.report import compared, expected
 from ngcdl.report.pairs import published
@@ -69,13 +69,18 @@ def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experime
         raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite seeds")
     known = plan.workloads()
     if name == "seeds":
-        return [Experiment(one, plan.bundled(one).vary) for one in _SEEDS if one in known]
+        asked = [(one, plan.bundled(one).vary) for one in _SEEDS if one in known]
+        return [Experiment(one, vary, no_gpu if _is_of_cards(vary) else None) for one, vary in asked]
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"
     one_core = "this machine has one processor" if len(threads) < 2 else None
     # more threads are the processor's
     found = [Experiment(one, sweep, one_core, "cpu") for one in _TABLE7 if one in known]
     return found + [Experiment(one, None, no_gpu) for one in _TABLE7 if one in known]
+
+
+def _is_of_cards(vary: str | None) -> bool:
+    return (vary or "").startswith("gpus=")
 
 
 def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
@@ -199,7 +204,8 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
     except NgcdlError as error:
         if isinstance(error, UsageError) and is_first:
             raise
-        return Outcome(experiment, skipped=error.message, refused=True), None
+        is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are no fault
+        return Outcome(experiment, skipped=error.message, refused=not is_lacking), None
     found = comparing.compared(kept, shelf)
     told = {"id": kept.id, **found.as_json()}
     # what there was no time for is no fault
