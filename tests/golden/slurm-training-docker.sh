@@ -40,7 +40,9 @@ task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
+is_told=
 ended() {
+    is_told=yes
     [ ! -e "$NGCDL_RUN/.stopping" ] || return
     { sleep "$NGCDL_KILL_SECONDS"; docker rm -f "$name"; } >/dev/null 2>&1 &
 }
@@ -76,12 +78,13 @@ docker run --rm --init --name "$name" --network=host \
     -e PYTHONUNBUFFERED \
     -e WORDS \
     -e HOME="$NGCDL_RUN/home" -e USER \
-    nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --replicas 8 --samples "$SLURMD_NODENAME" &
+    nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME" &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
 wait "$client"
 code=$?
 echo "$code" >"$mark"
+[ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"
 '
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
@@ -108,7 +111,8 @@ for file in "$RUN/.task-$attempt-"*; do
         is_lost=yes
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
-    '' | 0 | 143) ;;
+    143) [ "$code" != 0 ] || code=143 ;;
+    '' | 0) ;;
     *) code=$told ;;
     esac
 done

@@ -45,10 +45,12 @@ task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
-trap : TERM
-"$@" --replicas 8 --samples "$SLURMD_NODENAME"
+is_told=
+trap is_told=yes TERM
+"$@" --samples "$SLURMD_NODENAME"
 code=$?
 echo "$code" >"$mark"
+[ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"
 '
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
@@ -81,7 +83,8 @@ for file in "$RUN/.task-$attempt-"*; do
         is_lost=yes
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
-    '' | 0 | 143) ;;
+    143) [ "$code" != 0 ] || code=143 ;;
+    '' | 0) ;;
     *) code=$told ;;
     esac
 done

@@ -82,14 +82,17 @@ _MARKED = """name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
+is_told=
 {run}
 echo "$code" >"$mark"
+[ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"
 """
 
 # The container's first process hears SIGTERM through its client. A second one would cut a checkpoint short: what does
 # not listen is removed just before Slurm kills the client, which would leave the container behind.
 _CLIENT = """ended() {{
+    is_told=yes
     [ ! -e "$NGCDL_RUN/.stopping" ] || return
     {{ sleep "$NGCDL_KILL_SECONDS"; {program} rm -f "$name"; }} >/dev/null 2>&1 &
 }}
@@ -107,7 +110,7 @@ def task(task: Task) -> str:
     if task.runner in ("docker", "podman"):
         return _MARKED.format(run=_client(task))
     look = "" if task.is_training or not task.gpus else _LOOK
-    run = "trap : TERM\n" + look + f'{_apptainer(task)}"$@"{task.after}\ncode=$?'
+    run = "trap is_told=yes TERM\n" + look + f'{_apptainer(task)}"$@"{task.after}\ncode=$?'
     return _MARKED.format(run=run)
 
 

@@ -73,7 +73,8 @@ for file in "$RUN/.task-$attempt-"*; do
         is_lost=yes
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
-    '' | 0 | 143) ;;
+    143) [ "$code" != 0 ] || code=143 ;;
+    '' | 0) ;;
     *) code=$told ;;
     esac
 done
@@ -159,8 +160,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     gpus = _gpus(spec)
     after = ""
     if spec.workload:
-        after = f" --replicas {gpus}" if gpus > 1 else ""
-        after += ' --samples "$SLURMD_NODENAME"' + (" --record" if is_kept else "")
+        after = ' --samples "$SLURMD_NODENAME"' + (" --record" if is_kept else "")
     return runners.Task(
         runner=placement.container or "pyxis",
         image=order.target,
