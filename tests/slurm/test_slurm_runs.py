@@ -134,7 +134,6 @@ def test_what_waits_says_for_what_and_is_cancelled_at_once(someone: Someone) -> 
             ("Requested node configuration is not available", "gpu:fake:1"),
         ),
         (("--partition", "none"), ("partition", "main*: 2 nodes")),
-        (("--nodes", "3"), ("PartitionConfig", "fewer --gpus or --nodes")),
     ],
 )
 def test_what_can_t_be_placed_is_said_at_once_with_what_there_is(

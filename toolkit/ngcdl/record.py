@@ -5,7 +5,8 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     exit_code, oom_killed, reason, engine, engine_version, engine_id (which Docker engine, its own ID: the container is
     looked for there only), gpu_way, container, image {reference, digest}, dataset, dataset_note,
     device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
-    owner {pid, ticks, boot} (who watches a running run, or lost its engine), notes [], summary {},
+    owner {pid, ticks, boot} (who watches a running run, or lost its engine; null on a cluster, whose job `container`
+    names: slurm:ID or kubernetes:NAMESPACE/NAME), notes [], summary {},
     diagnosis {name, text, cause, remedy, source, confidence} (a famous failure that was recognised in what it wrote),
     findings [{rule, text, numbers, advice}] (what a training was held back by, report/bottleneck.py; null: not looked),
     ngcdl (the version of it that wrote the record)

@@ -7,6 +7,8 @@
         samples-*.jsonl  the same of each node of a cluster
         log.txt          what the run wrote, stdout and stderr, as it came
         checkpoints/     the trainer's
+        job.sh, job.yaml what a cluster was given
+        exit.json        {code, t, restarts}: how it ended there
         home/            the HOME of what runs in the container
 
 One broken record never hides the others. Nothing here deletes anything.
