@@ -47,6 +47,10 @@ def test_the_peak_is_that_of_the_precision_which_was_computed_in(precision: str 
     assert trained(100.0, precision=precision).peak_share == pytest.approx(3.1026 / tflops, rel=1e-3)
 
 
+def test_the_peak_of_several_cards_is_that_of_all() -> None:
+    assert trained(2500.0, replicas=2).peak_share == pytest.approx(77.57 / 155.9 / 2, rel=1e-3)
+
+
 def test_a_card_that_ran_faster_than_rated_could_do_more() -> None:
     assert trained(2500.0, mhz=1551).peak_share == pytest.approx(77.57 / 155.9 / 1.1, rel=1e-3)
     assert trained(2500.0, mhz=705).peak_share == trained(2500.0).peak_share

@@ -1,4 +1,4 @@
-"""How much a training computed each second, and what share that is of the card's peak. Pure.
+"""How much a training computed each second, and what share that is of its cards' peak. Pure.
 
 Counted are the operations of convolutions and matrix products alone, as the workload says them of one example; a card's
 peak is a row of catalog/peaks.py. It is given at the rated boost clock, and scales with the clock that was measured
@@ -24,7 +24,8 @@ def with_peak(summed: Summary, start: Line) -> Summary:
     if each is None or rate is None:
         return summed
     flops, at_most = each * rate, _peak(summed, start)
-    share = None if at_most is None else flops / (at_most.flops * _faster(summed, at_most))
+    cards = number(start.get("replicas")) or 1.0  # one each
+    share = None if at_most is None else flops / (cards * at_most.flops * _faster(summed, at_most))
     return replace(summed, flops_per_second=number(flops), peak_share=number(share))
 
 
