@@ -31,8 +31,8 @@ pytestmark = pytest.mark.lab
 def test_a_healthy_chain_is_seen_in_less_than_five_seconds(before: Look) -> None:
     assert before.seconds < 5
     assert len(before.links) >= 20
-    # The bench's GTX 1050 Ti is an old card, and its programs are Debian's.
-    left = {name: state for name, state in before.states.items() if state != "ok"}
+    # The bench's GTX 1050 Ti is an old card, and its programs are Debian's. How full the disk is is the machine's own.
+    left = {name: state for name, state in before.states.items() if state != "ok" and name != "disk"}
     assert left == {"cards": "warning", "runc": "unchecked", "docker": "unchecked"}
     assert before.links["gpu-way"]["found"] == "the runtime nvidia is there"
 
@@ -211,12 +211,12 @@ def test_fix_on_a_terminal_runs_what_it_shows_after_a_yes_alone(patient: Patient
 
 
 def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
-    """Answer the first question, and no to all others."""
+    """Answer the question whether the key's file may be closed to others, and no to all others: a full disk asks, too."""
     outer, inner = pty.openpty()
     environment = user.environment | {"TERM": "dumb", "COLUMNS": "200"}
     child = subprocess.Popen([*user.words, "doctor", "--fix"], stdin=inner, stdout=inner, stderr=inner, env=environment)
     os.close(inner)
-    text, answers = "", [answer]
+    text, seen = "", 0
     with os.fdopen(outer, "r+b", buffering=0) as screen:
         end = time.monotonic() + 60
         while time.monotonic() < end and select.select([screen], [], [], 60)[0]:
@@ -226,7 +226,8 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
                 break
             text += (data or b"").decode(errors="replace")
             if data and b"Run it? [y/N]" in data:
-                screen.write(f"{answers.pop(0) if answers else 'n'}\n".encode())
+                screen.write(f"{answer if 'chmod 600' in text[seen:] else 'n'}\n".encode())
+                seen = len(text)
     return child.wait(20), text
 
 
