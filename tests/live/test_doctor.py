@@ -211,7 +211,7 @@ def test_fix_on_a_terminal_runs_what_it_shows_after_a_yes_alone(patient: Patient
 
 
 def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
-    """Answer the question whether the key's file may be closed to others, and no to all others: a full disk asks, too."""
+    """Answer whether the file with the key may be closed to others, and no to all else: a full disk asks, too."""
     outer, inner = pty.openpty()
     environment = user.environment | {"TERM": "dumb", "COLUMNS": "200"}
     child = subprocess.Popen([*user.words, "doctor", "--fix"], stdin=inner, stdout=inner, stderr=inner, env=environment)
