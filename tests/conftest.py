@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+
+# A shell starts what goes beside it deaf to Ctrl-C, and so would be all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Machines that are shared stutter: a slow example is no failure. What failed once is kept as a test.
 hypothesis.settings.register_profile(
