@@ -16,8 +16,9 @@ import tensorflow as tf
 from ... import computing, layers, nvml
 from ...events import Stop
 from ...group import ALONE
+from ...tensorflow_losses import LOSSES
 from .feeding import FEEDS
-from .learning import LOSSES, OPTIMISERS
+from .learning import OPTIMISERS
 from .ops import LAYERS
 
 if not getattr(tf, "__version__", "").startswith("1."):

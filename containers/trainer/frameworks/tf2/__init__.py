@@ -7,9 +7,10 @@ from ... import layers
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
+from ...tensorflow_losses import LOSSES
 from . import numbers
 from .feeding import FEEDS
-from .learning import LOSSES, OPTIMISERS, right, unscaled
+from .learning import OPTIMISERS, right, unscaled
 from .ops import LAYERS
 from .together import Together, translated
 
