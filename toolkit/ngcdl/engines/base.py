@@ -121,6 +121,19 @@ class Job(Protocol):
         ...
 
 
+class NoInput:
+    """What a Job has that nobody can type to."""
+
+    def write(self, data: bytes) -> None:
+        del data
+
+    def close_input(self) -> None:
+        return
+
+    def resize(self, rows: int, columns: int) -> None:
+        del rows, columns
+
+
 @dataclass(frozen=True)
 class GpuWay:
     """How GPUs get into a container: `name` is runtime, device-request, cdi or none; `why` is for people."""
@@ -225,3 +238,18 @@ class Engine(Protocol):
     def find(self, run_id: str) -> Job | None:
         """Give the job of a run that somebody else started, also one that has ended; None where there is none."""
         ...
+
+
+class NoImages:
+    """What an Engine has that keeps no images on this host."""
+
+    def has(self, image: ImageRef) -> str | None:
+        del image
+        return None
+
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        del image
+        return None
+
+    def untag(self, image: ImageRef) -> None:
+        del image

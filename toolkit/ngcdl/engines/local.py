@@ -24,7 +24,20 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import RUN_FOLDER, Chunk, Exit, GpuWay, Job, LayerStore, Order, PullEvent, Show, Started
+from ngcdl.engines.base import (
+    RUN_FOLDER,
+    Chunk,
+    Exit,
+    GpuWay,
+    Job,
+    LayerStore,
+    NoImages,
+    NoInput,
+    Order,
+    PullEvent,
+    Show,
+    Started,
+)
 from ngcdl.errors import LocalUnavailable
 from ngcdl.spec import ImageRef, Placement, redacted
 
@@ -51,7 +64,7 @@ def lock_path(name: str) -> Path:
     raise LocalUnavailable(f"{name} is missing from this installation of ngcdl.", "Install ngcdl once more.")
 
 
-class LocalEngine:
+class LocalEngine(NoImages):
     name = "local"
     identity: str | None = None
     is_here = True
@@ -75,14 +88,6 @@ class LocalEngine:
     def caller(self) -> str | None:
         return None
 
-    def has(self, image: ImageRef) -> str | None:
-        del image
-        return None
-
-    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
-        del image
-        return None
-
     def target(self, image: ImageRef, digest: str) -> str:
         del image
         return digest
@@ -93,9 +98,6 @@ class LocalEngine:
 
     def layer_store(self) -> LayerStore:
         return LayerStore("the local engine runs no images")
-
-    def untag(self, image: ImageRef) -> None:
-        del image
 
     def python(self, has_gpu: bool) -> Path | None:
         """Give the Python that has TensorFlow, None where `prepare` has to make one."""
@@ -214,7 +216,7 @@ def _tool(argv: list[str], show: Show) -> None:
         )
 
 
-class LocalJob:
+class LocalJob(NoInput):
     """A process of this host, in a session of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes], clock: Callable[[], float] = time.time) -> None:
@@ -240,15 +242,6 @@ class LocalJob:
                     del streams[stream]
             if not ready and self._process.poll() is not None:
                 return  # a grandchild may hold the pipe open for ever
-
-    def write(self, data: bytes) -> None:
-        del data
-
-    def close_input(self) -> None:
-        return
-
-    def resize(self, rows: int, columns: int) -> None:
-        del rows, columns
 
     def wait(self) -> Exit:
         code = self._process.wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import GpuWay, Job, LayerStore, Order, Show
+from ngcdl.engines.base import GpuWay, Job, LayerStore, NoImages, Order, Show
 from ngcdl.engines.kubernetes import yaml
 from ngcdl.engines.kubernetes.asked import name, placed
 from ngcdl.engines.kubernetes.bundle import KEY
@@ -26,7 +26,7 @@ MANIFEST = "job.yaml"
 _NOBODY = "1000:1000"
 
 
-class KubernetesEngine:
+class KubernetesEngine(NoImages):
     name = "kubernetes"
     is_here = False
     is_cluster = True
@@ -62,23 +62,12 @@ class KubernetesEngine:
         """The caller's own numbers, whose files a shared claim may have; namespaces that are careful let no root in."""
         return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
 
-    def has(self, image: ImageRef) -> str | None:
-        del image
-        return None
-
-    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
-        del image
-        return None
-
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         del show, auth
         raise ClusterRefused(f"the nodes fetch {image} for themselves.", f"    docker pull {image}")
 
     def layer_store(self) -> LayerStore:
         return LayerStore("the nodes of the cluster fetch for themselves")
-
-    def untag(self, image: ImageRef) -> None:
-        del image
 
     def target(self, image: ImageRef, digest: str) -> str:
         return image.pinned(digest)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.kubernetes.asked import labels
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.pod import CONTAINER
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 TAIL_LINES = 40
 
 
-class KubernetesJob:
+class KubernetesJob(NoInput):
     """`folder` is the run's: log and record are brought there."""
 
     detached = False
@@ -123,15 +123,6 @@ class KubernetesJob:
             finally:
                 if process.poll() is None:
                     process.terminate()
-
-    def write(self, data: bytes) -> None:
-        del data
-
-    def close_input(self) -> None:
-        return
-
-    def resize(self, rows: int, columns: int) -> None:
-        del rows, columns
 
     def wait(self) -> Exit:
         while (ended := self._exit(self._surely())) is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import GpuWay, Job, LayerStore, Order, Show, Started
+from ngcdl.engines.base import GpuWay, Job, LayerStore, NoImages, Order, Show, Started
 from ngcdl.engines.slurm import commands
 from ngcdl.engines.slurm.job import LOG, SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
@@ -23,7 +23,7 @@ IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # until the scheduler has said why a job waits
 
 
-class SlurmEngine:
+class SlurmEngine(NoImages):
     """The cluster that Slurm's programs here speak to. `runs` is the folder of all runs."""
 
     name = "slurm"
@@ -75,23 +75,12 @@ class SlurmEngine:
     def caller(self) -> str | None:
         return f"{os.getuid()}:{os.getgid()}"
 
-    def has(self, image: ImageRef) -> str | None:
-        del image
-        return None
-
-    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
-        del image
-        return None
-
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         del show, auth
         raise EngineRefused(f"{image} is pulled by the nodes themselves, when the job begins.")
 
     def layer_store(self) -> LayerStore:
         return LayerStore("the nodes of a cluster fetch for themselves")
-
-    def untag(self, image: ImageRef) -> None:
-        del image
 
     def target(self, image: ImageRef, digest: str) -> str:
         return image.pinned(digest)

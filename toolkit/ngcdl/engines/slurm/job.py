@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.slurm import commands
 from ngcdl.errors import SlurmLost
 
@@ -23,7 +23,7 @@ _SIGNALS = {_UNOPENED: 125, 125: 137}  # Slurm's own numbers beside the kernel's
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
-class SlurmJob:
+class SlurmJob(NoInput):
     """The job `number`, whose run lies in `folder`."""
 
     def __init__(
@@ -68,15 +68,6 @@ class SlurmJob:
                     yield data
         except OSError:
             return  # not there yet, or its storage stutters
-
-    def write(self, data: bytes) -> None:
-        del data
-
-    def close_input(self) -> None:
-        return
-
-    def resize(self, rows: int, columns: int) -> None:
-        del rows, columns
 
     def wait(self) -> Exit:
         while (ended := self._look()) is None:
