@@ -110,6 +110,17 @@ class Cluster:
         self.folder, self.nodes = folder, [f"n{number}" for number in range(1, nodes + 1)]
         self.gpus, self.accounting, self.pyxis = gpus, accounting, pyxis
 
+    def __enter__(self) -> Cluster:
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
     @property
     def bin(self) -> Path:
         return self.folder / "bin"

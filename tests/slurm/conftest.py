@@ -17,12 +17,9 @@ from lab_parts.where import Lab
 
 @pytest.fixture(scope="session")
 def cluster(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    found = Cluster(Lab(Path(lab["dir"]), Path(lab["cache"])), tmp_path_factory.mktemp("slurm") / "c", pyxis=True)
-    try:
-        found.up()
+    lab_folders = Lab(Path(lab["dir"]), Path(lab["cache"]))
+    with Cluster(lab_folders, tmp_path_factory.mktemp("slurm") / "c", pyxis=True) as found:
         yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture
