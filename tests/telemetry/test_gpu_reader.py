@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -141,8 +142,10 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gpu_worker.foreign(GpuReading(0, processes=(ours, hidden)), on) is None
     assert gpu_worker.foreign(GpuReading(0, processes=None), on) is None
     assert gpu_worker.foreign(GpuReading(0, processes=(ours,)), {}) is None
-    here = GpuReading(0, processes=(GpuProcess(os.getpid()), GpuProcess(1)))
-    assert gpu_worker.foreign(here, {"pid": os.getppid()}) == 1
+    with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
+        here = GpuReading(0, processes=(GpuProcess(child.pid), GpuProcess(1)))
+        assert gpu_worker.foreign(here, {"pid": os.getpid()}) == 1
+        child.kill()
 
 
 def test_the_processes_of_others_are_looked_at_twice_a_second_at_most_and_known_in_between(
