@@ -1,45 +1,34 @@
-#!/usr/bin/env python3
-"""What a pull costs, cold and after a killed client: ngcdl with its relay, ngcdl with the engine's own pull, docker.
+"""What a pull costs beside docker's own: cold, through a slow line, and again after its client was killed.
 
-    scripts/benchmarks/pull.py [--megabytes 300] [--layers 12] [--runs 3] [--engine bare|floor] [--rate BYTES]
-                               [--connections 4 ...] [--cuts 50 99]
-
-Turn and turn about, onto an engine and from a registry of its own, which are gone afterwards; wants the packages of the
-bench (scripts/lab up) and root. `--rate` limits each connection, as a CDN does. Told are median (least..most) of the
-seconds, of their ratio to docker's, and after a cut the share of the image's bytes that travelled again.
+Onto an engine and from a registry of its own, which are gone afterwards; wants root and the packages of the bench
+(scripts/lab up). A killed pull is told by the share of the image's bytes that travel once more.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
-import platform
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from figures import Figure, Goal, Missing
 from lab_parts import engines, image_writer, registry
 from lab_parts.where import Lab
+from turns import in_turn, seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY, TAG = "nvidia/bench", "1"
-# The number of connections is no setting of ngcdl's: this is the one place that changes it.
-NGCDL = (
-    "import sys; from ngcdl.registry.relay import Relay; "
-    "Relay.__init__.__kwdefaults__['connections'] = int(sys.argv.pop(1)); "
-    "from ngcdl.__main__ import main; sys.exit(main())"
-)
+ENGINE = "bare"  # Docker 26.1; floor: 20.10
+SLOW = 12_000_000  # bytes a second of each connection, as a CDN gives them
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,6 @@ class Stage:
     host: str
     engine: str
     data: Path
-    faults: Path
     log: Path
     home: Path
     bytes: int
@@ -88,8 +76,11 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(asked: argparse.Namespace) -> Iterator[Stage]:
+def staged(total: int, layers: int, rate: int | None = None) -> Iterator[Stage]:
+    """Set up an image of `total` bytes. Raises Missing where the bench is not here."""
     bench = Lab.from_environment()
+    if os.geteuid() or not bench.cache.is_dir():
+        raise Missing("it wants root and the bench's packages:  scripts/lab up")
     folder = Path(tempfile.mkdtemp(prefix="ngcdl-pull-", dir="/tmp"))  # a socket's path must be short
     lab = Lab(folder, folder / "cache")
     lab.cache.mkdir()
@@ -98,17 +89,16 @@ def staged(asked: argparse.Namespace) -> Iterator[Stage]:
             (lab.cache / one.name).symlink_to(one)
     try:
         about = registry.up(lab)
-        total = _image(lab, asked.layers, asked.megabytes * 1_000_000)
-        engine = engines.up(lab, asked.engine)
+        weight = _image(lab, layers, total)
+        engine = engines.up(lab, ENGINE)
         faults = Path(str(about["fault_file"]))
-        if asked.rate:
-            faults.write_text(json.dumps({"blob": {"bytes_per_second": asked.rate}}))
+        if rate:
+            faults.write_text(json.dumps({"blob": {"bytes_per_second": rate}}))
         (folder / "home").mkdir()
-        data = folder / asked.engine / "data"
-        log = Path(str(about["request_log"]))
-        yield Stage(str(about["host"]), str(engine["host"]), data, faults, log, folder / "home", total)
+        data, log = folder / ENGINE / "data", Path(str(about["request_log"]))
+        yield Stage(str(about["host"]), str(engine["host"]), data, log, folder / "home", weight)
     finally:
-        engines.down(lab, asked.engine)
+        engines.down(lab, ENGINE)
         registry.down(lab)
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             if line.split()[1].startswith(f"{folder}/"):
@@ -132,85 +122,49 @@ def _pieces(number: int, size: int) -> Iterable[bytes]:
     return [image_writer.tar_of_files({f"layer-{number}": (b"".join(parts), 0o644)})]
 
 
-def commands(stage: Stage, connections: list[int]) -> dict[str, tuple[list[str], dict[str, str]]]:
-    python = [sys.executable, "-P", "-c", NGCDL]
-    ours = {f"relay, {n} connections": ([*python, str(n), "pull", stage.image], {}) for n in connections}
-    own = {"the engine's own": ([*python, "4", "pull", stage.image], {"NGCDL_PULL": "engine"})}
-    return {**ours, **own, "docker pull": (["docker", "pull", "-q", stage.image], {})}
+def measure(rounds: int | None) -> Iterator[Figure]:
+    with staged(2_000_000_000, 40) as stage:
+        yield _cold(stage, "40 layers, a loopback without limit", rounds or 4)
+        for percent in (50, 99):
+            yield _again(stage, percent, rounds or 3)
+    with staged(300_000_000, 12, SLOW) as stage:
+        yield _cold(stage, f"12 layers, {SLOW / 1e6:g} MB/s each connection", rounds or 3)
 
 
-def start(stage: Stage, command: list[str], more: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command, env=stage.environment | more, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+def _commands(stage: Stage) -> dict[str, list[str]]:
+    ours = [sys.executable, "-P", "-m", "ngcdl", "pull", stage.image]
+    return {"ours": ours, "theirs": ["docker", "pull", "-q", stage.image]}
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, errors = process.communicate()
-    if process.returncode:
-        sys.exit(f"it ended with {process.returncode}: {errors.decode(errors='replace')[-800:]}")
+def _cold(stage: Stage, line: str, rounds: int) -> Figure:
+    def pulled(command: list[str]) -> float:
+        stage.cold()
+        return seconds(command, stage.environment)
+
+    took = in_turn({name: partial(pulled, command) for name, command in _commands(stage).items()}, rounds)
+    what = f"ngcdl pull of {stage.bytes / 1e9:.1f} GB"
+    return Figure(what, "s", took["ours"], Goal("ratio", 1.0), "docker pull", took["theirs"], line)
 
 
-def seconds(what: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    what()
-    return time.perf_counter() - began
+def _again(stage: Stage, percent: int, rounds: int) -> Figure:
+    shares = {name: partial(_travelled_again, stage, command, percent) for name, command in _commands(stage).items()}
+    taken = in_turn(shares, rounds, warm_ups=0)
+    what = f"the bytes again, after a kill at {percent} %"
+    return Figure(what, "%", taken["ours"], Goal("ours", 2.0), "docker pull", taken["theirs"])
 
 
-def again(stage: Stage, command: list[str], more: dict[str, str], percent: int) -> tuple[float, float]:
-    """Kill a pull when so much has arrived; give the seconds of the next one, and its share of the image's bytes."""
+def _travelled_again(stage: Stage, command: list[str], percent: int) -> float:
+    """Kill a pull when so much has arrived; give the share of the image's bytes that the next one fetches too often."""
     stage.cold()
-    process = start(stage, command, more)
+    process = subprocess.Popen(
+        command, env=stage.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
     seen: dict[Path, int] = {}
     while process.poll() is None and stage.arrived(seen) < stage.bytes * percent / 100:
         time.sleep(0.002)
     process.kill()
-    process.communicate()
+    process.wait()
     time.sleep(1)  # the engine and the registry notice that nobody listens
-    before = stage.travelled()
-    took = seconds(lambda: finish(start(stage, command, more)))
-    return took, (stage.travelled() - before) / stage.bytes
-
-
-def spread(values: list[float], digits: int = 2) -> str:
-    return f"{median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=300, help="of the image on the way, up to 2000")
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--engine", choices=["bare", "floor"], default="bare", help="Docker 26.1 or 20.10")
-    parser.add_argument("--rate", type=int, help="bytes a second that the registry gives each connection")
-    parser.add_argument("--connections", type=int, nargs="+", default=[4])
-    parser.add_argument("--cuts", type=int, nargs="*", default=[50, 99], help="percent of the bytes")
-    asked = parser.parse_args()
-    with staged(asked) as stage:
-        ways = commands(stage, asked.connections)
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        for turn in range(asked.runs + 1):
-            for name, (command, more) in list(ways.items())[:: 1 if turn % 2 else -1]:
-                stage.cold()
-                took = seconds(lambda command=command, more=more: finish(start(stage, command, more)))  # type: ignore[misc]
-                if turn:  # the first one warms the page cache of the registry
-                    taken[name].append(took)
-        rate = f", {asked.rate / 1e6:g} MB/s a connection" if asked.rate else ""
-        print(
-            f"{stage.bytes / 1e6:.0f} MB in {asked.layers} layers, loopback{rate}, engine {asked.engine}, "
-            f"{asked.runs} runs, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-            f"Python {platform.python_version()}"
-        )
-        for name, times in taken.items():
-            ratios = [a / b for a, b in zip(times, taken["docker pull"], strict=True)]
-            print(f"    cold    {name:<22} {spread(times)} s   {spread(ratios)} x")
-        for percent in asked.cuts:
-            for name, (command, more) in ways.items():
-                runs = [again(stage, command, more, percent) for _ in range(asked.runs)]
-                took, shares = spread([took for took, _ in runs]), spread([100 * share for _, share in runs])
-                print(f"    {percent:>2} %    {name:<22} {took} s   {shares} % again")
-
-
-if __name__ == "__main__":
-    main()
+    seconds(command, stage.environment)
+    return 100 * max(0.0, stage.travelled() / stage.bytes - 1)

@@ -12,6 +12,7 @@
  *     fail.CALL=CODE            answer this code            fail_after.CALL=N:CODE    after N calls of this process
  *     delay_ms.CALL=N           answer late                 hang.CALL=1               no answer while the line stands
  * and each of them for one card: fail.gpu0.CALL=CODE. -DNGCDL_OLD_DRIVER leaves out what drivers before 2018 lack.
+ * -DNGCDL_STILL reads the file only once, where it is to be measured what asking costs.
  *
  * Only libc calls older than glibc 2.15 are used, because it is mounted into old images too; hence no strtoull, which
  * a newer compiler binds to __isoc23_strtoull, and no fstat.
@@ -37,7 +38,7 @@ static int started;
 
 /* ---- the state file ---- */
 
-static int load(State *state) {
+static int read_file(State *state) {
     const char *path = getenv("NGCDL_NVML_STATE");
     int file = open(path && *path ? path : "/run/ngcdl-lab/nvml.state", O_RDONLY | O_CLOEXEC);
     size_t have = 0;
@@ -47,6 +48,17 @@ static int load(State *state) {
     close(file);
     state->text[have] = 0;
     return 1;
+}
+
+static int load(State *state) {
+#ifdef NGCDL_STILL
+    static State kept;
+    if (!*kept.text && !read_file(&kept)) return 0;
+    strcpy(state->text, kept.text);
+    return 1;
+#else
+    return read_file(state);
+#endif
 }
 
 /* Copy the value of a key; 0 when there is no such line. */

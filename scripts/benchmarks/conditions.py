@@ -1,0 +1,41 @@
+"""Under what something was measured: the machine, the load, the programs, the day. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+
+def here() -> dict[str, str]:
+    """`machine` tells whether another run was on the same one."""
+    told = {
+        "machine": f"{_cpu()}, {os.cpu_count()} cores",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "docker": _docker(),
+        "load": f"{os.getloadavg()[0]:.1f}",  # before the first round
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
+
+
+def _docker() -> str:
+    """Give the version of the engine that answers; nothing where none does."""
+    if not shutil.which("docker"):
+        return ""
+    command = ["docker", "version", "--format", "{{.Server.Version}}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout.strip()

@@ -1,0 +1,143 @@
+"""What a benchmark measured: ours beside a peer's, round by round, with the goal and the conditions.
+
+`figures.json` has those that are committed, each value of each round: what is said of them can be made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, Self
+
+KEPT = Path(__file__).with_name("figures.json")
+Of = Literal["ours", "difference", "ratio"]
+
+
+class Missing(Exception):
+    """What this machine lacks to measure it, in words."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How much `of` a figure may be at most, or is to be at least: of ours, of ours - theirs, or of ours / theirs."""
+
+    of: Of
+    limit: float
+    at_least: bool = False
+
+    def is_met(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    def told(self, unit: str) -> str:
+        sign = "≥" if self.at_least else "≤"
+        plus = "+" if self.of == "difference" and self.limit >= 0 else ""
+        return f"{sign} {plus}{self.limit:g} {'x' if self.of == 'ratio' else unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of one series; a single value has no spread, and is not told."""
+
+    median: float
+    least: float
+    most: float
+    rounds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        return cls(median(values), min(values), max(values), len(values))
+
+    def told(self, unit: str) -> str:
+        if self.rounds < 3:
+            return f"n/a ({self.rounds} rounds)"
+        return f"{short(self.median)} ({short(self.least)}..{short(self.most)}) {unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`ours` and `theirs` in `unit`, a value each round; `theirs` is empty where there is no peer.
+
+    The frame fills in `benchmark`, the file's name, and `conditions`, as conditions.here() tells them.
+    """
+
+    what: str
+    unit: str
+    ours: tuple[float, ...]
+    goal: Goal | None = None
+    against: str | None = None
+    theirs: tuple[float, ...] = ()
+    note: str = ""  # a condition of this figure alone: sizes, versions of the peer
+    benchmark: str = ""
+    conditions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        return self.benchmark, self.what, self.against
+
+    @property
+    def compared(self) -> Of:
+        """By what a run of it is compared with another run."""
+        return self.goal.of if self.goal else "ratio" if self.theirs else "ours"
+
+    def spread(self, of: Of) -> Spread:
+        """Raises ValueError where there is no peer to compare with."""
+        if of == "ours":
+            return Spread.of(self.ours)
+        pairs = list(zip(self.ours, self.theirs, strict=True))
+        return Spread.of([a / b if of == "ratio" else a - b for a, b in pairs])
+
+    @property
+    def is_met(self) -> bool:
+        return self.goal is None or self.goal.is_met(self.spread(self.goal.of).median)
+
+
+def fell(kept: Figure, new: Figure) -> str | None:
+    """Say how a figure is worse than the committed one by more than the spread of both; None where it is not.
+
+    What has no peer of the same run is compared on the same machine alone.
+    """
+    of = new.compared
+    if of != "ratio" and kept.conditions.get("machine") != new.conditions.get("machine"):
+        return None
+    before, now = kept.spread(of), new.spread(of)
+    if new.goal and new.goal.at_least:
+        is_worse = now.median < before.least and now.most < before.median
+    else:
+        is_worse = now.median > before.most and now.least > before.median
+    unit = "x" if of == "ratio" else new.unit
+    return f"{now.told(unit)}, committed {before.told(unit)}" if is_worse else None
+
+
+def load(path: Path = KEPT) -> list[Figure]:
+    if not path.exists():
+        return []
+    return [_read(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def keep(new: Iterable[Figure], path: Path = KEPT) -> None:
+    """Put them in the place of what is committed of the same name."""
+    figures = {one.key: one for one in load(path)}
+    figures |= {one.key: replace(one, ours=_short(one.ours), theirs=_short(one.theirs)) for one in new}
+    ordered = sorted(figures.values(), key=lambda one: one.benchmark)
+    lines = ",\n".join(json.dumps(asdict(one), ensure_ascii=False) for one in ordered)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def _read(data: dict[str, Any]) -> Figure:
+    goal = Goal(**data["goal"]) if data["goal"] else None
+    return Figure(**{**data, "goal": goal, "ours": tuple(data["ours"]), "theirs": tuple(data["theirs"])})
+
+
+def _short(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.5g}") for value in values)
+
+
+def short(value: float) -> str:
+    """Give two or three digits that count, without an exponent."""
+    digits = 0
+    while value and abs(value) * 10**digits < 100 and digits < 4:
+        digits += 1
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,64 @@
+"""What ngcdl adds to `docker run`: of a command that does nothing, and of a training up to its first step."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from figures import Figure, Goal, Missing
+from turns import in_turn, seconds
+
+NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
+ROOT = Path(__file__).resolve().parents[2]
+TRAINING = ("--steps", "2", "--batch", "32", "--data", "synthetic", "--device", "cpu")
+
+
+def measure(rounds: int | None) -> Iterator[Figure]:
+    registry = os.environ.get("NGCDL_REGISTRY")
+    if not registry:
+        raise Missing("it wants the bench:  scripts/lab up")
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        environment = {**os.environ, "HOME": home}
+        image = f"{registry}/nvidia/busybox:1"
+        ours = [*NGCDL, "run", image, "--", "true"]
+        seconds(ours, environment)  # it is pulled, and what this host forbids is known
+        ways = {"ours": ours, "theirs": ["docker", "run", "--rm", "--init", image, "true"]}
+        took = in_turn({name: partial(seconds, command, environment) for name, command in ways.items()}, rounds or 15)
+        peer = "docker run --rm --init IMAGE true"
+        yield Figure("ngcdl run IMAGE -- true", "s", took["ours"], Goal("difference", 0.30), peer, took["theirs"])
+        image = f"{registry}/nvidia/pytorch:26.07-py3"
+        seconds([*NGCDL, "pull", image], environment)
+        steps = {"ours": partial(_ours, image, environment), "theirs": partial(_bare, image, environment)}
+        took = in_turn(steps, rounds or 7)
+        what, peer = "ngcdl run IMAGE --train cifar10, Enter to first step", "docker run IMAGE python -m trainer"
+        note = "PyTorch, batch 32, on the CPU"
+        yield Figure(what, "s", took["ours"], Goal("difference", 0.50), peer, took["theirs"], note)
+
+
+def _ours(image: str, environment: dict[str, str]) -> float:
+    with tempfile.TemporaryDirectory(dir="/tmp") as state:
+        began = time.time()
+        seconds([*NGCDL, "run", image, "--train", "cifar10", *TRAINING], environment | {"XDG_STATE_HOME": state})
+        (events,) = Path(state).glob("ngcdl/runs/*/events.jsonl")
+        return _first_step(events) - began
+
+
+def _bare(image: str, environment: dict[str, str]) -> float:
+    with tempfile.TemporaryDirectory(dir="/tmp") as out:
+        began = time.time()
+        mounts = ["-v", f"{ROOT / 'containers'}:/ngcdl:ro", "-v", f"{out}:/out", "-e", "PYTHONPATH=/ngcdl"]
+        trainer = ["python", "-m", "trainer", "cifar10", *TRAINING, "--out", "/out"]
+        seconds(["docker", "run", "--rm", "--init", *mounts, image, *trainer], environment)
+        return _first_step(Path(out, "events.jsonl")) - began
+
+
+def _first_step(events: Path) -> float:
+    """Give when the first step was logged, s since the epoch."""
+    told = (json.loads(line) for line in events.read_text().splitlines())
+    return next(float(event["t"]) for event in told if event["event"] == "step")

@@ -1,0 +1,47 @@
+"""The table of docs/performance.md, made of the committed figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from figures import Figure, Spread
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+BEGIN, END = "<!-- scripts/bench --keep -->", "<!-- end -->"
+HEAD = "| what | against | goal | reached | ours | theirs | ours / theirs | rounds | |"
+
+
+def written(page: str, figures: Sequence[Figure]) -> str:
+    """Give the page with the table of these figures between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table(figures)}\n{END}{rest.partition(END)[2]}"
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Give the table, and below it the conditions that its last column names by letter."""
+    conditions = list(dict.fromkeys(told(one) for one in figures))
+    rows = [_row(one, _letter(conditions.index(told(one)))) for one in figures]
+    notes = [f"- {_letter(number)}: {text}" for number, text in enumerate(conditions)]
+    return "\n".join([HEAD, "|" + "---|" * HEAD.count(" |"), *rows, "", *notes])
+
+
+def told(figure: Figure) -> str:
+    named = {"kernel": "", "machine": "", "date": "", "load": "load "}
+    parts = [f"{named.get(name, f'{name.capitalize()} ')}{value}" for name, value in figure.conditions.items()]
+    return ", ".join(parts)
+
+
+def _row(one: Figure, letter: str) -> str:
+    goal = one.goal.told(one.unit) if one.goal else ""
+    reached = ("yes" if one.is_met else "**no**") if one.goal else ""
+    what = f"{one.what} ({one.note})" if one.note else one.what
+    theirs = ratio = ""
+    if one.theirs:
+        theirs, ratio = Spread.of(one.theirs).told(one.unit), one.spread("ratio").told("x")
+    cells = (what, one.against or "", goal, reached, one.spread("ours").told(one.unit), theirs, ratio)
+    return f"| {' | '.join(cells)} | {len(one.ours)} | {letter} |"
+
+
+def _letter(number: int) -> str:
+    return chr(ord("a") + number) if number < 26 else f"a{number}"

@@ -1,0 +1,44 @@
+"""How long a report takes over a run of a million logged steps and 100,000 samples, and how much memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from figures import Figure, Goal
+from made_runs import Made
+
+from ngcdl.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS, SAMPLES = 1_000_000, 100_000
+
+
+def measure(rounds: int | None) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as state:
+        # each tenth step of what is made up is logged
+        Made(steps=10 * STEPS, samples=SAMPLES, rate=100_000.0).keep(Store(Path(state, "ngcdl/runs")), "long")
+        environment = {**os.environ, "XDG_STATE_HOME": state, "PYTHONPATH": str(ROOT / "toolkit")}
+        taken = [_taken(environment, Path(state, "page.html")) for _ in range((rounds or 5) + 1)][1:]
+    note = f"{STEPS:,} logged steps, {SAMPLES:,} samples"
+    seconds, megabytes = zip(*taken, strict=True)
+    yield Figure("ngcdl report", "s", seconds, Goal("ours", 3), note=note)
+    yield Figure("ngcdl report, memory at most", "MB", megabytes, Goal("ours", 300), note=note)
+
+
+def _taken(environment: dict[str, str], page: Path) -> tuple[float, float]:
+    """Make the page; give the seconds, and the megabytes at most."""
+    command = [sys.executable, "-P", "-m", "ngcdl", "report", "long", "--html", str(page)]
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    took = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{command} ended with {process.returncode}")
+    return took, usage.ru_maxrss / 1000

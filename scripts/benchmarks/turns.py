@@ -1,0 +1,29 @@
+"""Several ways to do the same, measured turn and turn about: a machine that slows down slows all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+
+def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1) -> dict[str, tuple[float, ...]]:
+    """Measure each way once a round; every other round goes backwards. Warm-ups come first and are thrown away."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(-warm_ups, rounds):
+        for name, measure in list(ways.items())[:: -1 if turn % 2 else 1]:
+            value = measure()
+            if turn >= 0:
+                taken[name].append(value)
+    return {name: tuple(values) for name, values in taken.items()}
+
+
+def seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
+    """Run a whole process and give the seconds that it took. Ends the benchmark where it fails."""
+    began = time.perf_counter()
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
+    took = time.perf_counter() - began
+    if done.returncode:
+        sys.exit(f"{list(command)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-800:]}")
+    return took

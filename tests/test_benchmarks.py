@@ -1,0 +1,97 @@
+"""scripts/bench: what is measured in turn is judged by goal and spread, kept, and told on the page as it is kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from house import ROOT
+
+sys.path.append(str(ROOT / "scripts" / "benchmarks"))
+
+import figures
+import page
+import turns
+from figures import Figure, Goal, Spread
+
+BENCHMARKS = ROOT / "scripts" / "benchmarks"
+PAIRED = Figure("ngcdl x", "s", (1.0, 1.2, 1.1), Goal("ratio", 1.0), "docker x", (1.0, 1.0, 1.0), benchmark="start_up")
+ALONE = Figure("ngcdl report", "s", (2.0, 2.2, 2.1), Goal("ours", 3), conditions={"machine": "one"}, benchmark="report")
+
+
+def test_the_page_has_the_table_of_the_committed_figures() -> None:
+    text = page.DOCUMENT.read_text(encoding="utf-8")
+    assert page.written(text, figures.load()) == text, "scripts/bench --write"
+
+
+def test_every_committed_figure_is_of_a_benchmark_that_there_is_and_has_a_spread() -> None:
+    for one in figures.load():
+        assert (BENCHMARKS / f"{one.benchmark}.py").exists(), one
+        assert len(one.ours) >= 3, one
+        assert not one.theirs or len(one.theirs) == len(one.ours), one
+        assert {"machine", "date"} <= one.conditions.keys(), one
+
+
+def test_each_way_is_measured_in_each_round_and_every_other_round_goes_backwards() -> None:
+    order: list[str] = []
+    ways = {name: lambda name=name: float(order.append(name) or len(order)) for name in ("a", "b")}
+    taken = turns.in_turn(ways, 3)
+    assert order == ["b", "a", "a", "b", "b", "a", "a", "b"]  # the first two are the warm-up
+    assert taken == {"a": (3, 6, 7), "b": (4, 5, 8)}
+
+
+def test_a_command_that_fails_ends_the_benchmark_with_what_it_said() -> None:
+    with pytest.raises(SystemExit, match="ended with 3: no room"):
+        turns.seconds([sys.executable, "-c", "import sys; sys.stderr.write('no room'); sys.exit(3)"])
+
+
+def test_a_goal_is_held_against_the_median_of_what_it_is_about() -> None:
+    assert not PAIRED.is_met  # 1.1 x
+    assert replace(PAIRED, goal=Goal("difference", 0.1000001)).is_met
+    assert replace(PAIRED, goal=Goal("ratio", 1.05, at_least=True)).is_met
+    assert not replace(PAIRED, goal=Goal("ours", 1.2, at_least=True)).is_met
+
+
+def test_a_figure_fell_only_where_it_is_worse_by_more_than_the_spread_of_both() -> None:
+    worse = replace(PAIRED, ours=(1.4, 1.3, 1.35))
+    assert figures.fell(PAIRED, worse) == "1.35 (1.30..1.40) x, committed 1.10 (1.00..1.20) x"
+    assert figures.fell(PAIRED, replace(PAIRED, ours=(1.4, 1.05, 1.35))) is None  # as good once as it was
+    assert figures.fell(worse, PAIRED) is None
+    assert figures.fell(worse, replace(PAIRED, goal=Goal("ratio", 1.0, at_least=True)))
+
+
+def test_what_has_no_peer_is_compared_on_the_same_machine_alone() -> None:
+    worse = replace(ALONE, ours=(9.0, 9.1, 9.2))
+    assert figures.fell(ALONE, worse)
+    assert figures.fell(ALONE, replace(worse, conditions={"machine": "another"})) is None
+
+
+def test_what_is_kept_is_read_again_and_takes_the_place_of_the_same_figure(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    figures.keep([PAIRED, ALONE], path)
+    figures.keep([replace(ALONE, ours=(1.0, 1.0, 1.0))], path)
+    assert figures.load(path) == [replace(ALONE, ours=(1.0, 1.0, 1.0)), PAIRED]
+
+
+def test_the_table_says_what_was_reached_and_under_which_conditions() -> None:
+    told = page.table([PAIRED, ALONE]).splitlines()
+    assert told[2:4] == [
+        "| ngcdl x | docker x | ≤ 1 x | **no** | 1.10 (1.00..1.20) s | 1.00 (1.00..1.00) s "
+        "| 1.10 (1.00..1.20) x | 3 | a |",
+        "| ngcdl report |  | ≤ 3 s | yes | 2.10 (2.00..2.20) s |  |  | 3 | b |",
+    ]
+    assert told[-1] == "- b: one"
+
+
+def test_less_than_three_rounds_have_no_spread_and_no_figure() -> None:
+    assert Spread.of([1.0, 2.0]).told("s") == "n/a (2 rounds)"
+    assert [figures.short(value) for value in (0.01234, 1.5, 1234.5, 0.0)] == ["0.0123", "1.50", "1,234", "0"]
+
+
+def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None:
+    done = subprocess.run([sys.executable, BENCHMARKS, "speed"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no speed; there is start_up, launch" in done.stderr
