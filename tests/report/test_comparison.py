@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.record import Finding, Gpu, Image, Machine, Run, Summary
+from ngcdl.record import Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report import compared
 from ngcdl.report.compared import _listed
 from ngcdl.report.comparison import ONE_PAIR, Arm, Comparison, comparison
@@ -156,6 +156,44 @@ def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_throug
     assert refused(comparison([one, other], "device")), "of another comparison it is a difference"
     mixed = Arm("other", (other.rounds[0], measured("b2", 200.0)))
     assert refused(comparison([one, mixed], vary)), "an arm's own rounds must agree"
+
+
+def on_slurm(run_id: str, rate: float, nodes: int, batch: int = 128, card: str = "H100", **place: Any) -> Measured:
+    """A run on `nodes` with a GPU each."""
+    one = measured(run_id, rate, "gpu", engine="slurm", gpus=None, machine=Machine())
+    spec = {"workload": {**WORKLOAD, "batch": batch}, "placement": {"nodes": nodes, "partition": "main", **place}}
+    summary = replace(one.run.summary, gpus=(GpuSummary(name=card),) * nodes)
+    return Measured(replace(one.run, spec=spec, summary=summary), {**START, "batch": batch, "replicas": nodes})
+
+
+def of_nodes(*others: Measured) -> list[Arm]:
+    return [Arm("nodes=1", tuple(on_slurm(f"a{n}", 100.0, 1) for n in (1, 2))), Arm("nodes=2", others)]
+
+
+def test_nodes_are_compared_and_the_answer_says_which_scaling_it_was() -> None:
+    it = comparison(of_nodes(*(on_slurm(f"b{n}", 180.0, 2) for n in (1, 2))), "nodes", scaling="strong")
+    assert refused(it) == []
+    assert compared.verdict(it) == (
+        "Strong scaling, a batch of 128 in all: 2 nodes do 180.0 examples/s, 1.80 times (1.80..1.80) the work of "
+        "1 node, an efficiency of 90 % (90..90)."
+    )
+    assert it.as_json()["scaling"] == "strong"
+
+
+def test_another_batch_is_let_through_with_weak_scaling_alone() -> None:
+    made = of_nodes(*(on_slurm(f"b{n}", 190.0, 2, batch=256) for n in (1, 2)))
+    weak = comparison(made, "nodes", scaling="weak")
+    assert refused(weak) == []
+    assert "Weak scaling, a batch of 128 for each replica: 2 nodes do 190.0 examples/s" in compared.verdict(weak)
+    assert refused(comparison(made, "nodes", scaling="strong")) == ["batch"]
+
+
+@pytest.mark.parametrize(("field", "other"), [
+    ("partition", {"partition": "old"}), ("card", {"card": "A100"}),
+])  # fmt: skip
+def test_nodes_of_another_kind_are_refused_by_its_name(field: str, other: dict[str, Any]) -> None:
+    made = of_nodes(*(on_slurm(f"b{n}", 180.0, 2, **other) for n in (1, 2)))
+    assert refused(comparison(made, "nodes")) == [field]
 
 
 @pytest.mark.parametrize(("vary", "names", "said"), [

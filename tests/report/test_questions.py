@@ -230,9 +230,32 @@ def test_the_first_number_of_threads_is_the_fastest_only_where_others_are_slower
 
 
 def test_cards_are_told_by_what_each_of_them_still_does() -> None:
-    assert told("gpus", rate("1", 100.0), rate("4", 300.0)) == (
-        "4 GPUs do 3.00 times (3.00..3.00) the work of 1 GPU: 75 % (75..75) of 4 times."
+    assert told("gpus", rate("4", 300.0), rate("1", 100.0)) == (
+        "Strong scaling: 4 GPUs do 300.0 (294.1..306.1) examples/s, 3.00 times (3.00..3.00) the work of 1 GPU, an "
+        "efficiency of 75 % (75..75)."
     )
+
+
+def test_the_batch_is_told_as_that_of_all_or_of_each_replica() -> None:
+    one = replace(rate("1", 100.0), batch=256, replicas=8)
+    two = replace(rate("2", 190.0), batch=512, replicas=16)
+    weak = " ".join(answer.text for answer in answers("nodes", "cifar10", [one, two], "weak"))
+    assert weak == (
+        "Weak scaling, a batch of 32 for each replica: 2 nodes do 190.0 (186.3..193.9) examples/s, "
+        "1.90 times (1.90..1.90) the work of 1 node, an efficiency of 95 % (95..95)."
+    )
+    strong = " ".join(answer.text for answer in answers("nodes", "cifar10", [one, two], "strong"))
+    assert strong.startswith("Strong scaling, a batch of 256 in all: 2 nodes do ")
+
+
+def test_what_of_a_step_nodes_do_not_share_is_told_where_a_line_shows_it() -> None:
+    arms = [arm(str(nodes), 0.1 + 0.4 / nodes) for nodes in (1, 2, 4)]
+    kept = "Of a step 100 ms (98..102) stay, however many share it: 50 % (50..50) of a step of 4 nodes."
+    assert told("nodes", *arms).endswith(f"; 4 nodes do 40.0 (39.2..40.8) examples/s, 2.50 times (2.50..2.50) the work "
+                                         f"of 1 node, an efficiency of 62 % (62..62). {kept}")  # fmt: skip
+    assert "stay" not in told("nodes", *arms[:2])
+    assert "stay" not in told("nodes", *arms[:2], arm("4", 0.3)), "they lie on no line"
+    assert "stay" not in " ".join(answer.text for answer in answers("nodes", "cifar10", arms, "weak"))
 
 
 @pytest.mark.parametrize(("speed", "said"), [

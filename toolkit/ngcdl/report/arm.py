@@ -13,7 +13,8 @@ from ngcdl.report.spread import Spread, by_round, times
 class Figures:
     """What one arm's runs that count reached, by round. `value` is what is varied, as it was typed.
 
-    `examples` are those of the data set, `cores` the physical ones of the machine; None is unknown."""
+    `examples` are those of the data set, `cores` the physical ones of the machine, `batch` what its replicas have
+    together in a step; None is unknown."""
 
     value: str
     rates: Mapping[int, float] = field(default_factory=dict)  # examples/s
@@ -21,6 +22,8 @@ class Figures:
     device: str | None = None
     examples: int | None = None
     cores: int | None = None
+    batch: int | None = None
+    replicas: int | None = None
 
     @property
     def number(self) -> int:
@@ -45,6 +48,11 @@ def faster(one: Figures, other: Figures) -> Spread | None:
 def longer(one: Figures, other: Figures) -> Spread | None:
     """How many times as long as a step of `other` does one of `one` take?"""
     return by_round(lambda here, there: here / there, one.seconds, other.seconds)
+
+
+def counted(value: str, word: str) -> str:
+    """1 thread, 2 threads."""
+    return f"{value} {word}{'' if value == '1' else 's'}"
 
 
 def compared(subject: str, ratio: Spread, other: str) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from ngcdl import console
 from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.report import theirs
+from ngcdl.report.arm import counted
 from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.pairs import Published
+from ngcdl.report.scaling import UNITS
 from ngcdl.report.spread import figure, times
 from ngcdl.report.unlike import NOT_ENDED, UNEQUAL, Refusal
 
@@ -102,7 +104,9 @@ def _happened(refusal: Refusal) -> str:
         is_unequal = refusal.why.startswith(UNEQUAL)
         return f"had another {refusal.field.replace('_', ' ')}" if is_unequal else f"can't be counted: {refusal.why}"
     status = next(iter(refusal.values.values()), None)
-    verb = {"interrupted": "was interrupted", "lost": "was lost", "running": "still runs"}.get(str(status), "failed")
+    if status == "running":  # a cluster's may not have begun
+        return "still runs" if refusal.why == NOT_ENDED else f"waits: {refusal.why}"
+    verb = {"interrupted": "was interrupted", "lost": "was lost"}.get(str(status), "failed")
     return verb if refusal.why == NOT_ENDED else f"{verb}: {refusal.why}"
 
 
@@ -128,7 +132,7 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         slower = ": the CPU is the faster one here" if ratio.max < 1 else ""
         return f"The GPU is used{busy} and does {times(ratio)} the CPU's work{slower}."
     subject = _phrase(it, ratio.arm)
-    do = "do" if subject.endswith(("threads", "GPUs")) else "does"
+    do = "do" if subject.endswith(("threads", "GPUs", "nodes")) else "does"
     if it.vary not in ("image", "framework"):  # a name keeps its letters
         subject = subject[0].upper() + subject[1:]
     return f"{subject} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
@@ -138,9 +142,9 @@ def _phrase(it: Comparison, arm: str) -> str:
     """2 threads, a batch of 64, 1 GPU, compile on; a name stands as it is."""
     value = arm.partition("=")[2] or arm
     if it.vary == "threads":
-        return f"{value} thread{'' if value == '1' else 's'}"
-    if it.vary == "gpus" and value.isdecimal():
-        return f"{value} GPU{'' if value == '1' else 's'}"
+        return counted(value, "thread")
+    if it.vary in UNITS and value.isdecimal():
+        return counted(value, UNITS[it.vary])
     if it.vary in ("feed", "teacher", "compile", "channels"):
         return f"{it.vary} {value}"
     return {"batch": f"a batch of {value}", "device": f"the {value.upper()}", "seed": f"seed {value}"}.get(

@@ -17,6 +17,7 @@ from ngcdl.report import lines, naming
 from ngcdl.report.arm import Figures
 from ngcdl.report.pairs import Published, published
 from ngcdl.report.questions import Answer, answers
+from ngcdl.report.scaling import WEAK
 from ngcdl.report.spread import Spread
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 
@@ -102,6 +103,7 @@ class Comparison:
     published: Published | None
     is_training: bool  # a speed is a training's, or a forward pass': others' figures may stand beside
     synthetic: str | None  # why the data is no real data, None where it is
+    scaling: str | None = None  # of machines and cards: scaling.STRONG or WEAK
 
     @property
     def ratio(self) -> Ratio | None:
@@ -113,6 +115,7 @@ class Comparison:
         theirs = self.published
         return {
             "vary": self.vary,
+            "scaling": self.scaling,
             "workload": self.workload,
             "synthetic": self.synthetic is not None,
             "dataset_note": self.synthetic,
@@ -137,17 +140,18 @@ class Comparison:
         return f"refused: {', '.join(fields)}" if fields else "no round is whole"
 
 
-def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = ()) -> Comparison:
+def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scaling: str | None = None) -> Comparison:
     """Compare. `vary` names what differs between the arms on purpose: a key of unlike.BECAUSE_OF.
 
-    `remarks` are sentences that others have found about these runs; they stand in front of the diagnosis."""
+    `remarks` are sentences that others have found about these runs; they stand in front of the diagnosis. `scaling`: of
+    machines and cards, scaling.STRONG or WEAK."""
     entries = [
         Entry(arm.name, number, measured, arm.device)
         for arm in arms
         for number, measured in enumerate(arm.rounds, 1)
         if measured
     ]
-    refused = refusals(entries, vary)
+    refused = refusals(entries, vary, is_weak=scaling == WEAK)
     reached = tuple(_reached(arm, _fields_of(refused)) for arm in arms)
     pairs = tuple(_pairs(arms, _fields_of(refused)))
     ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
@@ -161,11 +165,12 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = ()) -> C
         pairs=pairs,
         ratios=ratios,
         refused=refused,
-        answers=answers(vary, workload, [_figures(arm, _fields_of(refused)) for arm in arms]),
+        answers=answers(vary, workload, [_figures(arm, _fields_of(refused)) for arm in arms], scaling),
         diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
         published=published(workload) if vary == "device" and is_training else None,  # of nothing else the answer
         is_training=is_training,
         synthetic=next((run.dataset_note or "it was asked for" for run in runs if naming.is_synthetic(run)), None),
+        scaling=scaling,
     )
 
 
@@ -200,14 +205,20 @@ def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
     """Give what its runs reached that were not refused, by round."""
     good = {at: one for at, one in enumerate(arm.rounds, 1) if one and one.run.id not in refused}
     found = {at: one.run.summary for at, one in good.items()}
-    examples = [lines.number(one.start.get("dataset_images")) for one in good.values()]
+
+    def told(name: str) -> int | None:
+        numbers = [lines.number(one.start.get(name)) for one in good.values()]
+        return next((int(number) for number in numbers if number), None)
+
     return Figures(
         value=arm.name.partition("=")[2] or arm.name,
         rates={at: rate for at, one in found.items() if (rate := one.examples_per_second)},
         seconds={at: seconds for at, one in found.items() if (seconds := one.seconds_per_batch)},
         device=next((one.run.device for one in good.values()), None),
-        examples=next((int(count) for count in examples if count), None),
+        examples=told("dataset_images"),
         cores=next((one.run.machine.physical_cores for one in good.values()), None),
+        batch=told("batch"),
+        replicas=told("replicas"),
     )
 
 

@@ -22,7 +22,7 @@ class Line:
     share: Spread
 
 
-def fitted(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> Line | None:
+def fitted(sizes: Sequence[float], rounds: Sequence[Sequence[float]]) -> Line | None:
     """Lay a line through the seconds of a step of each of `sizes` in each round, the smallest first.
 
     None where it would tell what the figures don't: too few of them, no cost to tell apart, or too far off.
@@ -44,7 +44,7 @@ def fitted(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> Line | No
     return Line(step, example, share)
 
 
-def _line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+def _line(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """Give a and b of seconds = a + b x size by least squares of what the line misses, as a share of each: clocks err
     in proportion."""
     weights = [1 / value**2 for value in seconds]

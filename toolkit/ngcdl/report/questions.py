@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl.report.arm import Figures, faster
+from ngcdl.report.arm import Figures, counted, faster
 from ngcdl.report.beside import feed, teacher
 from ngcdl.report.fit import fitted
+from ngcdl.report.scaling import UNITS, scaled
 from ngcdl.report.spread import Spread, duration, percent, times
 
 
@@ -24,11 +25,14 @@ class Answer:
     is_whole: bool = True
 
 
-def answers(vary: str, workload: str | None, arms: Sequence[Figures]) -> tuple[Answer, ...]:
-    """Answer what was asked by varying `vary`, as far as these arms do; () where nothing is to be said."""
+def answers(vary: str, workload: str | None, arms: Sequence[Figures], scaling: str | None = None) -> tuple[Answer, ...]:
+    """Answer what was asked by varying `vary`, as far as these arms do; () where nothing is to be said.
+
+    `scaling`: of machines and cards, scaling.STRONG or WEAK."""
     measured = [arm for arm in arms if arm.rates]
     rule = _film if (vary, workload) == ("batch", "inference") else _RULES.get(vary)
     told = [Answer(text) for text in rule(measured)] if rule else []
+    told += [Answer(text) for text in scaled(measured, vary, scaling)] if vary in UNITS else []
     if workload == "inference" and measured:
         told.append(Answer(_frames(vary, measured), is_whole=False))
     return tuple(told)
@@ -73,7 +77,7 @@ def _wholes(small: Figures, large: Figures, ratio: Spread, whole: str) -> str:
     return f"{text}."
 
 
-# -- threads, cards, precision --------------------------------------------------------------------------------------
+# -- threads, precision ---------------------------------------------------------------------------------------------
 
 
 def _threads(arms: Sequence[Figures]) -> Iterator[str]:
@@ -83,28 +87,15 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
     best = max(arms, key=lambda arm: arm.rate)
     gain = faster(best, arms[0])
     losses = [(arm, loss) for arm in arms[arms.index(best) + 1 :] if (loss := faster(arm, best)) and loss.max < 1]
-    fastest = f"Fastest with {_counted(best.value, 'thread')}"
+    fastest = f"Fastest with {counted(best.value, 'thread')}"
     if gain and gain.min > 1:
-        yield f"{fastest}: {times(gain)} the work of {_counted(arms[0].value, 'thread')}."
+        yield f"{fastest}: {times(gain)} the work of {counted(arms[0].value, 'thread')}."
     elif losses:
         yield f"{fastest}."
     for arm, loss in losses:
         cores = arm.cores
         why = f": more threads than the {cores} physical cores hurt" if cores and arm.number > cores else ""
-        yield f"{_counted(arm.value, 'thread')} do {times(loss)} the work of {best.value}{why}."
-
-
-def _gpus(arms: Sequence[Figures]) -> Iterator[str]:
-    arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
-    for arm in arms[1:]:
-        more = arm.number / arms[0].number
-        ratio = faster(arm, arms[0])
-        if ratio:
-            share = Spread(ratio.median / more, ratio.min / more, ratio.max / more)
-            yield (
-                f"{arm.value} GPUs do {times(ratio)} the work of {_counted(arms[0].value, 'GPU')}: {percent(share)} of "
-                f"{more:g} times."
-            )
+        yield f"{counted(arm.value, 'thread')} do {times(loss)} the work of {best.value}{why}."
 
 
 def _precision(arms: Sequence[Figures]) -> Iterator[str]:
@@ -117,10 +108,6 @@ def _precision(arms: Sequence[Figures]) -> Iterator[str]:
             yield f"{arm.value} {'buys' if ratio.min > 1 else 'costs:'} {speed}."
         else:
             yield f"{arm.value} buys nothing that can be told: {speed}."
-
-
-def _counted(value: str, word: str) -> str:
-    return f"{value} {word}{'' if value == '1' else 's'}"
 
 
 # -- inference ------------------------------------------------------------------------------------------------------
@@ -144,6 +131,5 @@ _RULES: Mapping[str, Callable[[Sequence[Figures]], Iterator[str]]] = {
     "feed": feed,
     "teacher": teacher,
     "threads": _threads,
-    "gpus": _gpus,
     "precision": _precision,
 }

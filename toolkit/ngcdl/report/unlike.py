@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import lines, naming, throttling
-from ngcdl.spec import Workload
+from ngcdl.spec import USED_BY, Workload
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
@@ -27,6 +27,7 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
     "compile": frozenset({"compiled"}),
     "channels": frozenset({"channels_last"}),
     "gpus": frozenset({"gpus"}),
+    "nodes": frozenset({"nodes"}),
     # another image brings another release of its framework, or another framework
     "image": frozenset({"digest", "framework", "framework_version"}),
     "framework": frozenset({"digest", "framework", "framework_version"}),
@@ -34,7 +35,7 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
 _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
 # Of the spec: what the other fields tell already, and better. The tag may move, the digest not; the command is made of
 # the workload; the request is one thing, the cards that the run got another.
-_DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin"})
+_DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin", "placement"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch"})
 # What a device may have of its own where nothing was asked for: a card computes TF32 beside the processor's float32.
 _LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None}
@@ -42,7 +43,7 @@ _LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
 # An older trainer did not tell these, and one that trains nothing has none.
-_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last"})
+_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "card"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 NOT_ENDED = "it did not reach its end"
 UNEQUAL = "it must be the same, and is not that of"
@@ -101,12 +102,15 @@ class Refusal:
     runs: tuple[str, ...]
 
 
-def refusals(entries: Sequence[Entry], vary: str) -> tuple[Refusal, ...]:
-    """Name all that keeps runs out. What happened to a run comes first: its other fields are then not looked at."""
+def refusals(entries: Sequence[Entry], vary: str, *, is_weak: bool = False) -> tuple[Refusal, ...]:
+    """Name all that keeps runs out. What happened to a run comes first: its other fields are then not looked at.
+
+    `is_weak`: each replica has the same batch (weak scaling), all of them together another."""
     happened = [refusal for entry in entries for refusal in _happened(entry)]
     spoilt = {run for refusal in happened for run in refusal.runs}
     whole = [entry for entry in entries if entry.run.id not in spoilt]
-    return (*_merged(happened), *_unequal(whole, vary))
+    free = BECAUSE_OF.get(vary, frozenset()) | ({"batch"} if is_weak else set())
+    return (*_merged(happened), *_unequal(whole, vary, free))
 
 
 # -- what must not have happened ------------------------------------------------------------------------------------
@@ -161,8 +165,7 @@ def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
 # -- what must be the same ------------------------------------------------------------------------------------------
 
 
-def _unequal(entries: Sequence[Entry], vary: str) -> list[Refusal]:
-    free = BECAUSE_OF.get(vary, frozenset())
+def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[Refusal]:
     if vary == "device":
         asked = [_whole(naming.workload(entry.run)) for entry in entries]
         free |= {name for name, left in _LEFT_TO_DEVICE.items() if all(one.get(name) == left for one in asked)}
@@ -208,6 +211,8 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "digest": run.image.digest,
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
+        **(spec.get("placement") or {}),
+        "card": _card(run) if run.engine in USED_BY else None,  # elsewhere the cards themselves are told
         "engine": run.engine,
         "gpu_way": run.gpu_way,
         "device": run.device,
@@ -215,6 +220,11 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "machine": [machine.hostname, machine.cpu, machine.cores],
         "driver": machine.driver,
     }
+
+
+def _card(run: Run) -> list[str] | None:
+    """Name the kinds of card that a cluster gave; None where nobody could read them."""
+    return sorted({gpu.name for gpu in run.summary.gpus if gpu.name}) or None
 
 
 def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""What more machines or cards buy: how many times the work, and how much of what so many could do at best that is.
+
+Strong scaling: all replicas together have the same batch, so that each has less of it. Weak scaling: each keeps its
+batch. The efficiency is R_N / (N R_1) with R in examples a second. Rules with their thresholds, pure; what is told and
+what is not: questions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ngcdl.report.arm import Figures, counted, faster
+from ngcdl.report.fit import fitted
+from ngcdl.report.spread import Spread, duration, figure, percent, times
+
+STRONG, WEAK = "strong", "weak"
+# What is varied, and what one of it is called.
+UNITS: Mapping[str, str] = {"gpus": "GPU", "nodes": "node"}
+
+
+def scaled(arms: Sequence[Figures], vary: str, scaling: str | None) -> Iterator[str]:
+    """Answer what `vary`, one of UNITS, buys. Comparisons that do not say which `scaling` it was had one batch."""
+    arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
+    told = [text for arm in arms[1:] if (text := _than(arm, arms[0], UNITS[vary]))]
+    if told:
+        yield f"{_named(arms[0], scaling == WEAK)}: {'; '.join(told)}."
+    if told and scaling != WEAK:
+        yield from _kept_cost(arms, UNITS[vary])
+
+
+def _named(first: Figures, is_weak: bool) -> str:
+    if not is_weak:
+        return "Strong scaling" + (f", a batch of {first.batch} in all" if first.batch else "")
+    each = first.batch // first.replicas if first.batch and first.replicas else None
+    return "Weak scaling" + (f", a batch of {each} for each replica" if each else "")
+
+
+def _than(arm: Figures, first: Figures, unit: str) -> str | None:
+    ratio = faster(arm, first)
+    if not ratio:
+        return None
+    more = arm.number / first.number
+    share = Spread(ratio.median / more, ratio.min / more, ratio.max / more)
+    return (
+        f"{counted(arm.value, unit)} do {figure(Spread.of(list(arm.rates.values())))} examples/s, {times(ratio)} the "
+        f"work of {counted(first.value, unit)}, an efficiency of {percent(share)}"
+    )
+
+
+def _kept_cost(arms: Sequence[Figures], unit: str) -> Iterator[str]:
+    """Tell what of a step does not shrink with its parts, where a line through three arms and more shows it."""
+    arms = sorted(arms, key=lambda arm: -arm.number)
+    rounds = sorted(set.intersection(*(set(arm.seconds) for arm in arms)))
+    line = fitted([1 / arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])
+    if line:
+        yield (
+            f"Of a step {duration(line.step)} stay, however many share it: {percent(line.share)} of a step of "
+            f"{counted(arms[0].value, unit)}."
+        )
