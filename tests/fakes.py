@@ -144,6 +144,9 @@ class FakeEngine:
     def command_line(self, order: Order) -> str:
         return ""
 
+    def fits(self, order: Order) -> str | None:
+        return None
+
     def start(self, order: Order) -> Job:
         self.at_start()
         if isinstance(self.job, NgcdlError):

@@ -96,6 +96,22 @@ def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
     assert "NGC_API_KEY" not in seen
 
 
+def test_a_job_may_wait_until_others_have_ended(programs: Path) -> None:
+    stand_in(programs, "sbatch", f'echo "$@" >{programs}/seen; echo 9')
+    commands.submit(programs / "job.sh", {}, ["7", "8"])
+    assert (programs / "seen").read_text().startswith("--parsable --dependency=afterany:7:8 ")
+
+
+def test_a_script_is_looked_at_and_not_handed_in(programs: Path) -> None:
+    stand_in(programs, "sbatch", f'echo "$@" >{programs}/seen; cat >>{programs}/seen')
+    commands.check("#!/bin/bash")
+    assert (programs / "seen").read_text() == "--test-only\n#!/bin/bash"
+    says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
+    refuses(programs, "sbatch", "allocation failure: Requested node configuration is not available")
+    with pytest.raises(NotPlaceable, match="Requested node configuration is not available"):
+        commands.check("#!/bin/bash")
+
+
 def test_without_slurm_it_is_said_where_to_type_it(programs: Path) -> None:
     with pytest.raises(SlurmAbsent, match="sbatch is not on this machine"):
         commands.submit(programs / "job.sh", {})

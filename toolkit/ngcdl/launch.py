@@ -79,8 +79,11 @@ def follow(
     until: float | None = None,
     *,
     leave: bool = False,
+    begun: Job | None = None,
 ) -> Run:
     """Start what is ready and see it through, at most `until` (s since the epoch): then it is stopped.
+
+    `begun`: its job, where a cluster has taken it before.
 
     Gives the closed record; raises NgcdlError after closing it.
     A person who detaches from a terminal gets the record as it is, running; reconcile closes it later. So does who asks
@@ -90,7 +93,7 @@ def follow(
     course = Course(ready, shelf, show, stopper)
     with stopper.listening():
         try:
-            job = course.start()
+            job = course.start(begun)
             if leave:
                 return course.run
             stopper.stop_at(until)
@@ -136,8 +139,11 @@ class Course:
         """Does it go on, as far as anybody knows, on a cluster that can't be asked?"""
         return self._is_cluster and self._is_lost
 
-    def start(self) -> Job:
-        """Start the job and record what it runs in, and which GPUs it sees."""
+    def start(self, begun: Job | None = None) -> Job:
+        """Start the job and record what it runs in, and which GPUs it sees; one that has `begun` is as its record."""
+        if begun:
+            self.job = self._stopper.job = begun
+            return begun
         job = self.job = self._stopper.job = self._ready.engine.start(self._ready.order)
         for note in job.started.news:
             self._show.say(note)

@@ -226,6 +226,13 @@ def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dat
     return Settled(asked, picked, data, digest, target)
 
 
+def doubt(settled: Settled, shelf: Store) -> str | None:
+    """Give what speaks against it that a run from it can ever be placed. Raises NotPlaceable; nothing is recorded."""
+    picked, run_id = settled.picked, "planned"
+    spec = _spec(settled.asked, picked, settled.data, shelf)
+    return picked.engine.fits(Order(spec, run_id, shelf.folder(run_id), settled.target, picked.way.name))
+
+
 def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
     """Record a run as running. Raises StateNotWritable."""
     picked, data, digest = settled.picked, settled.data, settled.digest

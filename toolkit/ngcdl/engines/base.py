@@ -145,13 +145,15 @@ class GpuWay:
 @dataclass(frozen=True)
 class Order:
     """One start: the spec with all that it did not fix. `target` is the image by digest or id, or the local Python;
-    `way` a GpuWay's name; `folder` the run's, seen inside as RUN_FOLDER."""
+    `way` a GpuWay's name; `folder` the run's, seen inside as RUN_FOLDER. `after`: identities of the jobs that must have
+    ended before this one begins, on a cluster that has a queue (spec.QUEUES)."""
 
     spec: RunSpec
     run_id: str
     folder: Path
     target: str
     way: str
+    after: tuple[str, ...] = ()
 
 
 RUN_FOLDER = "/ngcdl/run"
@@ -231,6 +233,12 @@ class Engine(Protocol):
 
     def command_line(self, order: Order) -> str:
         """Give the command that a person would type for the same, secrets hidden."""
+        ...
+
+    def fits(self, order: Order) -> str | None:
+        """Give what speaks against it that `order` can ever be placed, None where nothing does; start nothing.
+
+        Raises NotPlaceable where it never can be."""
         ...
 
     def start(self, order: Order) -> Job: ...

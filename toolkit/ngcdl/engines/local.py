@@ -85,6 +85,10 @@ class LocalEngine(NoImages):
         del placement
         return None
 
+    def fits(self, order: Order) -> str | None:
+        del order
+        return None
+
     def caller(self) -> str | None:
         return None
 

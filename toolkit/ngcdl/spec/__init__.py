@@ -8,7 +8,7 @@ from every record (REDACTED).
 from ngcdl.spec.container import Mount, Port, parse_bytes, parse_environment
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import NVCR, ImageRef
-from ngcdl.spec.placement import CONTAINERS, USED_BY, Placement
+from ngcdl.spec.placement import CONTAINERS, QUEUES, USED_BY, Placement
 from ngcdl.spec.run import RunSpec
 from ngcdl.spec.secrets import REDACTED, redacted, redacted_words
 from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload
@@ -18,6 +18,7 @@ __all__ = [
     "FEEDS",
     "NVCR",
     "PRECISIONS",
+    "QUEUES",
     "REDACTED",
     "TEACHERS",
     "USED_BY",

@@ -15,6 +15,8 @@ USED_BY = {
     "slurm": ("nodes", "partition", "account", "qos", "time_limit", "container", "cpus", "images", "options"),
     "kubernetes": ("nodes", "namespace", "data_pvc", "pull_secret"),
 }
+# Those in whose queue a run can wait until others have ended.
+QUEUES = ("slurm",)
 TYPED = {"time_limit": "--time", "options": "--sbatch"}
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,@:+-]*")
 _TIME = re.compile(r"\d+|\d+:\d\d(:\d\d)?|\d+-\d+(:\d\d){0,2}")

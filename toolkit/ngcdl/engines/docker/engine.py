@@ -199,6 +199,10 @@ class DockerEngine:
     def _allowed(self, order: Order) -> Order:
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order
 
+    def fits(self, order: Order) -> str | None:
+        del order
+        return None
+
     def start(self, order: Order) -> Job:
         """Create and start the container; where the host forbids the documented memlock, with what it allows.
 

@@ -87,6 +87,10 @@ class KubernetesEngine(NoImages):
             rf"^(  {KEY}: )\S+$", r"\1(the packed trainer; ngcdl export k8s has it)", text, flags=re.MULTILINE
         )
 
+    def fits(self, order: Order) -> str | None:
+        objects(order)  # a cluster may grow: for what a pod waits it says when it waits
+        return None
+
     def start(self, order: Order) -> Job:
         place = placed(order.spec)
         kubectl = replace(self._kubectl, namespace=place.namespace)

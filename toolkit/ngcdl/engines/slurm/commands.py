@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,10 +97,10 @@ def said(*words: str, seconds: float = SECONDS) -> str:
     return _run(words, seconds, os.environ)
 
 
-def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str]) -> str:
+def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str], given: str = "") -> str:
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, errors="replace",
+            words, input=given, capture_output=True, text=True, timeout=seconds, errors="replace",
             check=False, env={**environment, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
     except FileNotFoundError as error:
@@ -117,23 +117,34 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str])
     raise SlurmRefused(text or f"{words[0]} ended with {done.returncode}")
 
 
-def submit(script: Path, environment: Mapping[str, str]) -> str:
-    """Hand a script in and give the job's id. `environment` comes with the job; NGC's keys do not.
+def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = ()) -> str:
+    """Hand a script in and give the job's id; it begins when the jobs `after` have ended, however they did.
 
-    Raises NotPlaceable, UnknownPartition, UnknownAccount and SlurmRefused."""
+    `environment` comes with the job; NGC's keys do not. Raises NotPlaceable, UnknownPartition, UnknownAccount and
+    SlurmRefused."""
     variables = {name: value for name, value in os.environ.items() if name not in KEYS} | dict(environment)
-    try:
-        text = _run(("sbatch", "--parsable", f"--chdir={script.parent}", str(script)), SUBMIT_SECONDS, variables)
-    except SlurmRefused as error:
-        words = error.message.removeprefix("Slurm said: ")
-        if re.search(r"nvalid partition", words):
-            raise UnknownPartition(words, there()) from error
-        if re.search(r"[Ii]nvalid (account|qos)", words):
-            raise UnknownAccount(words) from error
-        if _NOWHERE.search(words):
-            raise NotPlaceable(words, there()) from error
-        raise
+    waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
+    text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=variables)
     return text.splitlines()[-1].partition(";")[0]
+
+
+def check(script: str) -> None:
+    """Ask whether a script would be taken, and hand nothing in. Raises as `submit` does."""
+    _sbatch("--test-only", environment=os.environ, given=script)
+
+
+def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str:
+    try:
+        return _run(("sbatch", *words), SUBMIT_SECONDS, environment, given)
+    except SlurmRefused as error:
+        said = error.message.removeprefix("Slurm said: ")
+        if re.search(r"nvalid partition", said):
+            raise UnknownPartition(said, there()) from error
+        if re.search(r"[Ii]nvalid (account|qos)", said):
+            raise UnknownAccount(said) from error
+        if _NOWHERE.search(said):
+            raise NotPlaceable(said, there()) from error
+        raise
 
 
 def there() -> str:

@@ -99,6 +99,10 @@ class SlurmEngine(NoImages):
     def command_line(self, order: Order) -> str:
         return script(order)
 
+    def fits(self, order: Order) -> str | None:
+        commands.check(script(order))
+        return None
+
     def start(self, order: Order) -> Job:
         """Write the script into the run's folder and hand it in. Raises SlurmRefused, and NotPlaceable as one."""
         if order.spec.without_secrets().command != order.spec.command:
@@ -113,10 +117,12 @@ class SlurmEngine(NoImages):
                     shutil.copytree(mount.host, order.folder / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
             path.write_text(script(order))
             (order.folder / LOG).touch()
-            number = commands.submit(path, dict(order.spec.environment))
+            after = [identity.removeprefix(SLURM) for identity in order.after]
+            number = commands.submit(path, dict(order.spec.environment), after)
         except OSError as error:
             raise StateNotWritable(path, error.strerror or str(error)) from error
-        self._look_at(number)
+        if not after:  # a job that waits for another says nothing else of itself
+            self._look_at(number)
         started = Started(news=(f"Slurm has it as job {number}",), keeps_log=True)
         return SlurmJob(number, order.folder, started)
 
