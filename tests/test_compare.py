@@ -16,7 +16,7 @@ from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
 from ngcdl import compare, settings
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.compare import Comparing, Kept, Trial, Variant
+from ngcdl.compare import Kept, Trial, Variant
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
 from ngcdl.errors import (
@@ -32,6 +32,7 @@ from ngcdl.interrupt import Interrupted
 from ngcdl.prepare import Asked, Settled
 from ngcdl.record import Run
 from ngcdl.report import compared
+from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.store import EVENTS, Store
 from ngcdl.telemetry.gpu import Probe

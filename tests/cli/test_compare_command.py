@@ -15,10 +15,11 @@ from house import House, until
 from telemetry.stand_in import SOURCE, write_state
 
 from ngcdl import plan
-from ngcdl.cli.compare import arms, steps_of
+from ngcdl.cli.compare import steps_of
+from ngcdl.cli.varied import arms, scaling_of
 from ngcdl.errors import BadOption
 from ngcdl.prepare import Asked
-from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Placement, Workload
 
 COMPARE = ("compare", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
 THREADS = (*COMPARE, "--vary", "threads=1,2")
@@ -97,6 +98,13 @@ def cards(tmp_path: Path) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(library), "NGCDL_NVML_STATE": str(library / "state"), "STAND_IN_DEVICE": "asked"}
 
 
+def test_more_cards_than_this_machine_has_are_told_before_anything_runs(trained: House, cards: dict[str, str]) -> None:
+    done = trained.run(*COMPARE[:-2], "--vary", "gpus=4,1", env=cards)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "--gpus 4: 2 of 2 GPUs are free (in use or out of order: none)." in done.stderr
+    assert trained.shelf.ids() == []
+
+
 def test_cpu_against_gpu_is_one_command_and_the_verdict_has_the_spread(trained: House, cards: dict[str, str]) -> None:
     done = trained.run(*COMPARE[:-2], "--repeat", "2", env=cards)
     assert done.returncode == 0, done.stderr
@@ -164,6 +172,11 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "precision=float32,amp", "--amp"), "--precision is what is varied"),
     ((*COMPARE, "--vary", "precision=float32,tf32"), "computes on the CPU"),
     ((*COMPARE, "--vary", "teacher=none,kept"), "cifar10 has none"),
+    ((*COMPARE, "--vary", "nodes=1,2"), "--vary nodes: with --engine slurm or kubernetes"),
+    ((*COMPARE, "--vary", "threads=1,2", "--scaling", "weak"), "only --vary gpus and --vary nodes have it"),
+    ((*COMPARE, "--vary", "gpus=1,2", "--scaling", "linear"), "--scaling linear: strong or weak"),
+    ((*THREADS, "--detach"), "local has no queue that would keep the order of the runs; slurm has"),
+    ((*THREADS, "--partition", "main"), "--partition: engine local has no use for it"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "largest"), "the same batch"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "many"), "a whole number"),
     (COMPARE, "--gpus none leaves nothing"),
@@ -221,6 +234,47 @@ def test_numbers_of_cards_and_seeds_are_taken_one_by_one() -> None:
     assert seeds == [0, 7]
     with pytest.raises(BadOption, match="takes one image"):
         arms(BASE, "batch=1,2", [TF, TORCH], REGISTRY)
+
+
+ON_SLURM = replace(BASE, engine="slurm", placement=Placement(partition="main"), image=TORCH)
+
+
+def test_an_arm_of_nodes_has_so_many_and_all_else_of_the_place_as_it_was_typed() -> None:
+    name, made = arms(ON_SLURM, "nodes=1,2,4", [TORCH], REGISTRY)
+    assert (name, [arm.name for arm in made]) == ("nodes", ["nodes=1", "nodes=2", "nodes=4"])
+    assert [arm.asked for arm in made] == [
+        replace(ON_SLURM, placement=Placement(nodes=nodes, partition="main")) for nodes in (1, 2, 4)
+    ]
+
+
+def test_with_weak_scaling_the_batch_is_each_replica_s_and_with_strong_it_is_that_of_all() -> None:
+    def batches(vary: str, scaling: str | None, **more: Any) -> list[int]:
+        made = arms(replace(ON_SLURM, **more), vary, [TORCH], REGISTRY, scaling)[1]
+        return [arm.asked.workload.batch for arm in made if arm.asked.workload]
+
+    assert batches("nodes=1,2", None) == batches("nodes=1,2", "strong") == [128, 128]
+    assert batches("nodes=1,2", "weak") == [128, 256]
+    assert batches("nodes=1,2", "weak", gpus=GpuRequest.parse("8")) == [1024, 2048]
+    assert batches("gpus=1,4", "weak", placement=Placement(nodes=2)) == [256, 1024]
+    assert batches("gpus=1,4", "weak", engine="auto", placement=None) == [128, 512]
+
+
+@pytest.mark.parametrize(("vary", "more", "said"), [
+    ("nodes=1,0", {}, "--nodes 0: a whole number"),
+    ("nodes=1,two", {}, "whole numbers"),
+    ("nodes=1,2", {"placement": Placement(nodes=2)}, "--nodes is what is varied"),
+    ("nodes=1,4", {"gpus": GpuRequest.parse("64")}, "too small for the 256 replicas of nodes=4"),
+    ("nodes=1,2", {"workload": Workload("inference")}, "of inference only one replica can run"),
+    ("gpus=1,2", {"workload": Workload("distill")}, "of distill only one replica can run"),
+])  # fmt: skip
+def test_nodes_and_cards_that_can_t_be_compared_are_refused(vary: str, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        arms(replace(ON_SLURM, **more), vary, [TORCH], REGISTRY)
+
+
+def test_scaling_is_strong_unless_it_was_typed_and_nothing_else_has_it() -> None:
+    assert [scaling_of(vary, None) for vary in ("nodes", "gpus", "batch", "")] == ["strong", "strong", None, None]
+    assert scaling_of("nodes", "weak") == "weak"
 
 
 @pytest.mark.parametrize(("vary", "changes"), [

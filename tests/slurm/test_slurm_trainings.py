@@ -1,7 +1,8 @@
-"""Two nodes of Slurm train one network together with the real trainer, stop with a checkpoint, and go on from it."""
+"""Two nodes of Slurm train one network together with the real trainer, stop, go on, and are set against one."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from typing import Any
@@ -49,3 +50,15 @@ def test_two_nodes_train_one_network_stop_and_go_on_with_every_step_trained_once
     folder = trainer.folder(run["id"])
     assert sorted(path.name for path in folder.glob("samples-*")) == ["samples-n1.jsonl", "samples-n2.jsonl"]
     assert (folder / f"checkpoints/step-{until}.npz").exists()
+
+
+def test_two_nodes_are_set_against_one_and_each_replica_keeps_its_batch(trainer: Someone) -> None:
+    words = ("compare", IMAGE, "--train", "cifar10-keras", "--engine", "slurm", "--vary", "nodes=1,2", "--gpus", "none")
+    words += ("--data", "synthetic", "--batch", "16", "--threads", "1", "--steps", "11", "--repeat", "1", "--json")
+    done = trainer.run(*words, "--scaling", "weak")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["refused"], found["scaling"]) == ([], "weak")
+    assert all(arm["examples_per_second"]["median"] > 0 for arm in found["arms"])
+    starts = [told(trainer, trial["run"], "start")[0] for trial in found["trials"]]
+    assert [(start["nodes"], start["replicas"], start["batch"]) for start in starts] == [(1, 1, 16), (2, 2, 32)]

@@ -234,14 +234,19 @@ def training(
     )
 
 
+def has_replicas(workload: Workload) -> bool:
+    """Can several replicas train it together?"""
+    is_taught = workload.name == "distill" and workload.teacher != "none"
+    return bundled(workload.name).trains and workload.feed != "input" and not is_taught
+
+
 def _replicas(workload: Workload, gpus: GpuRequest) -> int:
     """Give how many replicas train on a machine: one for each card that was asked for by number or name.
 
     What can't be trained by several has one, whatever it is given. Raises BadOption where the batch is too small.
     """
     many = gpus.count or len(gpus.devices) or 1
-    alone = not bundled(workload.name).trains or workload.feed == "input"
-    if many == 1 or alone or (workload.name == "distill" and workload.teacher != "none"):
+    if many == 1 or not has_replicas(workload):
         return 1
     if workload.batch < many and not workload.largest_batch:
         raise BadOption(f"--batch {workload.batch}: too small for {many} GPUs.", f"    --batch {many}")

@@ -1,8 +1,7 @@
 """What does a second GPU buy? The tutorial's network on one card and on two, the batch of all together the same.
 
 That is strong scaling: each of N cards has an Nth of the 128 images, so that the training is the same but for its time.
-Where each card is to keep what it had (weak scaling), the batch grows with them: `--batch 256 --gpus 2` beside
-`--gpus 1`.
+Where each card is to keep what it had (weak scaling), the batch grows with them: `ngcdl compare --scaling weak`.
 """
 from __future__ import absolute_import, division, print_function
 

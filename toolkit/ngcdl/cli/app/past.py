@@ -126,7 +126,7 @@ def export(
 
 @app.command()
 def stop(run: RunName) -> None:
-    """Stop a run: it saves a checkpoint, and its record is closed."""
-    from ngcdl.cli.runs import stop
+    """Stop a run: it saves a checkpoint, and its record is closed. Of a comparison all that is left of it."""
+    from ngcdl.cli import compare, runs
 
-    stop(run)
+    (compare if "compare" in run else runs).stop(run)

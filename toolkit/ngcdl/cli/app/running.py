@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ngcdl.cli import options
+from ngcdl.cli.app.placed import placed
 from ngcdl.cli.app.root import app
 from ngcdl.cli.options import Json
+
+if TYPE_CHECKING:
+    from ngcdl.spec import Placement
 
 
 @app.command(
@@ -17,12 +21,14 @@ from ngcdl.cli.options import Json
     "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8"
 )
+@placed
 def run(
     context: typer.Context,
     image: Annotated[
         str | None, typer.Argument(metavar="IMAGE", help="What to run; the command for it after --.")
     ] = None,
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
+    *,
     train: options.Train = None,
     steps: options.Steps = None,
     epochs: options.Epochs = None,
@@ -42,16 +48,7 @@ def run(
     gpus: options.Gpus = "auto",
     device: options.Device = None,
     engine: options.EngineName = "auto",
-    nodes: options.Nodes = 1,
-    partition: options.Partition = None,
-    time_limit: options.TimeLimit = None,
-    account: options.Account = None,
-    qos: options.Qos = None,
-    container: options.RunIn = None,
-    sbatch: options.Sbatch = None,
-    namespace: options.Namespace = None,
-    data_pvc: options.DataPvc = None,
-    pull_secret: options.PullSecret = None,
+    placement: Placement,
     volume: options.Volumes = None,
     env: options.Variables = None,
     publish: Annotated[
@@ -78,7 +75,6 @@ def run(
     del tty, rm  # typed out of habit: a terminal is taken where there is one, and no container is left behind
     from ngcdl.cli import run as it
     from ngcdl.cli.typed import Typed
-    from ngcdl.spec import Placement
 
     typed = Typed(
         image=image,
@@ -103,18 +99,7 @@ def run(
         gpus=gpus,
         device=device,
         engine=engine,
-        placement=Placement(
-            nodes=nodes,
-            partition=partition,
-            account=account,
-            qos=qos,
-            time_limit=time_limit,
-            container=container,
-            namespace=namespace,
-            data_pvc=data_pvc,
-            pull_secret=pull_secret,
-            options=tuple(sbatch or ()),
-        ),
+        placement=placement,
         volumes=tuple(volume or ()),
         environment=tuple(env or ()),
         ports=tuple(publish or ()),
@@ -136,18 +121,27 @@ def run(
     epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
     "Examples:\n\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n\n"
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n\n"
-    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10"
+    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10\n\n"
+    "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4"
 )
+@placed
 def compare(
     context: typer.Context,
     image: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Several are compared.")] = None,
+    *,
     train: options.Train = None,
     vary: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=A,B",
-            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, image or framework; "
+            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image or framework; "
             "without it what the training asks, else CPU against GPU.",
+        ),
+    ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            metavar="strong|weak", help="Of --vary gpus or nodes: --batch is of all together, or of each replica."
         ),
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
@@ -168,6 +162,7 @@ def compare(
     gpus: options.Gpus = "auto",
     device: options.Device = None,
     engine: options.EngineName = "auto",
+    placement: Placement,
     volume: options.Volumes = None,
     env: options.Variables = None,
     shm_size: options.ShmSize = "1g",
@@ -175,6 +170,9 @@ def compare(
     root: options.AsRoot = False,
     pull: options.Pull = "missing",
     force: options.Force = False,
+    detach: Annotated[
+        bool, typer.Option("-d", "--detach", help="Hand all runs to Slurm and print the comparison's id.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Train in turn on the CPU and the GPU, or vary one thing."""
@@ -205,6 +203,7 @@ def compare(
         gpus=gpus,
         device=device,
         engine=engine,
+        placement=placement,
         volumes=tuple(volume or ()),
         environment=tuple(env or ()),
         shm_size=shm_size,
@@ -212,9 +211,10 @@ def compare(
         root=root,
         pull=pull,
         force=force,
+        detach=detach,
         json=json,
     )
-    return it.compare(typed, images[1:], vary, repeat)
+    return it.compare(typed, images[1:], it.Rounds(vary, repeat, scaling=scaling))
 
 
 @app.command()

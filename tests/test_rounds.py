@@ -1,0 +1,161 @@
+"""A comparison's runs in a queue: handed in at once, each after those before it, followed, withdrawn or left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
+
+from ngcdl import compare
+from ngcdl.choice import NO_GPU, Choice
+from ngcdl.compare import Kept
+from ngcdl.dataset import Dataset
+from ngcdl.engines.base import Exit, Job, Order
+from ngcdl.errors import NotPlaceable, SlurmLost
+from ngcdl.interrupt import Interrupted
+from ngcdl.prepare import Asked, Settled
+from ngcdl.rounds import Comparing
+from ngcdl.spec import GpuRequest, Placement, Workload
+from ngcdl.store import EVENTS, Store
+from ngcdl.telemetry.gpu import Probe
+
+ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]
+
+
+@dataclass
+class Cluster(FakeEngine):
+    """Takes every run at once; the n-th job is `jobs[n]`, else one that ends well. `refuses`: from that one on."""
+
+    jobs: Mapping[int, FakeJob] = field(default_factory=dict)
+    refuses: int | None = None
+    orders: list[Order] = field(default_factory=list)
+    taken: dict[str, FakeJob] = field(default_factory=dict)
+
+    def start(self, order: Order) -> Job:
+        number = len(self.orders) + 1
+        if number == self.refuses:
+            raise NotPlaceable("no", "nothing")
+        self.orders.append(order)
+        job = self.jobs.get(number) or FakeJob()
+        job.identity = f"slurm:{number}"
+        self.taken[order.run_id] = job
+        rate = 100.0 * (order.spec.placement or Placement()).nodes
+        events: list[dict[str, Any]] = [{"event": "start", "device": "cpu", "dataset": "synthetic"}]
+        events += [{"event": "step", "t": float(n), "step": n, "examples_per_second": rate} for n in (10, 20)]
+        (order.folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+        return job
+
+    def find(self, run_id: str) -> Job | None:
+        return self.taken.get(run_id)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:
+    """One node against two, in two rounds."""
+    fake = Cluster(FakeJob(), name="slurm", is_cluster=True, is_here=False, **engine)
+    picked = Choice(fake, IMAGE, NO_GPU, GpuRequest("none"), "cpu", (), "it was asked for", Probe())
+    asked = Asked("slurm", IMAGE, GpuRequest("none"), Workload("cifar10", 21))
+    settled = Settled(asked, picked, Dataset("synthetic", None, None, "as asked for"), None, str(IMAGE))
+    arms = {f"nodes={n}": replace(settled, asked=replace(asked, placement=Placement(nodes=n))) for n in (1, 2)}
+    kept = Kept(shelf.new_id("compare"), "nodes", 2, tuple((name, None) for name in arms), 1.0, scaling="strong")
+    return Comparing(arms, kept, shelf, FakeShow()), fake
+
+
+def killed(fake: Cluster) -> list[int]:
+    """Which jobs, in the order of their hand-in, were ended from here."""
+    return [number for number, order in enumerate(fake.orders, 1) if "kill" in fake.taken[order.run_id].asked]
+
+
+def test_all_runs_are_handed_in_before_one_is_followed_each_after_all_before_it(shelf: Store) -> None:
+    seen: list[int] = []
+    first = FakeJob((lambda: seen.append(len(fake.orders)),))
+    it, fake = going(shelf, jobs={1: first})
+    it.go()
+    assert seen == [4]
+    assert [trial.arm for trial in it.kept.trials] == ORDER
+    assert [order.after for order in fake.orders] == [
+        (), ("slurm:1",), ("slurm:1", "slurm:2"), ("slurm:1", "slurm:2", "slurm:3")
+    ]  # fmt: skip
+    assert [order.spec.placement.nodes for order in fake.orders if order.spec.placement] == [1, 2, 2, 1]
+    found = compare.compared(compare.load("last", shelf), shelf)
+    assert found.ratio is not None
+    assert (found.ratio.median, found.scaling, found.refused) == (2.0, "strong", ())
+    assert killed(fake) == []
+
+
+def test_of_an_arm_that_failed_the_rest_is_withdrawn(shelf: Store) -> None:
+    it, fake = going(shelf, jobs={2: FakeJob(exit=Exit(7, False, None, 50.0))})
+    it.go()
+    assert killed(fake) == [3, 4], "the rest of the arm, and what has nothing left to be compared with"
+
+
+def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(shelf: Store) -> None:
+    stopped = FakeJob((lambda: os.kill(os.getpid(), signal.SIGINT),), until_stopped=True)
+    it, fake = going(shelf, jobs={2: stopped})
+    with pytest.raises(Interrupted) as caught:
+        it.go()
+    assert caught.value.number == signal.SIGINT
+    assert killed(fake) == [3, 4]
+    assert stopped.asked[0] == "stop 60"
+
+
+@pytest.mark.parametrize("ended", [
+    Exit(None, None, "Slurm: CANCELLED", 50.0, is_stopped=True),
+    Exit(143, None, "Slurm's time limit came (--time)", 50.0, is_stopped=True),
+])  # fmt: skip
+def test_a_run_that_others_ended_ends_its_arm_and_not_ngcdl(shelf: Store, ended: Exit) -> None:
+    it, fake = going(shelf, jobs={1: FakeJob(exit=ended)})
+    it.go()
+    assert it.kept.finished is not None
+    assert killed(fake) == [3, 4]
+
+
+def test_what_is_refused_withdraws_what_was_taken_before(shelf: Store) -> None:
+    it, fake = going(shelf, refuses=3)
+    with pytest.raises(NotPlaceable):
+        it.go()
+    assert killed(fake) == [1, 2]
+
+
+def test_runs_on_a_cluster_that_does_not_answer_any_more_are_left_to_it(shelf: Store) -> None:
+    it, fake = going(shelf, jobs={2: FakeJob(exit=SlurmLost("squeue", "connect failure"))})
+    with pytest.raises(SlurmLost):
+        it.go()
+    assert killed(fake) == []
+    assert shelf.load(it.kept.trials[1].run).status == "running"
+
+
+def test_what_is_left_goes_on_and_says_how_far_it_is(shelf: Store) -> None:
+    it, fake = going(shelf)
+    it.leave()
+    assert killed(fake) == []
+    assert {shelf.load(trial.run).status for trial in it.kept.trials} == {"running"}
+    kept = compare.load("last", shelf)
+    assert "it goes on: 0 of 4 runs have ended" in compare.compared(kept, shelf).diagnosis
+    for trial in kept.trials:
+        shelf.save(replace(shelf.load(trial.run), status="finished"))
+    assert not any("it goes on" in said for said in compare.compared(kept, shelf).diagnosis)
+
+
+def test_a_cluster_without_such_a_queue_gets_one_run_when_the_other_has_ended(shelf: Store) -> None:
+    handed_in: list[int] = []
+
+    def looked(number: int) -> Callable[[], None]:
+        return lambda: handed_in.append(len(fake.orders) - number)
+
+    it, fake = going(shelf, jobs={number: FakeJob((looked(number),)) for number in (1, 2, 3, 4)})
+    fake.name = "kubernetes"
+    it.go()
+    assert handed_in == [0, 0, 0, 0]
+    assert all(order.after == () for order in fake.orders)

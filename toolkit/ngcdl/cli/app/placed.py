@@ -1,0 +1,49 @@
+"""The options that say where on a cluster runs go, declared once for all commands that take them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ngcdl.cli import options
+
+# As the fields of spec.Placement, with what they are where nothing was typed.
+_TYPED: dict[str, tuple[Any, Any]] = {
+    "nodes": (options.Nodes, 1),
+    "partition": (options.Partition, None),
+    "time_limit": (options.TimeLimit, None),
+    "account": (options.Account, None),
+    "qos": (options.Qos, None),
+    "container": (options.RunIn, None),
+    "options": (options.Sbatch, None),
+    "namespace": (options.Namespace, None),
+    "data_pvc": (options.DataPvc, None),
+    "pull_secret": (options.PullSecret, None),
+}
+
+
+def placed(command: Callable[..., int]) -> Callable[..., int]:
+    """Give `command` these options in the place of its parameter `placement`, a spec.Placement that is made of them."""
+
+    @functools.wraps(command)
+    def typed(**given: Any) -> int:
+        from ngcdl.spec import Placement
+
+        found = {name: given.pop(name) for name in _TYPED}
+        return command(**given, placement=Placement(**{**found, "options": tuple(found["options"] or ())}))
+
+    own = inspect.signature(command, eval_str=True, locals={"Placement": object})  # importing it here costs each start
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        if name == "placement":
+            parameters += [
+                inspect.Parameter(one, parameter.kind, default=default, annotation=option)
+                for one, (option, default) in _TYPED.items()
+            ]
+        else:
+            parameters.append(parameter)
+    typed.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # what typer reads
+    typed.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": own.return_annotation}
+    return typed

@@ -1,0 +1,183 @@
+"""What is varied in a comparison: `--vary NAME=A,B` becomes its arms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ngcdl import plan
+from ngcdl.compare import Variant
+from ngcdl.errors import BadOption
+from ngcdl.prepare import Asked
+from ngcdl.report.scaling import STRONG, UNITS, WEAK
+from ngcdl.spec import USED_BY, GpuRequest, ImageRef, Placement, Workload
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One thing of a workload that can be varied: its field, the option that sets it, and how a value is read."""
+
+    field: str
+    option: str
+    read: Callable[[str], object]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise ValueError("wanted whole numbers")
+    return int(text)
+
+
+def _one_of(**values: bool) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        if text not in values:
+            raise ValueError(f"there is {' and '.join(values)}")
+        return values[text]
+
+    return read
+
+
+AXES: Mapping[str, _Axis] = {
+    "batch": _Axis("batch", "--batch", _number),
+    "threads": _Axis("threads", "--threads", _number),
+    "seed": _Axis("seed", "--seed", _number),
+    "feed": _Axis("feed", "--feed", str),
+    "precision": _Axis("precision", "--precision", str),
+    "teacher": _Axis("teacher", "--teacher", str),
+    "compile": _Axis("compile", "--compile", _one_of(on=True, off=False)),
+    "channels": _Axis("channels_last", "--channels-last or --channels-first", _one_of(last=True, first=False)),
+}
+_SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch": "pytorch"}
+OTHERS = ("gpus", "nodes", "image", "framework", "device")
+FORM = f"wanted NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
+EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
+_ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
+
+
+def arms(
+    base: Asked, vary: str | None, images: Sequence[ImageRef], registry: str, scaling: str | None = None
+) -> tuple[str, list[Variant]]:
+    """Give what is varied and the arms, the one that the others are measured by first. Raises BadOption.
+
+    `scaling`: of machines and cards, STRONG (also None) or WEAK: --batch is of all replicas together, or of each."""
+    if vary is None and len(images) > 1:
+        return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
+    name, _, text = (vary or "device=cpu,gpu").partition("=")
+    values = [value.strip() for value in text.split(",")]
+    if "" in values:
+        raise BadOption(f"--vary {vary}: {FORM}", EXAMPLE)
+    if len(values) < 2 or len(set(values)) < len(values):
+        raise BadOption(f"--vary {vary}: at least two values, each once.", EXAMPLE)
+    if len(images) > 1 and name != "framework":
+        raise BadOption(f"--vary {name} takes one image.", "    ngcdl compare IMAGE --vary ...")
+    if name == "device":
+        return name, _devices(base, values)
+    if name == "gpus" and "none" in values:
+        raise BadOption(
+            "--vary gpus compares cards; without one it is the CPU.", "    ngcdl compare --vary device=cpu,gpu"
+        )
+    asked = {f"{name}={value}": _with(base, name, value, images, registry) for value in values}
+    if name in UNITS:
+        asked = {arm: _scaled(arm, one, scaling == WEAK) for arm, one in asked.items()}
+    return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
+
+
+def scaling_of(vary: str, typed: str | None) -> str | None:
+    """Give how machines and cards are compared, None where `vary` is about something else. Raises BadOption."""
+    if typed not in (None, STRONG, WEAK):
+        raise BadOption(f"--scaling {typed}: {STRONG} or {WEAK}.")
+    if vary in UNITS:
+        return typed or STRONG
+    if typed:
+        raise BadOption(f"--scaling {typed}: only --vary {' and --vary '.join(UNITS)} have it.", _ON_NODES)
+    return None
+
+
+def _scaled(arm: str, asked: Asked, is_weak: bool) -> Asked:
+    """Give what is asked with the batch of all its replicas. Raises BadOption where there can't be so many."""
+    work = asked.workload
+    assert work is not None  # compare has a training
+    if not plan.has_replicas(work):
+        raise BadOption(f"--vary {arm}: of {work.name} only one replica can run.", "    ngcdl workloads")
+    nodes, each = asked.placement.nodes if asked.placement else 1, asked.gpus.count or len(asked.gpus.devices)
+    if is_weak and asked.gpus.kind == "all":
+        raise BadOption(f"--vary {arm}: --scaling weak wants their number.", "    ngcdl compare --vary gpus=1,2 ...")
+    replicas = nodes * (each or 1)
+    if is_weak:
+        return replace(asked, workload=replace(work, batch=work.batch * replicas))
+    if work.batch < replicas:
+        raise BadOption(
+            f"--batch {work.batch}: too small for the {replicas} replicas of {arm}.", f"    --batch {replicas}"
+        )
+    return asked
+
+
+def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], registry: str) -> Asked:
+    """Give what is asked with the one thing that is varied. Raises UsageError."""
+    if name in AXES:
+        return replace(base, workload=_on_axis(base.workload, name, value))
+    if name == "gpus":
+        return replace(base, gpus=GpuRequest.parse(value))
+    if name == "nodes":
+        return replace(base, placement=_on_nodes(base, value))
+    if name == "image":
+        return replace(base, image=ImageRef.parse(value, registry))
+    if name == "framework":
+        return replace(base, image=_of_framework(value, images))
+    raise BadOption(f"--vary {name}: {FORM}", EXAMPLE)
+
+
+def _on_nodes(base: Asked, value: str) -> Placement:
+    if base.placement is None:
+        raise BadOption(f"--vary nodes: with --engine {' or '.join(USED_BY)}.", _ON_NODES)
+    if base.placement.nodes != Placement().nodes:
+        raise BadOption("--nodes is what is varied.", "Leave --nodes out.")
+    try:
+        placement = replace(base.placement, nodes=_number(value))
+    except ValueError as error:
+        raise BadOption(f"--vary nodes={value}: {error}.") from error
+    placement.check(base.engine)
+    return placement
+
+
+def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
+    """CPU and GPU, the CPU first: the same request, image and mounts; only what the training computes on differs."""
+    if set(values) != {"cpu", "gpu"}:
+        raise BadOption("--vary device=cpu,gpu: there are these two.")
+    if base.device:
+        raise BadOption(f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary more.")
+    if base.gpus.kind == "none":
+        raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE)
+    return [Variant(value, replace(base, device=value), value) for value in ("cpu", "gpu")]
+
+
+def _on_axis(base: Workload | None, name: str, value: str) -> Workload:
+    assert base is not None  # compare has a training
+    axis = AXES[name]
+    plain = Workload("", batch=plan.bundled(base.name).batch)
+    if getattr(base, axis.field) != getattr(plain, axis.field):
+        raise BadOption(f"{axis.option} is what is varied.", f"Leave {axis.option} out.")
+    try:
+        found = axis.read(value)
+    except ValueError as error:
+        raise BadOption(f"--vary {name}={value}: {error}.") from error
+    return replace(base, **{axis.field: found})  # type: ignore[arg-type]  # what the axis reads is of its field
+
+
+def _of_framework(value: str, images: Sequence[ImageRef]) -> ImageRef:
+    found = [image for image in images if image.framework == _SPOKEN.get(value, value)]
+    if len(found) != 1:
+        raise BadOption(
+            f"--vary framework: {value} is in {len(found)} of the images that were named.",
+            "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10",
+        )
+    return found[0]
+
+
+def _short(image: ImageRef, images: Sequence[ImageRef]) -> str:
+    """tensorflow:18.01-py2 where that says it, else the whole name."""
+    short = f"{image.framework}{f':{image.tag}' if image.tag else f'@{str(image.digest)[:19]}'}"
+    alike = [
+        one for one in images if (one.framework, one.tag, one.digest) == (image.framework, image.tag, image.digest)
+    ]
+    return short if len(alike) == 1 else str(image)

@@ -1,0 +1,185 @@
+"""The runs of a comparison: begun and seen through in turn, or handed to a cluster's queue all at once.
+
+Rounds are A B, B A, A B ...: what drifts meanwhile meets each arm early as often as late; there is one run at a time.
+A queue gets all runs at the start, each to begin when those before it have ended (sbatch --dependency=afterany): nobody
+has to be there for the next one to be in the queue, and ngcdl may leave (`--detach`) or die. Why no job array: all its
+elements are one request, and arms of 1, 2 and 4 nodes are three; an array for each arm would run them beside each other
+and in any order. What it costs: where priority grows with a job's age, one that waits for another mostly does not age.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ngcdl import compare, console, launch, prepare
+from ngcdl.compare import Kept, Show, Trial
+from ngcdl.engines.base import Job
+from ngcdl.errors import EngineLost, NgcdlError
+from ngcdl.interrupt import SIGNALS, TIME_IS_UP, Interrupted
+from ngcdl.prepare import Ready, Settled
+from ngcdl.record import Run
+from ngcdl.spec import QUEUES
+from ngcdl.store import Store
+
+# Why a run ended that this ngcdl was told to stop, and the signal; others' stops, and a cluster's, are none of these.
+_OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
+
+
+@dataclass(frozen=True)
+class _Queued:
+    """A run that was handed in."""
+
+    ready: Ready
+    job: Job
+
+
+class Comparing:
+    """A comparison on its way. What it has so far is always in its file."""
+
+    def __init__(
+        self,
+        arms: Mapping[str, Settled],
+        kept: Kept,
+        shelf: Store,
+        show: Show,
+        until: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`arms` are in their order, by name; all can begin at once. At `until` (s since the epoch) the run under
+        way is stopped, and no other begins."""
+        self.arms, self._shelf, self._show = arms, shelf, show
+        self._left, self._until, self._clock = list(arms), until, clock
+        self._queued: dict[tuple[str, int], _Queued] = {}  # by arm and round, in their order
+        self.kept = kept
+
+    def go(self) -> None:
+        """Run all rounds. Raises Interrupted, or KeyboardInterrupt, once the run under way was stopped and recorded.
+
+        An arm whose run did not end well is not tried again; without a second arm there is nothing to go on for.
+        """
+        compare.save(self.kept, self._shelf)
+        with self._nothing_left():
+            if all(settled.picked.engine.name in QUEUES for settled in self.arms.values()):
+                self._hand_in()
+            for number in range(1, self.kept.repeat + 1):
+                if not self._round(number):
+                    break
+        self.kept = replace(self.kept, finished=time.time())
+        compare.save(self.kept, self._shelf)
+
+    def leave(self) -> None:
+        """Hand all runs in and leave them to the queue; nobody sees them through. Raises as `go` does."""
+        compare.save(self.kept, self._shelf)
+        with self._nothing_left():
+            self._hand_in()
+            self._queued.clear()
+
+    @contextlib.contextmanager
+    def _nothing_left(self) -> Iterator[None]:
+        """Withdraw in the end, however it comes, what was handed in and is not to run any more."""
+        try:
+            yield
+        finally:
+            self._withdraw(*self.arms)
+
+    def _order(self, number: int) -> list[str]:
+        return self._left[:: 1 if number % 2 else -1]
+
+    # -- in turn ----------------------------------------------------------------------------------------------------
+
+    def _round(self, number: int) -> bool:
+        """Run one round, and tell whether another can follow."""
+        for name in self._order(number):
+            if self._is_late():
+                return False
+            if not self._run(name, number):
+                self._left.remove(name)
+                self._withdraw(name)
+        if number == self.kept.repeat or self._is_late():
+            return False
+        is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
+        if is_over:
+            self._end("nothing is left to compare with: no further rounds")
+        return not is_over
+
+    def _is_late(self) -> bool:
+        late = self._until is not None and self._clock() > self._until
+        if late:
+            self._time_is_up()
+        return late
+
+    def _time_is_up(self) -> None:
+        often = f"{self.kept.repeat} rounds were" if self.kept.repeat > 1 else "its runs were"
+        self._end(f"the time is up: not all {often} finished")
+
+    def _end(self, why: str) -> None:
+        if why in self.kept.remarks:
+            return
+        self._show.say(why)
+        self.kept = replace(self.kept, remarks=(*self.kept.remarks, why))
+
+    def _run(self, name: str, number: int) -> bool:
+        """See one run through, and tell whether it ended well."""
+        place = self._place(number)
+        queued = self._queued.pop((name, number), None)
+        ready, job = (queued.ready, queued.job) if queued else (self._begin(name, number), None)
+        try:
+            run = launch.follow(ready, self._shelf, self._show, until=self._until, begun=job)
+        except NgcdlError as error:
+            if job and isinstance(error, EngineLost):  # they go on, and whichever command comes next finds them
+                self._queued.clear()
+                raise
+            run = self._shelf.load(ready.run.id)
+            self._show.say(f"{place}, {name}: {error.message}\n{error.hint}".rstrip())
+        else:
+            self._show.say(f"{place}, {name}: {_told(run)}")
+        if run.reason == TIME_IS_UP:
+            self._time_is_up()
+        elif run.reason in _OURS:
+            raise Interrupted(_OURS[run.reason])
+        return run.status == "finished"
+
+    def _place(self, number: int) -> str:
+        return f"round {number} of {self.kept.repeat}"
+
+    def _begin(self, name: str, number: int) -> Ready:
+        """Record a run as running, in its place of the comparison."""
+        ready = prepare.begin(self.arms[name], self._shelf, f"compare {self.kept.id}: {name}, {self._place(number)}")
+        self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
+        compare.save(self.kept, self._shelf)
+        return ready
+
+    # -- in a queue -------------------------------------------------------------------------------------------------
+
+    def _hand_in(self) -> None:
+        """Hand in the runs of all rounds, each to begin after those before it. Raises NgcdlError, and Interrupted."""
+        for number in range(1, self.kept.repeat + 1):
+            for name in self._order(number):
+                ready = self._begin(name, number)
+                before = tuple(queued.job.identity for queued in self._queued.values())
+                ready = replace(ready, order=replace(ready.order, after=before))
+                run = launch.follow(ready, self._shelf, self._show, leave=True)
+                if run.reason in _OURS:
+                    raise Interrupted(_OURS[run.reason])
+                job = ready.engine.find(run.id)
+                assert job is not None  # it has just been taken
+                self._queued[name, number] = _Queued(replace(ready, run=run), job)
+
+    def _withdraw(self, *names: str) -> None:
+        """End those runs of `names` that nobody follows, the last first; reconcile closes their records."""
+        for name, number in [one for one in reversed(self._queued) if one[0] in names]:
+            with contextlib.suppress(NgcdlError):
+                self._queued.pop((name, number)).job.kill()
+
+
+def _told(run: Run) -> str:
+    figures = run.summary
+    if run.status != "finished":
+        return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id})"
+    if figures.examples_per_second is None or figures.seconds_per_batch is None:
+        return f"too few steps for a figure ({run.id})"
+    rate, each = console.measured(figures.examples_per_second), console.measured(figures.seconds_per_batch, 4)
+    return f"{rate} examples/s, {each} s/batch ({run.id})"
