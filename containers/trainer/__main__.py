@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 
-from . import computing, feed, fits, frameworks, group, host, layers, nvml, replicas, sampler, teacher, workloads
+from . import computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher, workloads
 from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
@@ -140,7 +140,7 @@ def run(asked, events, voice, signals, own):
         asked.batch = largest(asked, workload, events, voice, signals)
     model = modelled(asked, workload)
     free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
-    name, maker = framework(asked.framework)
+    name, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, name, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
     if own.rank and maker.TOWERS:  # replica 0 computes for all
@@ -157,7 +157,7 @@ def run(asked, events, voice, signals, own):
             network.device.upper(), ", ".join(network.devices)))
         signals.check(None)
         if hasattr(workload, "run"):
-            workload.run(asked, name, network, events, voice)
+            workload.run(asked, name, network, events, voice, signals)
             return
         if beside:
             voice.say("The teacher is %s, untrained, on the %s (--teacher %s)" % (
@@ -178,7 +178,7 @@ def run(asked, events, voice, signals, own):
 def largest(asked, workload, events, voice, signals):
     """Look for the largest batch that fits before this process itself takes any memory."""
     if hasattr(workload, "run"):
-        raise Stop("bad_argument", "%s has no batches: leave --batch away" % asked.workload)
+        raise Stop("bad_argument", "--batch largest is not for %s: leave --batch away" % asked.workload)
     least = 2 if "batch_norm" in layers.ops(workload.NETWORK) else 1
     tries = fits.Tries(asked.argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
     return fits.largest(asked.batch, least, tries, events, voice)
@@ -207,10 +207,11 @@ def check_words(model, maker, name, workload):
             name, ", ".join(sorted(missing)), ", ".join(workload.FRAMEWORKS)))
 
 
-def framework(asked):
-    """Give the name and the module of the framework that was asked for, or of the first that can be imported here."""
+def framework(asked, able):
+    """Give the name and the module of the framework that was asked for, or of the first that can be imported here, out
+    of those that are able to."""
     refusals = []
-    for name in reversed(names(frameworks)) if asked == "auto" else [asked]:
+    for name in sorted(able, reverse=True) if asked == "auto" else [asked]:
         try:
             return name, importlib.import_module("trainer.frameworks." + name)
         except (ImportError, SyntaxError) as error:  # not installed, of another version, or not for this Python

@@ -35,6 +35,7 @@ def arguments(argv):
     layout = parser.add_mutually_exclusive_group()
     layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
     layout.add_argument("--channels-first", dest="channels_last", action="store_false")
+    parser.add_argument("--times", type=above_zero(int), default=1, help="of cifar10-94 alone: train so often")
     parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
@@ -54,6 +55,8 @@ def arguments(argv):
             parser.error("--data needs a folder, or the word synthetic")
         if asked.batch == "largest" and asked.resume:
             parser.error("--resume goes on with the batch that it had: leave --batch largest away")
+        if asked.times > 1 and not hasattr(imported(asked.workload), "TIMES"):
+            parser.error("--times is not for %s" % asked.workload)
         asked.argv = sys.argv[1:] if argv is None else list(argv)
         fill(asked)
     return asked

@@ -41,7 +41,9 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --teacher NAME             of distill alone (teacher.py): together (on the student's device in turn), before (on
                                   the CPU before each step), ahead (on the CPU ahead of the student, the default), kept
                                   (all answers computed once beforehand), none
-       --no-eval                  do not test the trained network
+       --no-eval                  do not test the trained network; cifar10-94 always does, within the time it tells
+       --times N                  of cifar10-94 alone: train so often (1), each time from nothing, with the next seed;
+                                  its --steps and --epochs stretch the plan, which ends with the last
        --no-dropout               leave dropout out: each framework draws its own random numbers, and so only without it
                                   the same weights give the same losses in two frameworks
        --record                   write run.json, samples.jsonl and log.txt (record.py)
@@ -113,7 +115,13 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               [name], first_seconds, second_seconds, memory_fraction (that the card's memory was held to), refused
               (whether more was refused); both null where that could not be tried. It comes between start, whose
               dataset is null, and finish: smoke trains nothing, and there are no steps
-  eval        step, precision_at_1 (0..1), examples, seconds
+  eval        step, precision_at_1 (0..1), examples, seconds (null: the test is timed with the training)
+  raced       seed, seconds (from images on the device and nothing else to the guesses of all test images),
+              precision_at_1 (0..1), graphs (whether steps were CUDA graphs): of each training of cifar10-94, whose step
+              and eval events come before it; on a GPU all its steps have the mean rate, for it waits for none
+  certified   times, seconds_mean, seconds_deviation, seconds_median, accuracy_mean, accuracy_deviation, bound, chance
+              (of a mean as high if the true one were the bound, by a one-sided t-test; null: all were alike): after
+              --times of more than one
   stages      stages [{name, examples_per_second}]: after --feed input, how fast the first one, two, ... stages of the
               pipeline are on one thread
   oom         batch (the smallest that did not fit), fits (the largest that did; null: none yet): before start, while

@@ -78,6 +78,11 @@ def sigmoid(name):
     return {"op": "sigmoid", "name": name}
 
 
+def silu(name):
+    """Multiply by the sigmoid of the same."""
+    return {"op": "silu", "name": name}
+
+
 def max_pool(name, size, stride, padding=(0, 0)):
     """Take the maximum of size x size; padding: how far windows hang over (at the top and left, bottom and right)."""
     return {"op": "max_pool", "name": name, "size": size, "stride": stride, "padding": padding}

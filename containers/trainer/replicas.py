@@ -31,7 +31,8 @@ def check(asked, workload):
     """Refuse what can't be done by several replicas."""
     size = asked.replicas * asked.nodes
     for refused, why in (
-            (hasattr(workload, "run") or not getattr(workload, "TRAINS", True), "%s trains nothing" % asked.workload),
+            (not getattr(workload, "TRAINS", True), "%s trains nothing" % asked.workload),
+            (hasattr(workload, "run"), "%s trains on one GPU alone" % asked.workload),
             (asked.feed == "input", "--feed input trains nothing"),
             (asked.teacher not in (None, "none"), "a teacher answers for one replica alone: say --teacher none"),
             (asked.largest and asked.nodes > 1, "--batch largest is looked for on one machine")):

@@ -180,6 +180,9 @@ def _check_together(workload: Workload) -> None:
 def check_place(workload: Workload, image: ImageRef | None, device: str) -> None:
     """Raises BadOption where a training can't be computed so in `image`, as far as the catalogue knows it, or on
     `device`."""
+    has_tensorflow = image is None or image.framework == "tensorflow"  # None: this host's own Python
+    if has_tensorflow and workload.name and "tf2" not in bundled(workload.name).frameworks:
+        raise BadOption(f"--train {workload.name}: with PyTorch alone.", "    ngcdl resolve pytorch")
     if device == "cpu" and workload.precision == "tf32":
         raise BadOption("--precision tf32: that is a GPU's, and this computes on the CPU.", "    --precision float32")
     if workload.channels_last is False and image is not None and image.framework == "tensorflow":

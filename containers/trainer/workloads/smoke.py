@@ -37,7 +37,7 @@ NETWORK = []  # nothing is built of words: frameworks/*/smoke.py have the produc
 RECIPE = recipe(sgd(), rate=0.0)
 
 
-def run(asked, framework, network, events, voice):
+def run(asked, framework, network, events, voice, signals):
     """Do what the others do by training. A wrong result, a wrong place or too much memory raises Stop."""
     on = importlib.import_module("trainer.frameworks.%s.smoke" % framework)
     began = clock()

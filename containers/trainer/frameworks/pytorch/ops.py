@@ -76,6 +76,7 @@ LAYERS = {
     "dense": dense,
     "relu": lambda word, x, at: functional.relu(x),
     "sigmoid": lambda word, x, at: torch.sigmoid(x),
+    "silu": lambda word, x, at: functional.silu(x),
     "max_pool": max_pool,
     "avg_pool": lambda word, x, at: functional.avg_pool2d(x, word["size"], word["stride"]),
     "smooth": smooth,

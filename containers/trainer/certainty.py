@@ -1,0 +1,39 @@
+"""How sure is it that the mean of several trainings is above a bound: Student's t-test, one-sided."""
+from __future__ import absolute_import, division, print_function
+
+import math
+
+import numpy as np
+
+POINTS = 20001
+
+
+def spread(values):
+    """Give the mean, and the standard deviation of a sample: None of a single value."""
+    values = np.asarray(values, np.float64)
+    return values.mean(), values.std(ddof=1) if len(values) > 1 else None
+
+
+def chance_below(values, bound):
+    """Give the probability of a mean as high as theirs, or higher, if the true one were the bound; None of a single
+    value, or where none differs."""
+    mean, deviation = spread(values)
+    if not deviation:
+        return None
+    return beyond((mean - bound) / deviation * math.sqrt(len(values)), len(values) - 1)
+
+
+def beyond(t, freedom):
+    """Give the share of Student's distribution above t, with so many degrees of freedom.
+
+    With t = sqrt(freedom) * tan(angle) its density is cos(angle) ** (freedom - 1), but for a factor.
+    """
+    angle = math.atan(t / math.sqrt(freedom))
+    return area(angle, math.pi / 2, freedom - 1) / area(-math.pi / 2, math.pi / 2, freedom - 1)
+
+
+def area(first, last, power):
+    """Integrate cos ** power by Simpson's rule."""
+    values = np.maximum(np.cos(np.linspace(first, last, POINTS)), 0.0) ** power
+    return (last - first) / (POINTS - 1) / 3 * (
+        values[0] + values[-1] + 4 * values[1:-1:2].sum() + 2 * values[2:-1:2].sum())

@@ -1,0 +1,157 @@
+"""cifar10-94 in PyTorch: one training from nothing, as fast as the device allows, and again with another seed.
+
+All arrays are made once and keep their places, so that a step can be a CUDA graph: each kind of step (race.Phase) is
+recorded once, and what changes from step to step (rates, which examples) it reads on the device, by a count that it
+moves itself. Without CUDA graphs the same steps are taken one kernel after the other.
+"""
+import functools
+
+import torch
+
+from .... import race
+from ....events import Stop
+from ....fits import is_out_of_memory
+from ..numbers import HALVES, LAST, compiled
+from . import graphs, net, pictures
+from .arrays import Arrays
+
+AT_ONCE = 2000  # pictures at most that are tested together
+
+
+def kind(network, asked):
+    """Give in which numbers convolutions are computed where --precision says `asked`: of auto 16 bits, on a card with
+    tensor cores for them; the network is told. What this PyTorch can't do raises Stop."""
+    if LAST is None or not hasattr(torch.nn.functional, "silu"):
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} is too old for cifar10-94, which needs 1.7 or later: "
+                   "take a later image")
+    if asked == "auto" and network.device == "gpu" and torch.cuda.get_device_capability(network.on) >= (7, 0):
+        network.precision = "float16"
+    return HALVES.get(network.precision, torch.float32)
+
+
+def put(images, on):
+    return torch.from_numpy(images).to(on)
+
+
+class Race:
+    """images: uint8 [n, 32, 32, 3], labels [n]: numpy, put on the device here. kind: of numbers, see above.
+
+    waits: whether the host waits for each step anyway; recorded: whether steps are CUDA graphs; why: the reason, where
+    they were to be and are not, else None; losses: of each step, on the device."""
+
+    def __init__(self, on, kind, knobs, steps, batch, images, labels, is_compiled=False):
+        self.on, self.kind, self.knobs, self.steps, self.batch = on, kind, knobs, steps, batch
+        self.images, self.labels, self.waits = put(images, on), put(labels, on).long(), on.type == "cpu"
+        self.mean, self.deviation = (
+            255 * torch.tensor(numbers, dtype=kind, device=on) for numbers in (race.MEAN, race.DEVIATION))
+        self.pixels = torch.empty(images.shape, dtype=kind, device=on)
+        self.arrays, self.generator = Arrays(knobs, batch, kind, on), torch.Generator(on)
+        self.drawn = self.draw()
+        self.rows = put(race.table(knobs, steps), on)
+        self.at, self.along = torch.zeros(1, dtype=torch.long, device=on), torch.arange(batch, device=on)
+        self.losses, self.still = torch.zeros(steps, device=on), torch.zeros(race.WHITENED, device=on)
+        self.learn = compiled(self.learned) if is_compiled else self.learned
+        self.phases = race.phases(knobs, steps)
+        self.takes = [functools.partial(self.step, phase) for phase in self.phases]
+        self.recorded, self.why = False, None
+
+    def draw(self):
+        return pictures.draw(len(self.images), self.steps * self.batch, self.knobs.shift, self.generator, self.on)
+
+    def normalise(self, images, into):
+        return into.copy_(images).sub_(self.mean).div_(self.deviation)
+
+    # -- beforehand -----------------------------------------------------------------------------------------------
+    def prepare(self, test):
+        """Compile, record, and train and test once on labels that say nothing, so that nothing of it hides in the time
+        of a training. On a CPU there is nothing to prepare. test: the images that will be tested, on the device."""
+        if self.waits:
+            return
+        torch.backends.cudnn.benchmark = True
+        labels = self.labels.clone()
+        self.labels.random_(0, race.CLASSES, generator=self.generator)
+        if graphs.has_graphs(self.on):
+            self.record()
+        self.train(0)
+        self.predict(test)
+        self.labels.copy_(labels)
+        self.wait()
+
+    def record(self):
+        found, pool = [], None
+        try:
+            for take in self.takes:
+                found.append(graphs.captured(take, functools.partial(self.reset, 0), pool))
+                pool = found[0].pool()
+            self.takes, self.recorded = [graph.replay for graph in found], True
+        except RuntimeError as error:
+            if is_out_of_memory(str(error)):
+                raise
+            self.why = str(error).strip().split("\n")[0]
+
+    def wait(self):
+        if self.on.type == "cuda":
+            torch.cuda.synchronize(self.on)
+
+    # -- a training -----------------------------------------------------------------------------------------------
+    def reset(self, seed):
+        """Begin anew: weights, whitening and all that chance decides."""
+        with torch.no_grad():
+            self.generator.manual_seed(seed)
+            self.normalise(self.images, self.pixels)
+            self.arrays.reset(self.generator, self.pixels[: self.knobs.whitening_images])
+            for old, new in zip(self.drawn, self.draw()):
+                old.copy_(new)
+            self.at.zero_()
+
+    def train(self, seed, watch=None):
+        """Train from nothing. watch(step) is called after each step; where nothing waits, the device may be behind."""
+        self.reset(seed)
+        for phase, take in zip(self.phases, self.takes):
+            for step in range(phase.first, phase.last):
+                take()
+                if watch:
+                    watch(step)
+
+    def step(self, phase):
+        row, places = self.rows.index_select(0, self.at)[0], self.at * self.batch + self.along
+        parts = self.arrays.parts
+        leaves = [part for name, part in parts.items() if phase.whitens or name != net.WHITENING]
+        loss = self.learn(places, phase.side, parts if phase.whitens else {
+            **parts, net.WHITENING: parts[net.WHITENING].detach()})
+        gradients = torch.autograd.grad(loss, leaves)
+        with torch.no_grad():
+            self.arrays.move(gradients if phase.whitens else [*gradients, self.still], row)
+            self.losses.index_copy_(0, self.at, loss.reshape(1) / self.batch)
+            self.at.add_(1)
+
+    def learned(self, places, side, parts):
+        """Give the loss of the examples at these places; what torch.compile compiles."""
+        which, mirrored = pictures.chosen(self.drawn, places)
+        x = pictures.cut(self.pixels, which, mirrored, self.drawn.shifts[:, places])
+        x = pictures.resized(x, side).contiguous(memory_format=LAST)
+        kept = self.arrays.kept(parts)
+        logits = net.forward(x, kept, net.normed(kept, True, self.knobs.running))
+        return net.loss(logits, self.labels[which], self.knobs.smoothing)
+
+    # -- a test ---------------------------------------------------------------------------------------------------
+    def predict(self, images):
+        """Give the class that is guessed of each of images (uint8 [n, 32, 32, 3], on the device), by the averages.
+
+        What is not sure after two views is looked at in four more, which count half; its chunks are filled up, for each
+        size of batch that is new to cuDNN costs it a search."""
+        with torch.no_grad():
+            x = self.normalise(images, torch.empty(images.shape, dtype=self.kind, device=self.on)).permute(0, 3, 1, 2)
+            kept, many = self.arrays.averaged(), min(AT_ONCE, len(x))
+            logits = torch.cat([seen(x[first:first + many], 0, kept) for first in range(0, len(x), many)])
+            sure = torch.softmax(logits / 2, dim=1).amax(dim=1)
+            for part in (sure < self.knobs.unsure).nonzero()[:, 0].split(many):
+                filled = torch.nn.functional.pad(part, (0, many - len(part)))
+                logits[part] += seen(x[filled], 1, kept)[: len(part)] / 2
+            return logits.argmax(dim=1)
+
+
+def seen(x, which, kept):
+    """Give the sum of the logits of pictures.views(x)[which]."""
+    norm = net.normed(kept, False, 0.0)
+    return sum(net.forward(view.contiguous(memory_format=LAST), kept, norm) for view in pictures.views(x)[which])

@@ -1,0 +1,67 @@
+"""The network of cifar10-94 as it is computed: the words' own, without what its pools throw away.
+
+A pool of 2 x 2 on a map of odd size takes neither the last row nor the last column. The convolution before it has zeros
+at the top and left alone, and so computes just what is taken: output and gradients are exactly the same, for a tenth
+less work. The last pool is the maximum of what is left, whose size depends on the pictures'.
+"""
+import numpy as np
+import torch
+from torch.nn import functional
+
+from ....race import EPSILON, WIDTHS
+
+FILTERS = [f"block{block}/conv{k}/weights" for block in range(1, len(WIDTHS) + 1) for k in (1, 2)]
+NORMS = [f"block{block}/norm{k}" for block in range(1, len(WIDTHS) + 1) for k in (1, 2)]
+OFFSETS = [f"{name}/offset" for name in NORMS]
+HEAD = ["head/weights", "head/biases"]
+WHITENING = "whiten/biases"
+
+
+def whitening(pixels, epsilon):
+    """Give the filters [24, 3, 2, 2] whose twelve outputs have variance 1 and no covariance on these pictures [n, h, w,
+    3]; the other twelve are the same negated. Computed in numpy: twelve numbers a side are no work for a GPU."""
+    patches = pixels.float().unfold(1, 2, 1).unfold(2, 2, 1).reshape(-1, 12)  # of channel, row, column
+    patches = patches - patches.mean(dim=0)
+    covariance = (patches.t() @ patches / len(patches)).cpu().numpy().astype(np.float64)
+    sizes, directions = np.linalg.eigh(covariance)
+    filters = (directions / np.sqrt(sizes + epsilon)).T.reshape(12, 3, 2, 2)
+    return torch.from_numpy(np.concatenate([filters, -filters]).astype(np.float32)).to(pixels.device)
+
+
+def first_conv(x, weights):
+    """Convolve 3 x 3 what a pool of 2 x 2 comes after: only the places that it takes."""
+    if x.shape[2] % 2 == 0:
+        return functional.conv2d(x, weights, padding=1)
+    return functional.conv2d(functional.pad(x, (1, 0, 1, 0)), weights)
+
+
+def forward(x, kept, norm):
+    """Give logits, in the kind of numbers that the head is in, of pictures [n, 3, side, side] in that of the filters.
+
+    kept: {name: tensor}; norm: function of x and the layer's name."""
+    biases = kept[WHITENING].to(x.dtype)
+    x = functional.silu(functional.conv2d(x, kept["whiten/weights"]) + biases[:, None, None])
+    for block in range(1, len(WIDTHS) + 1):
+        x = functional.max_pool2d(first_conv(x, kept[f"block{block}/conv1/weights"]), 2)
+        x = functional.silu(norm(x, f"block{block}/norm1"))
+        x = functional.conv2d(x, kept[f"block{block}/conv2/weights"], padding=1)
+        x = functional.silu(norm(x, f"block{block}/norm2"))
+    return torch.addmm(kept["head/biases"], x.amax(dim=(2, 3)).to(kept["head/biases"].dtype), kept["head/weights"])
+
+
+def normed(kept, is_training, share):
+    """Give the batch norm of forward(): by the batch, which moves the running values by this share, or by these."""
+    def norm(x, name):
+        # cuDNN's own, the fast one, wants a scale; without the words having one it is 1
+        return functional.batch_norm(
+            x, kept[name + "/mean"], kept[name + "/variance"], kept[name + "/scale"], kept[name + "/offset"],
+            training=is_training, momentum=share, eps=EPSILON)
+
+    return norm
+
+
+def loss(logits, labels, smoothing):
+    """Give the sum of the cross-entropies: of the mean the gradients would be too small for 16 bits."""
+    logs = functional.log_softmax(logits, dim=1)
+    wanted = logs.gather(1, labels[:, None]).sum()
+    return (smoothing - 1) * wanted - smoothing * logs.mean(dim=1).sum()

@@ -1,0 +1,102 @@
+"""cifar10-94: its plan. What each step is told, how large its pictures are, and what it costs.
+
+All that is tuned stands in KNOBS; whoever tunes does it on examples held back from the training set (split()), for what
+was chosen by the test set is not tested by it.
+"""
+from __future__ import absolute_import, division, print_function
+
+import collections
+
+import numpy as np
+
+Knobs = collections.namedtuple("Knobs", [
+    "sides",              # ((side, share of all steps after which the next begins), ...): small pictures first
+    "bias_share",         # of all steps, in which the whitening's biases are trained
+    "filter_rate",        # of Muon, falling to 0 in a line as all rates do
+    "filter_momentum",
+    "polynomials",        # (a, b, c) of each Newton-Schulz step: x -> a x + b (x x') x + c (x x') (x x') x
+    "offset_rate",        # of batch norm's offsets and the whitening's biases; for the mean loss, as the next
+    "head_rate",
+    "momentum",           # Nesterov's, of all that Muon does not move
+    "decay",              # of the same: part of the weight that a first step takes away
+    "smoothing",          # of the labels: so much of the wish is spread over all classes
+    "shift",              # pixels that pictures are moved by at most; what comes in is mirrored
+    "running",            # share of batch norm's running values that a step replaces
+    "tail", "tail_keep",  # so many last steps have moving averages of the weights, and what of them stays
+    "unsure",             # guesses whose probability is below this are looked at from more sides; fixed beforehand
+    "whitening_images", "whitening_epsilon",
+])
+KNOBS = Knobs(
+    sides=((24, 1 / 3), (28, 2 / 3), (32, 1.0)), bias_share=1 / 9,
+    filter_rate=0.24, filter_momentum=0.6, polynomials=((3.4445, -4.775, 2.0315),) * 3,
+    offset_rate=100.0, head_rate=0.02, momentum=0.85, decay=0.002, smoothing=0.2, shift=2,
+    running=0.4, tail=20, tail_keep=0.85, unsure=0.6, whitening_images=5000, whitening_epsilon=5e-4)
+
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training set's pixels, 0..1
+EPSILON = 1e-5                 # batch norm's
+WHITENED, WIDTHS, CLASSES = 24, (64, 256, 256), 10
+HELD_BACK = 5000
+
+# first <= step < last, the pictures' side, and whether the whitening's biases learn
+Phase = collections.namedtuple("Phase", "first last side whitens")
+FILTER_RATE, WHITENING, PACE, KEEP = range(4)  # a row of table()
+
+
+def phases(knobs, steps):
+    """Cut the steps into those that do the same work: [Phase], in order, none empty."""
+    ends = [(nearest(share * steps), side) for side, share in knobs.sides]
+    learns = nearest(knobs.bias_share * steps)
+    found, first = [], 0
+    for last in sorted({end for end, _ in ends} | {learns}):
+        if first < last:
+            end = min(end for end, _ in ends if last <= end)
+            side = max(side for other, side in ends if other == end)
+            found.append(Phase(first, last, side, last <= learns))
+            first = last
+    return found
+
+
+def nearest(number):
+    return int(number + 0.5)
+
+
+def table(knobs, steps):
+    """Give float32 [steps, 4]: Muon's rate; the pace of the whitening's biases and of all else, from 1 to 0; what stays
+    of the moving averages."""
+    step = np.arange(steps)
+    pace = 1 - step / steps
+    whitening = np.maximum(1 - step / max(nearest(knobs.bias_share * steps), 1), 0)
+    keep = np.where(step > steps - knobs.tail, knobs.tail_keep, 0.0)
+    return np.stack([knobs.filter_rate * pace, whitening, pace, keep], axis=1).astype(np.float32)
+
+
+def macs(side):
+    """Give [(layer, multiply-accumulates)] of one picture forward. What the pools throw away is not computed."""
+    size, inputs = side - 1, WHITENED
+    found = [("whiten", size * size * 2 * 2 * 3 * WHITENED)]
+    for block, width in enumerate(WIDTHS, 1):
+        half = size // 2
+        found += [("block%d/conv1" % block, (2 * half) ** 2 * 9 * inputs * width),
+                  ("block%d/conv2" % block, half ** 2 * 9 * width * width)]
+        size, inputs = half, width
+    return found + [("head", inputs * CLASSES)]
+
+
+def step_flops(side, whitens):
+    """Give the operations of a training step for one picture: forward, and for weights and inputs backward. Nothing
+    goes back through the whitening, and through the layer after it only as long as the biases learn."""
+    counted = macs(side)
+    forward = sum(count for _, count in counted)
+    backward = 2 * (forward - counted[0][1]) - (0 if whitens else counted[1][1])
+    return 2 * (forward + backward)
+
+
+def flops_per_example(knobs, steps):
+    """Give the mean over all steps of a training."""
+    return sum((one.last - one.first) * step_flops(one.side, one.whitens) for one in phases(knobs, steps)) / steps
+
+
+def split(dataset):
+    """Give (images, labels) to train on, and (images, labels) held back: what is tuned is tuned on these."""
+    images, labels = dataset.images, dataset.labels
+    return (images[:-HELD_BACK], labels[:-HELD_BACK]), (images[-HELD_BACK:], labels[-HELD_BACK:])

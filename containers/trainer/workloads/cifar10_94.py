@@ -1,0 +1,175 @@
+"""How soon is a network right on 94 % of CIFAR-10's test images, from nothing, on one GPU?
+
+The race of DAWNBench and what came after it: https://github.com/KellerJordan/cifar10-airbench. The techniques are
+known, the recipe and the code are this project's own (race.py has the numbers): a first layer that whitens 2 x 2
+pixels, taken from the images and not trained; filters that begin by letting through; Muon; pictures of 24, then 28,
+then 32 pixels; each mirrored in one epoch and not in the next; nothing computed that a pool throws away; each step a
+CUDA graph.
+
+The clock starts with the images as bytes on the device and nothing else: weights, whitening and all chance are made in
+it, all steps, and the guesses for the 10,000 test images at its end. Compiling, recording graphs and a training on
+labels that say nothing come before, and are told beside it: a user waits for them once.
+"""
+from __future__ import absolute_import, division, print_function
+
+import collections
+import datetime
+import importlib
+import sys
+
+import numpy as np
+
+from .. import certainty, cost, data, race
+from ..events import Stop, clock
+from ..layers import batch_norm, constant, conv, dense, max_pool, silu, uniform
+from ..loop import start
+from ..recipe import recipe, sgd
+
+SUMMARY = "How soon are 94 % of CIFAR-10 right, from nothing, on one GPU? 8 layers, Muon"
+SOURCE = "DAWNBench's race on one GPU, as cifar10-airbench times it"
+DATA = "cifar10"
+UNIT = "images"
+STEPS = 225             # nine epochs
+BATCH = 2000
+INPUT = (32, 32, 3)
+PARAMETERS = 1971650    # 288 of them are the whitening's, which nothing trains
+MACS = 118147360        # as the words are read; the pools throw away a tenth, which is not computed
+FLOPS = 708330624       # the same; the start event tells what a training really does, most of it on smaller pictures
+FRAMEWORKS = ("pytorch",)
+LINES = 25
+TIMES = True            # --times is understood
+
+BOUND = 0.94
+NONE = constant(0.0)
+
+
+def block(name, inputs, outputs):
+    """Two convolutions of 3 x 3, the first with a pool; they begin by letting through (race/__init__.py)."""
+    words = []
+    for k, width in (1, inputs), (2, outputs):
+        words += [conv("%s/conv%d" % (name, k), 3, width, outputs, uniform((9 * width) ** -0.5))]
+        words += [max_pool(name + "/pool", 2, 2)] if k == 1 else []
+        words += [batch_norm("%s/norm%d" % (name, k), outputs, 1 - race.KNOBS.running, race.EPSILON, scaled=False),
+                  silu("%s/silu%d" % (name, k))]
+    return words
+
+
+NETWORK = [conv("whiten", 2, 3, 24, uniform(12 ** -0.5), NONE, padding=0), silu("whiten/silu")]
+NETWORK += block("block1", 24, 64) + block("block2", 64, 256) + block("block3", 256, 256)
+NETWORK += [max_pool("pool", 3, 3), dense("head", 256, 10, uniform(256 ** -0.5 / 9), NONE)]
+RECIPE = recipe(sgd(), rate=0.0)  # nothing here trains by it
+
+Told = collections.namedtuple("Told", "events voice signals")  # to whom things are told, and who may end it all
+
+load, load_test, plain = data.training, data.testing, data.scaled
+
+
+def run(asked, framework, network, events, voice, signals):
+    check(asked)
+    dataset = load(asked.data)
+    signals.check(None)
+    race_on(dataset, load_test(asked.data), asked, framework, network, Told(events, voice, signals))
+
+
+def race_on(dataset, tested, asked, framework, network, told):
+    """Train --times times, each time from nothing, and tell how long each took and what it came to."""
+    began, (events, voice, signals) = clock(), told
+    on = importlib.import_module("trainer.frameworks.%s.race" % framework)
+    kind = on.kind(network, asked.precision)
+    steps = asked.steps or asked.epochs * -(-len(dataset.labels) // asked.batch)
+    voice.say("Training on %d images of %s" % (len(dataset.labels), asked.data) if asked.data else
+              "Training on %d SYNTHETIC images, not on CIFAR-10: %s" % (len(dataset.labels), dataset.note))
+    start(asked, sys.modules[__name__], network, framework, events, steps=steps, dataset=dataset.name,
+          dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256, dataset_note=dataset.note,
+          resumed_from_step=None, dropout=None, feed="resident", teacher=None, epoch_copied_bytes=0,
+          flops_per_example=race.flops_per_example(race.KNOBS, steps), share_of_3x3=cost.share_of_3x3(NETWORK, INPUT))
+    trained = on.Race(network.on, kind, race.KNOBS, steps, asked.batch, dataset.images, dataset.labels, asked.compile)
+    test = on.put(tested.images, network.on)
+    trained.prepare(test)
+    voice.say("Steps are %s; ready after %.1f s" % (
+        "CUDA graphs" if trained.recorded else "not CUDA graphs" + (" (%s)" % trained.why if trained.why else ""),
+        clock() - began))
+    found = []
+    for k in range(asked.times):
+        signals.check(steps if k else 0)
+        found.append(once(asked, trained, test, tested.labels, asked.seed + k, told))
+    if asked.times > 1:
+        certify(found, told)
+    events.write("finish", step=steps, seconds=clock() - began)
+
+
+def check(asked):
+    """Refuse what a training within seconds can't be asked for."""
+    for refused, why in (
+            (asked.resume, "is trained within seconds and leaves no checkpoint: leave --resume away"),
+            (asked.seconds and not (asked.steps or asked.epochs),
+             "has a plan from its first step to its last: say --steps or --epochs, not --seconds alone"),
+            (asked.seconds, "has a plan from its first step to its last: leave --seconds away"),
+            (asked.feed not in ("ahead", "resident"), "has its images on the device: leave --feed away"),
+            (asked.precision == "tf32", "computes in 16 bits or in float32: say --precision amp or float32")):
+        if refused:
+            raise Stop("bad_argument", "%s %s" % (asked.workload, why))
+
+
+def once(asked, trained, test, labels, seed, told):
+    """Train from nothing, and give seconds and accuracy. On a GPU lines are said afterwards: nothing is to wait."""
+    lines = Lines(asked, trained, told)
+    trained.wait()
+    began = lines.since = clock()
+    trained.train(seed, lines.add if trained.waits else None)
+    guesses = trained.predict(test).cpu().numpy()  # which waits for it
+    seconds = clock() - began
+    lines.rest(seconds / trained.steps)
+    accuracy = float((guesses == labels).mean())
+    told.events.write("eval", step=trained.steps, precision_at_1=accuracy, examples=len(labels), seconds=None)
+    told.events.write("raced", seed=seed, seconds=seconds, precision_at_1=accuracy, graphs=trained.recorded)
+    told.voice.say("%s: precision @ 1 = %.4f, %.3f s after nothing (seed %d)" % (
+        datetime.datetime.now(), accuracy, seconds, seed))
+    return seconds, accuracy
+
+
+class Lines(object):
+    """Writes line and event of every n-th step and the last: when it is done, or all of them when all are."""
+
+    def __init__(self, asked, trained, told):
+        self.asked, self.trained, self.told = asked, trained, told
+        self.written, self.since = -1, None
+
+    def add(self, step):
+        self.told.signals.check(step + 1)
+        if self.is_due(step):
+            now = clock()
+            self.write(step, (now - self.since) / (step - self.written))
+            self.since = now
+
+    def rest(self, seconds_per_batch):
+        for step in range(self.written + 1, self.trained.steps):
+            if self.is_due(step):
+                self.write(step, seconds_per_batch)
+
+    def is_due(self, step):
+        return step % self.asked.log_frequency == 0 or step == self.trained.steps - 1
+
+    def write(self, step, seconds):
+        loss, self.written = float(self.trained.losses[step]), step
+        if not np.isfinite(loss):
+            raise Stop("nan", "Model diverged with loss = %s at step %d" % (loss, step), step)
+        rate = self.asked.batch / max(seconds, 1e-9)
+        self.told.events.write("step", step=step, loss=loss, learning_rate=float(self.trained.rows[step, 0]),
+                               examples_per_second=rate if step else None,
+                               seconds_per_batch=seconds if step else None)
+        self.told.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
+            datetime.datetime.now(), step, loss, rate, seconds))
+
+
+def certify(found, told):
+    """Tell means and how sure it is that the mean accuracy is above the bound."""
+    seconds, accuracies = zip(*found)
+    (time, apart), (accuracy, deviation) = certainty.spread(seconds), certainty.spread(accuracies)
+    chance = certainty.chance_below(accuracies, BOUND)
+    told.events.write("certified", times=len(found), seconds_mean=time, seconds_deviation=apart,
+                 seconds_median=float(np.median(seconds)), accuracy_mean=accuracy, accuracy_deviation=deviation,
+                 bound=BOUND, chance=chance)
+    told.voice.say("%d trainings: %.3f s (standard deviation %.3f), accuracy %.4f (%.4f); above %.2f: %s" % (
+        len(found), time, apart, accuracy, deviation, BOUND,
+        "unknown, for all are alike" if chance is None else "p = %.2g by a one-sided t-test" % chance))

@@ -1,0 +1,327 @@
+"""cifar10-94: each thing that is done the fast way is what the slow way makes, in float64; and it learns."""
+
+import importlib
+import io
+
+import numpy as np
+import pytest
+from conftest import events, needs, trainer
+
+from trainer import data, race
+from trainer.arguments import arguments
+from trainer.events import Events, Voice
+from trainer.recipe import Model
+from trainer.signals import Signals
+from trainer.workloads import cifar10_94
+
+pytestmark = pytest.mark.torch
+SMALL = race.KNOBS._replace(
+    sides=((12, 1 / 3), (14, 2 / 3), (16, 1.0)),
+    polynomials=race.KNOBS.polynomials[:2],
+    tail=2,
+    whitening_images=100,
+)
+
+
+@pytest.fixture
+def torch():
+    needs("torch")
+    import torch
+
+    torch.manual_seed(3)
+    return torch
+
+
+@pytest.fixture(scope="module")
+def made():
+    """So few that every epoch has two steps of 60."""
+    whole = data.synthetic("train")
+    return data.Dataset(whole.images[:120], whole.labels[:120], "synthetic", 1, note="made")
+
+
+@pytest.fixture
+def one(torch, made):
+    from trainer.frameworks.pytorch.race import Race
+
+    return Race(torch.device("cpu"), torch.float32, SMALL, 9, 60, made.images, made.labels)
+
+
+def module(name):
+    return importlib.import_module("trainer.frameworks.pytorch.race." + name)
+
+
+# -- the network -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("side", [31, 15, 7, 6])
+def test_without_dead_outputs_the_result_and_all_gradients_are_the_same(torch, side):
+    x = torch.randn(2, 5, side, side, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(4, 5, 3, 3, dtype=torch.float64, requires_grad=True)
+    plain = torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(x, weights, padding=1), 2)
+    ours = torch.nn.functional.max_pool2d(module("net").first_conv(x, weights), 2)
+    assert torch.allclose(plain, ours, rtol=0, atol=1e-12)
+    seen = torch.randn_like(plain)
+    for slow, fast in zip(
+        torch.autograd.grad(plain, [x, weights], seen), torch.autograd.grad(ours, [x, weights], seen), strict=True
+    ):
+        assert torch.allclose(slow, fast, rtol=0, atol=1e-11)
+
+
+def test_it_is_the_network_that_the_words_say(torch, one):
+    one.reset(5)
+    from trainer.frameworks.pytorch import Network, outward
+
+    network = Network(Model(cifar10_94.NETWORK, cifar10_94.RECIPE, (32, 32, 3), 8), "cpu")
+    values = network.model.first(0)
+    kept = one.arrays.kept(one.arrays.parts)
+    for name in values:
+        values[name] = outward(kept[name])
+    assert {name: values[name].shape for name in values} == network.model.kept()
+    network.load(values)
+    pictures = np.random.RandomState(0).normal(size=(8, 32, 32, 3)).astype(np.float32)
+    net = module("net")
+    with torch.no_grad():
+        x = torch.from_numpy(pictures).permute(0, 3, 1, 2)
+        ours = net.forward(x, kept, net.normed(kept, False, 0.0)).numpy()
+    assert ours.std() > 1e-3
+    assert ours == pytest.approx(network.logits(pictures), abs=1e-5)
+
+
+@pytest.mark.parametrize("side", [24, 28, 32])
+def test_it_does_the_work_that_the_plan_tells(torch, one, side):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    net, kept = module("net"), one.arrays.kept(one.arrays.parts)
+    for whitens in True, False:
+        parts = dict(kept) if whitens else {**kept, net.WHITENING: kept[net.WHITENING].detach()}
+        leaves = [value for name, value in parts.items() if value.requires_grad]
+        counter = FlopCounterMode(display=False)
+        with counter:
+            logits = net.forward(torch.randn(2, 3, side, side), parts, net.normed(parts, True, 0.4))
+            torch.autograd.grad(logits.sum(), leaves)
+        assert counter.get_total_flops() == 2 * race.step_flops(side, whitens)
+
+
+def test_whitened_patches_vary_alike_and_apart(torch):
+    net = module("net")
+    mixed = torch.randn(60, 3, 1, 1) + 0.3 * torch.randn(60, 3, 9, 9)
+    pixels = (mixed + 0.1 * torch.randn(60, 1, 9, 9)).permute(0, 2, 3, 1)
+    filters = net.whitening(pixels, 0.0)
+    assert torch.equal(filters[:12], -filters[12:])
+    out = torch.nn.functional.conv2d(pixels.permute(0, 3, 1, 2), filters[:12]).permute(1, 0, 2, 3).reshape(12, -1)
+    assert np.abs(np.cov(out.numpy(), bias=True) - np.eye(12)).max() < 1e-4
+
+
+def test_the_loss_is_that_of_smoothed_labels(torch):
+    logits, labels = torch.randn(7, 10, dtype=torch.float64), torch.arange(7)
+    theirs = torch.nn.functional.cross_entropy(logits, labels, label_smoothing=0.2, reduction="sum")
+    assert float(module("net").loss(logits, labels, 0.2)) == pytest.approx(float(theirs))
+
+
+# -- Muon ------------------------------------------------------------------------------------------
+def slowly(matrix, polynomials):
+    """The iteration one matrix after the other, in numpy."""
+    x = matrix / (np.linalg.norm(matrix) + 1e-7)
+    for a, b, c in polynomials:
+        products = x @ x.T
+        x = a * x + (b * products + c * products @ products) @ x
+    return x
+
+
+def test_all_at_once_muon_moves_each_filter_as_one_after_the_other(torch):
+    random = np.random.RandomState(1)
+    shapes = (8, 20), (8, 36), (12, 36), (12, 40), (12, 40)
+    weights, momenta = ([random.normal(size=shape) for shape in shapes] for _ in range(2))
+    wanted = [
+        weight * np.sqrt(len(weight)) / np.linalg.norm(weight) - 0.3 * slowly(momentum, race.KNOBS.polynomials)
+        for weight, momentum in zip(weights, momenta, strict=True)
+    ]
+    moved = [torch.from_numpy(weight) for weight in weights]
+    module("muon").move(
+        moved, [torch.from_numpy(one) for one in momenta], torch.tensor(0.3), race.KNOBS.polynomials, torch.float64
+    )
+    for ours, slow in zip(moved, wanted, strict=True):
+        assert np.abs(ours.numpy() - slow).max() < 1e-7
+
+
+def test_what_muon_moves_by_is_nearly_orthogonal_and_of_nothing_it_is_nothing(torch):
+    muon = module("muon")
+    found = muon.orthogonal(torch.randn(2, 16, 64, dtype=torch.float64), race.KNOBS.polynomials)
+    sizes = torch.linalg.svdvals(found)
+    assert 0.6 < float(sizes.min()) <= float(sizes.max()) < 1.3
+    assert float(muon.orthogonal(torch.zeros(1, 4, 8), race.KNOBS.polynomials).abs().max()) == 0
+
+
+# -- pictures --------------------------------------------------------------------------------------
+def test_each_epoch_takes_every_example_once_and_shows_it_from_the_other_side_than_before(torch):
+    pictures = module("pictures")
+    drawn = pictures.draw(50, 175, 2, torch.Generator().manual_seed(1), torch.device("cpu"))
+    assert len(drawn.order) == 200
+    seen = [pictures.chosen(drawn, torch.arange(first, first + 50)) for first in range(0, 200, 50)]
+    for which, _ in seen:
+        assert sorted(which.tolist()) == list(range(50))
+    sides = [mirrored[which.argsort()] for which, mirrored in seen]
+    assert torch.equal(sides[0], ~sides[1])
+    assert torch.equal(sides[0], sides[2])
+    assert torch.equal(sides[1], sides[3])
+    assert 10 < int(sides[0].sum()) < 40
+    assert drawn.shifts.unique().tolist() == [-2, -1, 0, 1, 2]
+
+
+def test_moved_by_index_is_moved_by_padding_and_cutting(torch):
+    random = np.random.RandomState(0)
+    pixels = random.randint(0, 256, (6, 12, 12, 3)).astype(np.uint8)
+    which, mirrored = np.array([3, 0, 5, 5]), np.array([True, False, True, False])
+    shifts = np.array([[-2, 0, 1, 2], [2, 1, 0, -2]])
+    ours = module("pictures").cut(*(torch.from_numpy(one) for one in (pixels, which, mirrored, shifts)))
+    for k in range(4):
+        one = pixels[which[k], :, ::-1] if mirrored[k] else pixels[which[k]]
+        padded = np.pad(one, ((2, 2), (2, 2), (0, 0)), mode="reflect")
+        down, right = shifts[:, k] + 2
+        assert np.array_equal(ours[k].permute(1, 2, 0).numpy(), padded[down : down + 12, right : right + 12])
+
+
+def between(row, size):
+    """Resize along the last axis by the two nearest, one place after the other."""
+    found = []
+    for k in range(size):
+        at = min(max((k + 0.5) * row.shape[-1] / size - 0.5, 0), row.shape[-1] - 1)
+        low = int(at)
+        found.append(row[..., low] * (low + 1 - at) + row[..., min(low + 1, row.shape[-1] - 1)] * (at - low))
+    return np.stack(found, axis=-1)
+
+
+def test_made_smaller_is_the_mean_of_the_nearest_pixels(torch):
+    whole = np.random.RandomState(0).normal(size=(2, 3, 32, 32))
+    for side in 24, 28, 32:
+        slow = between(between(whole, side).swapaxes(2, 3), side).swapaxes(2, 3)
+        ours = module("pictures").resized(torch.from_numpy(whole), side).numpy()
+        assert np.abs(ours - slow).max() < 1e-12
+
+
+def test_a_picture_is_looked_at_from_two_sides_and_then_from_four_more(torch):
+    pictures = torch.arange(2 * 3 * 25.0).reshape(2, 3, 5, 5)
+    first, more = module("pictures").views(pictures)
+    assert (len(first), len(more)) == (2, 4)
+    assert torch.equal(first[1], first[0].flip(3))
+    assert torch.equal(more[0][..., 1:, 1:], pictures[..., :-1, :-1])
+    assert torch.equal(more[2][..., :-1, :-1], pictures[..., 1:, 1:])
+
+
+# -- the training ----------------------------------------------------------------------------------
+def test_a_training_learns_and_the_same_seed_gives_the_same(torch, one):
+    one.prepare(one.images)
+    seen = []
+    one.train(7, seen.append)
+    assert seen == list(range(9))
+    losses, guesses, weights = one.losses.clone(), one.predict(one.images[:60]), one.arrays.weights.clone()
+    assert torch.isfinite(losses).all()
+    assert losses[-3:].mean() < 0.7 * losses[0]
+    assert (guesses == one.labels[:60]).float().mean() > 0.25, "though it has seen them at half their size"
+    order = one.drawn.order.clone()
+    one.reset(8)
+    assert not torch.equal(one.drawn.order, order)
+    one.train(7)
+    assert torch.equal(one.arrays.weights, weights)
+    assert torch.equal(one.losses, losses)
+    assert not one.recorded, "there are no CUDA graphs on a CPU"
+
+
+def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, one):
+    """The first: no momentum yet, and the averages are the weights."""
+    net, pictures = module("net"), module("pictures")
+    one.reset(2)
+    kept = {name: value.detach().double() for name, value in one.arrays.kept(one.arrays.parts).items()}
+    leaves = {name: kept[name].requires_grad_() for name in one.arrays.shapes}
+    before = {name: value.detach().clone() for name, value in kept.items()}
+    which, mirrored = pictures.chosen(one.drawn, torch.arange(60))
+    x = pictures.cut(one.pixels.double(), which, mirrored, one.drawn.shifts[:, :60])
+    logits = net.forward(pictures.resized(x, 12), kept, net.normed(kept, True, 0.4)).double()
+    mean = net.loss(logits, one.labels[which], SMALL.smoothing) / 60
+    gradients = dict(zip(leaves, torch.autograd.grad(mean, list(leaves.values())), strict=True))
+    one.takes[0]()
+    assert float(one.losses[0]) == pytest.approx(float(mean.detach()), rel=1e-5)
+    for name, gradient in gradients.items():
+        old, new = before[name], one.arrays.parts[name].detach().double()
+        if name in net.FILTERS:
+            rows = len(old)
+            step = slowly((1 + SMALL.filter_momentum) * gradient.reshape(rows, -1).numpy(), SMALL.polynomials)
+            wanted = old * rows**0.5 / old.norm() - SMALL.filter_rate * torch.from_numpy(step).view(old.shape)
+        else:
+            rate = SMALL.head_rate if name in net.HEAD else SMALL.offset_rate
+            wanted = old - rate * (1 + SMALL.momentum) * gradient - SMALL.decay * old
+        assert torch.allclose(new, wanted, rtol=1e-3, atol=2e-4), name
+    assert torch.equal(one.arrays.average, one.arrays.weights)
+
+
+def test_the_whitenings_biases_stay_where_they_are_after_their_phase(torch, one):
+    net, stages = module("net"), []
+    one.train(1, lambda _: stages.append(one.arrays.parts[net.WHITENING].detach().clone()))
+    assert not torch.equal(stages[0], torch.zeros(24))
+    assert all(torch.equal(later, stages[0]) for later in stages[1:])
+
+
+def test_only_what_is_not_sure_is_looked_at_again(torch, one):
+    one.reset(3)
+    one.arrays.average.copy_(one.arrays.weights)
+    one.arrays.average[one.arrays.edge :] += 0.01
+    net, pictures = module("net"), module("pictures")
+    x = one.pixels[:40].permute(0, 3, 1, 2)
+    kept = one.arrays.averaged()
+    with torch.no_grad():
+        two, four = (
+            sum(net.forward(view, kept, net.normed(kept, False, 0)) for view in views) for views in pictures.views(x)
+        )
+    found = {}
+    for bound in 0.0, 1.1:
+        one.knobs = SMALL._replace(unsure=bound)
+        found[bound] = one.predict(one.images[:40])
+    assert torch.equal(found[0.0], two.argmax(1))
+    assert torch.equal(found[1.1], (two + four / 2).argmax(1))
+    assert not torch.equal(found[0.0], found[1.1])
+
+
+# -- the workload ------------------------------------------------------------------------------------
+def test_two_short_trainings_are_told_and_certified(torch, made, tmp_path):
+    said = io.StringIO()
+    asked = arguments(
+        ["cifar10-94", "--out", str(tmp_path), "--steps", "2", "--batch", "16", "--times", "2", "--seed", "4"]
+    )
+    from trainer.frameworks.pytorch import Network
+
+    network = Network(Model(cifar10_94.NETWORK, cifar10_94.RECIPE, (32, 32, 3), 16), "cpu")
+    few = data.Dataset(made.images[:20], made.labels[:20], "synthetic", 1)
+    told = cifar10_94.Told(Events(str(tmp_path)), Voice(said), Signals())
+    cifar10_94.race_on(made, few, asked, "pytorch", network, told)
+    found = events(tmp_path)
+    assert [event["event"] for event in found] == [
+        *("start", "step", "step", "eval", "raced"),
+        *("step", "step", "eval", "raced", "certified", "finish"),
+    ]
+    begun, raced, certified = found[0], [event for event in found if event["event"] == "raced"], found[-2]
+    assert (begun["steps"], begun["precision"], begun["feed"]) == (2, "float32", "resident")
+    assert [event["seed"] for event in raced] == [4, 5]
+    assert all(event["seconds"] > 0 and not event["graphs"] for event in raced)
+    assert certified["times"] == 2
+    assert certified["accuracy_mean"] == pytest.approx(np.mean([event["precision_at_1"] for event in raced]))
+    assert "SYNTHETIC" in said.getvalue()
+    assert "2 trainings: " in said.getvalue()
+
+
+def test_other_trainings_are_not_repeated(capsys):
+    with pytest.raises(SystemExit):
+        arguments(["cifar10", "--out", "x", "--times", "2"])
+    assert "--times is not for cifar10" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("--resume", "."), "leaves no checkpoint: leave --resume away"),
+        (("--seconds", "3"), "say --steps or --epochs, not --seconds alone"),
+        (("--feed", "plain"), "has its images on the device"),
+        (("--batch", "largest"), "--batch largest is not for cifar10-94"),
+    ],
+)
+def test_what_a_training_within_seconds_has_not_is_refused_in_a_sentence(torch, tmp_path, typed, said):
+    code, _, err = trainer("cifar10-94", "--out", tmp_path, *typed)
+    assert code == 1
+    assert said in err
