@@ -25,7 +25,7 @@ from ..layers import batch_norm, constant, conv, dense, max_pool, silu, uniform
 from ..loop import start
 from ..recipe import recipe, sgd
 
-SUMMARY = "How soon are 94 % of CIFAR-10 right, from nothing, on one GPU? 8 layers, Muon"
+SUMMARY = "How soon are 94 % of CIFAR-10 right, from nothing, on one GPU? By Muon"
 SOURCE = "DAWNBench's race on one GPU, as cifar10-airbench times it"
 DATA = "cifar10"
 UNIT = "images"
