@@ -4,6 +4,7 @@ The API is a stand-in, kubectl is Debian's, and what a pod would do is done here
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -107,3 +108,23 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
     assert shown.stdout.splitlines()[1:] == ["step 0"]
     closed = shelf.load(RUN)
     assert (closed.status, closed.exit_code, closed.summary.loss_first) == ("finished", 0, 4.5)
+
+
+def test_nodes_are_compared_by_one_job_when_the_other_has_ended(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
+    words = ("compare", "pytorch:25.03-py3", "--train", "cifar10", "--engine", "kubernetes", "--vary", "nodes=1,2")
+    nodes = []
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "ngcdl", *words, "--repeat", "1", "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        for number in (1, 2):
+            api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
+            nodes.append(api.only("jobs")["spec"]["completions"])
+            play(api, tmp_path / f"pod{number}")
+            api.until(lambda: all(kind != "jobs" for kind, _, _ in api.objects), "the Job was left")
+        out, _ = process.communicate(timeout=60)
+    found = json.loads(out)
+    assert (nodes, [trial["arm"] for trial in found["trials"]]) == ([1, 2], ["nodes=1", "nodes=2"])
+    assert [refusal["field"] for refusal in found["refused"]] == ["examples_per_second"], "a pod of two steps"

@@ -189,7 +189,7 @@ def test_another_batch_is_let_through_with_weak_scaling_alone() -> None:
 
 
 @pytest.mark.parametrize(("field", "other"), [
-    ("partition", {"partition": "old"}), ("card", {"card": "A100"}),
+    ("partition", {"partition": "old"}), ("hardware", {"card": "A100"}),
 ])  # fmt: skip
 def test_nodes_of_another_kind_are_refused_by_its_name(field: str, other: dict[str, Any]) -> None:
     made = of_nodes(*(on_slurm(f"b{n}", 180.0, 2, **other) for n in (1, 2)))

@@ -18,12 +18,12 @@ from ngcdl.cli.typed import Typed, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of
 from ngcdl.compare import Kept
 from ngcdl.engines.base import Chunk
-from ngcdl.errors import BadOption, NoSuchRun, signal_exit_code
+from ngcdl.errors import BadOption, NoSuchRun, RecordBroken, signal_exit_code
 from ngcdl.interrupt import Interrupted
 from ngcdl.report import compared
 from ngcdl.report.comparison import Comparison
 from ngcdl.rounds import Comparing
-from ngcdl.spec import QUEUES, GpuRequest, ImageRef, Workload
+from ngcdl.spec import QUEUES, USED_BY, GpuRequest, ImageRef, Workload
 from ngcdl.store import Store
 
 REFUSED = 1
@@ -37,10 +37,16 @@ STEPS_FEWEST = 11
 
 
 class _Hushed(Screen):
-    """What the runs write is in their log.txt; here it would bury their results."""
+    """What the runs write is in their log.txt; here it would bury their results. Not what a cluster lets them wait for,
+    which is all that comes on stderr from there."""
+
+    def __init__(self, is_cluster: bool) -> None:
+        super().__init__(output_to_stderr=True)
+        self._is_cluster = is_cluster
 
     def chunk(self, chunk: Chunk) -> None:
-        del chunk
+        if self._is_cluster and chunk.stream == "stderr":
+            self.say(chunk.data.decode(errors="replace").rstrip())
 
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
@@ -91,7 +97,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         plan.check_workload(one.workload or Workload(""))
         plan.check_place(one.workload or Workload(""), one.image, one.device or _device(one.gpus))
     reconcile_last(shelf)
-    screen, number = _Hushed(output_to_stderr=True), None
+    screen, number = _Hushed(typed.engine in USED_BY), None
     with screen:
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         for remark in remarks if rounds.tells_gpu else ():
@@ -100,7 +106,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         kept = Kept(shelf.new_id("compare"), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
         going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, rounds.until)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
-        screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch one with: ngcdl logs -f last")
+        look = "ngcdl runs" if typed.engine in QUEUES else "ngcdl logs -f last"
+        screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
         try:
             with no_open_record(shelf):
                 going.leave() if typed.detach else going.go()
@@ -161,7 +168,7 @@ def stop(name: str) -> None:
 
     shelf = Store(settings.load().runs)
     for trial in reversed(reconciled.comparison(shelf, name).trials):
-        with contextlib.suppress(NoSuchRun):
+        with contextlib.suppress(NoSuchRun, RecordBroken):
             if shelf.load(trial.run).status == "running":
                 runs.stop(trial.run)
 

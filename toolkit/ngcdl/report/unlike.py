@@ -36,6 +36,8 @@ _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in (
 # Of the spec: what the other fields tell already, and better. The tag may move, the digest not; the command is made of
 # the workload; the request is one thing, the cards that the run got another.
 _DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin", "placement"})
+# Of where on a cluster it went: the rest says who pays, and from where things come.
+_OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch"})
 # What a device may have of its own where nothing was asked for: a card computes TF32 beside the processor's float32.
 _LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None}
@@ -43,7 +45,7 @@ _LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
 # An older trainer did not tell these, and one that trains nothing has none.
-_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "card"})
+_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 NOT_ENDED = "it did not reach its end"
 UNEQUAL = "it must be the same, and is not that of"
@@ -211,8 +213,8 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "digest": run.image.digest,
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
-        **(spec.get("placement") or {}),
-        "card": _card(run) if run.engine in USED_BY else None,  # elsewhere the cards themselves are told
+        **{name: value for name, value in (spec.get("placement") or {}).items() if name in _OF_PLACE},
+        "hardware": _kinds(run, start) if run.engine in USED_BY else None,  # elsewhere the very cards are told
         "engine": run.engine,
         "gpu_way": run.gpu_way,
         "device": run.device,
@@ -222,9 +224,10 @@ def _fields(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _card(run: Run) -> list[str] | None:
-    """Name the kinds of card that a cluster gave; None where nobody could read them."""
-    return sorted({gpu.name for gpu in run.summary.gpus if gpu.name}) or None
+def _kinds(run: Run, start: Mapping[str, Any]) -> list[str] | None:
+    """Name the kinds of card, or of processor, that a cluster gave; None where nobody told them."""
+    cards = {gpu.name for gpu in run.summary.gpus if gpu.name}
+    return sorted(cards or {name for name in start.get("devices") or () if isinstance(name, str)}) or None
 
 
 def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:
