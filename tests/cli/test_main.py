@@ -206,3 +206,12 @@ def test_a_terminal_without_unicode_can_show_every_record(tmp_path: Path, settin
 def test_bytes_that_are_no_text_are_a_usage_error(house: House) -> None:
     done = house.run("run", os.fsdecode(b"tensorflow:\xff"))
     assert done.returncode == 2
+
+
+def test_the_help_of_a_command_with_many_options_has_headings(house: House) -> None:
+    told = house.run("run", "--help").stdout
+    headings = re.findall(r"^\w[\w ]*:$", told, re.MULTILINE)
+    assert headings == [
+        "Arguments:", "Training:", "Where it runs:", "On Slurm or Kubernetes:", "Container:", "Options:"
+    ]  # fmt: skip
+    assert re.search(r"^Training:\n  --train .*^Where it runs:\n  --gpus ", told, re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,  # rich would double the time of --help
     pretty_exceptions_enable=False,  # tracebacks of typer show locals, and locals can hold keys
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as docker run; 2 usage.",
 )
 

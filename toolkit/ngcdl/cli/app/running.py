@@ -9,6 +9,7 @@ import typer
 from ngcdl.cli import options
 from ngcdl.cli.app.placed import placed
 from ngcdl.cli.app.root import app
+from ngcdl.cli.app.sections import Sectioned
 from ngcdl.cli.options import Json
 
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
 
 @app.command(
+    cls=Sectioned,
     epilog="Examples:\n\n  ngcdl run --train cifar10\n\n  ngcdl run tensorflow:18.01-py2\n\n"
     "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n\n"
     "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n\n"
-    "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8"
+    "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
 )
 @placed
 def run(
@@ -43,8 +45,13 @@ def run(
     channels_last: options.ChannelsLast = None,
     teacher: options.Teacher = None,
     data: options.Data = "auto",
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.")] = None,
-    no_eval: Annotated[bool, typer.Option("--no-eval", help="Don't test the trained network.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.", rich_help_panel=options.TRAINING),
+    ] = None,
+    no_eval: Annotated[
+        bool, typer.Option("--no-eval", help="Don't test the trained network.", rich_help_panel=options.TRAINING)
+    ] = False,
     gpus: options.Gpus = "auto",
     device: options.Device = None,
     engine: options.EngineName = "auto",
@@ -52,13 +59,22 @@ def run(
     volume: options.Volumes = None,
     env: options.Variables = None,
     publish: Annotated[
-        list[str] | None, typer.Option("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port.")
+        list[str] | None,
+        typer.Option(
+            "-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port.", rich_help_panel=options.CONTAINER
+        ),
     ] = None,
     shm_size: options.ShmSize = "1g",
     ulimit: options.Limits = None,
-    workdir: Annotated[str | None, typer.Option("-w", "--workdir", metavar="DIR", help="In the container.")] = None,
+    workdir: Annotated[
+        str | None,
+        typer.Option("-w", "--workdir", metavar="DIR", help="In the container.", rich_help_panel=options.CONTAINER),
+    ] = None,
     interactive: Annotated[
-        bool, typer.Option("-i", "--interactive", help="Pass stdin on, also when it is no terminal.")
+        bool,
+        typer.Option(
+            "-i", "--interactive", help="Pass stdin on, also when it is no terminal.", rich_help_panel=options.CONTAINER
+        ),
     ] = False,
     tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
     rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
@@ -118,11 +134,12 @@ def run(
 
 
 @app.command(
+    cls=Sectioned,
     epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
     "Examples:\n\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n\n"
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n\n"
     "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10\n\n"
-    "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4"
+    "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4",
 )
 @placed
 def compare(
@@ -136,16 +153,24 @@ def compare(
             metavar="NAME=A,B",
             help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image or framework; "
             "without it what the training asks, else CPU against GPU.",
+            rich_help_panel=options.COMPARISON,
         ),
     ] = None,
     scaling: Annotated[
         str | None,
         typer.Option(
-            metavar="strong|weak", help="Of --vary gpus or nodes: --batch is of all together, or of each replica."
+            metavar="strong|weak",
+            help="Of --vary gpus or nodes: --batch is of all together, or of each replica.",
+            rich_help_panel=options.COMPARISON,
         ),
     ] = None,
-    repeat: Annotated[int, typer.Option(help="Rounds; of one alone no ratio is given.")] = 3,
-    show: Annotated[str | None, typer.Option(metavar="ID|last", help="Print one from its records again.")] = None,
+    repeat: Annotated[
+        int, typer.Option(help="Rounds; of one alone no ratio is given.", rich_help_panel=options.COMPARISON)
+    ] = 3,
+    show: Annotated[
+        str | None,
+        typer.Option(metavar="ID|last", help="Print one from its records again.", rich_help_panel=options.COMPARISON),
+    ] = None,
     steps: options.Fewer = None,
     epochs: options.Epochs = None,
     seconds: options.Seconds = None,
