@@ -43,7 +43,7 @@ export NGCDL_NODE=$SLURM_NODEID
 is_told=
 trap is_told=yes TERM
 nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is seen here" >&2; exit 125; }
-apptainer run --nv --no-home --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"
+apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"
 code=$?
 echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint

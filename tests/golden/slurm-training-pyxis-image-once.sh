@@ -48,6 +48,7 @@ echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 trap is_told=yes TERM
+export HOME=$NGCDL_RUN/home
 "$@" --samples "$SLURMD_NODENAME"
 code=$?
 echo "$code" >"$mark"

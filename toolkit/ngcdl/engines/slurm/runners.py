@@ -110,7 +110,9 @@ def task(task: Task) -> str:
     if task.runner in ("docker", "podman"):
         return _MARKED.format(run=_client(task))
     look = "" if task.is_training or not task.gpus else _LOOK
-    run = "trap is_told=yes TERM\n" + look + f'{_apptainer(task)}"$@"{task.after}\ncode=$?'
+    # the home that the job's variables name is not mounted, and the image may be read-only: caches need a place
+    home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in task.variables else ""
+    run = f'trap is_told=yes TERM\n{home}{look}{_apptainer(task)}"$@"{task.after}\ncode=$?'
     return _MARKED.format(run=run)
 
 
@@ -122,7 +124,12 @@ def _apptainer(task: Task) -> str:
     if task.runner != "apptainer":
         return ""
     binds = ["$NGCDL_RUN", *(f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)]
-    words = ["apptainer run", *(["--nv"] if task.gpus else []), "--no-home", f'--bind "{",".join(binds)}"']
+    words = [
+        "apptainer run",
+        *(["--nv"] if task.gpus else []),
+        '--home "$NGCDL_RUN/home"',
+        f'--bind "{",".join(binds)}"',
+    ]
     workdir = shlex.quote(task.workdir) if task.workdir else '"$NGCDL_RUN"'
     return " ".join([*words, f"--pwd {workdir}", '"$NGCDL_IMAGE"']) + " "
 
