@@ -50,6 +50,27 @@ UNPACKED = {
             "liburing2",
         ],
     ),
+    # Debian 13's, with the libraries that Debian 12 has older ones of
+    "slurm-24.11": (
+        "trixie",
+        [
+            "slurmctld",
+            "slurmd",
+            "slurm-client",
+            "slurm-wlm-basic-plugins",
+            "libslurm-dev",
+            "libslurm42t64",
+            "munge",
+            "libmunge2",
+            "libgcrypt20",
+            "libgpg-error0",
+            "libhwloc15",
+            "libnuma1",
+            "liblua5.1-0",
+            "libc6",
+        ],
+    ),
+    "slurm-accounting-24.11": ("trixie", ["slurmdbd", "slurm-wlm-mysql-plugin", "libmariadb3"]),
 }
 
 

@@ -3,11 +3,13 @@
 All nodes are this host under other names; a GPU is a harmless character device, which Slurm counts, hands out and names
 in CUDA_VISIBLE_DEVICES as it does a card. With accounting there are slurmdbd and MariaDB, too; with pyxis a plugin of
 ours that takes NVIDIA pyxis' options, writes down what each task got, and runs the task on the host (pyxis.c).
-Nothing is installed: the programs are Debian's, unpacked into the cache.
+Nothing is installed: the programs are Debian's, unpacked into the cache. NGCDL_LAB_SLURM=24.11 takes those of Debian
+13, with that one's C library (and installs patchelf); else it is Debian 12's 22.05.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import secrets
@@ -16,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lab_parts import packages, processes
@@ -28,6 +30,8 @@ PROGRAMS = (
     *("usr/sbin/munged", "usr/bin/munge", "usr/sbin/slurmctld-wlm", "usr/sbin/slurmd-wlm", "usr/sbin/slurmstepd-wlm"),
     *(f"usr/bin/{name}" for name in ("sbatch", "srun", "squeue", "scontrol", "scancel", "sacct", "sinfo", "salloc")),
 )
+NEWER = "24.11"
+LIBRARIES, LOADER = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2"
 ACCOUNTING = ("usr/sbin/slurmdbd", "usr/bin/sacctmgr", "usr/sbin/mariadbd")
 # Time-outs are short, so that a node that is gone is noticed in 13 s. No limit is raised: that may not be allowed.
 CONF = """ClusterName=lab
@@ -93,7 +97,7 @@ StorageUser=slurm
 StoragePass={password}
 StorageLoc=slurm_lab
 """
-START = '#!/bin/sh\nexport LD_LIBRARY_PATH="{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" SLURM_CONF="{conf}"\n'
+START = '#!/bin/sh\nexport SLURM_CONF="{conf}"{libraries}\n'
 SQL = ["--skip-name-resolve", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M"]
 SQL += ["--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=900", "--bind-address=127.0.0.1"]
 
@@ -102,13 +106,22 @@ class Cluster:
     """A cluster in a folder of its own. `bin` goes to the front of PATH: it has sbatch, srun and the others."""
 
     def __init__(
-        self, lab: Lab, folder: Path, nodes: int = 2, gpus: int = 1, accounting: bool = False, pyxis: bool = False
+        self,
+        lab: Lab,
+        folder: Path,
+        nodes: int = 2,
+        gpus: int = 1,
+        accounting: bool = False,
+        pyxis: bool = False,
+        types: Sequence[str] = ("fake",),
     ) -> None:
+        """`types` are what the nodes' GPUs are called, in turn."""
         if len(str(folder)) > 80:  # of a Unix socket's path
             raise LabError(f"{folder} is too long a path for the cluster's sockets")
         self.lab = Lab(folder, lab.cache)
         self.folder, self.nodes = folder, [f"n{number}" for number in range(1, nodes + 1)]
         self.gpus, self.accounting, self.pyxis = gpus, accounting, pyxis
+        self.types = dict(zip(self.nodes, itertools.cycle(types)))
 
     def __enter__(self) -> Cluster:
         try:
@@ -188,17 +201,22 @@ class Cluster:
 
     def _programs(self) -> None:
         """Write what starts each program, with the libraries that lie beside it."""
-        self._roots = [packages.unpacked(self.lab, "slurm")]
-        if self.accounting:
-            self._roots.append(packages.unpacked(self.lab, "slurm-accounting"))
-        libraries = [f"{root}/usr/lib/x86_64-linux-gnu{sub}" for root in self._roots for sub in ("", "/slurm-wlm")]
-        self._plugins = ":".join(libraries[1::2])
+        names = ["slurm", *(["slurm-accounting"] if self.accounting else [])]
+        is_newer = os.environ.get("NGCDL_LAB_SLURM") == NEWER
+        own = [packages.unpacked(self.lab, f"{name}-{NEWER}") for name in names] if is_newer else []
+        others = [packages.unpacked(self.lab, name) for name in names]  # of the database with either
+        self._roots = [*own, *others]
+        self._plugins = ":".join(f"{root}/{LIBRARIES}/slurm-wlm" for root in own or others)
+        with_others = f' LD_LIBRARY_PATH="{_libraries(others)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
         for path in (*PROGRAMS, *(ACCOUNTING if self.accounting else ())):
             root = next(root for root in self._roots if (root / path).exists())
             # Debian adds -wlm and links to it; a daemon that does not find its own name leaves the GPUs out
             link = self.folder / "programs" / path.rpartition("/")[2].removesuffix("-wlm")
-            link.symlink_to(root / path)
-            start = START.format(libraries=":".join(libraries), conf=self.conf)
+            if root in own:
+                _with_own_libraries(root / path, link, own)
+            else:
+                link.symlink_to(root / path)
+            start = START.format(conf=self.conf, libraries="" if root in own else with_others)
             write_whole(self.bin / link.name, f'{start}exec {link} "$@"\n', 0o755)
 
     def _configure(self) -> None:
@@ -214,10 +232,14 @@ class Cluster:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
         for number, name in enumerate(self.nodes):
             about = {"name": name, "host": host, "port": port[3 + number], "cpus": os.cpu_count()}
-            gres = f" Gres=gpu:fake:{self.gpus}" if self.gpus else ""
+            gres = f" Gres=gpu:{self.types[name]}:{self.gpus}" if self.gpus else ""
             lines += NODE.format(**about, megabytes=int(memory * 0.4)) + gres + " State=UNKNOWN\n"
         write_whole(self.conf, lines + PARTITION)
-        cards = [f"NodeName={','.join(self.nodes)} Name=gpu Type=fake File={card}\n" for card in CARDS[: self.gpus]]
+        cards = [
+            f"NodeName={name} Name=gpu Type={kind} File={card}\n"
+            for name, kind in self.types.items()
+            for card in CARDS[: self.gpus]
+        ]
         write_whole(self.folder / "gres.conf", "".join(["AutoDetect=off\n", *cards]) if cards else "")
         write_whole(self.folder / "cgroup.conf", "CgroupPlugin=disabled\n" if self._release() >= 23 else "")
         plug = f"required {self._pyxis()} record={self.record}\n" if self.pyxis else ""
@@ -256,7 +278,7 @@ class Cluster:
 
     def _accounting(self) -> None:
         password, data = secrets.token_hex(12), self.folder / "sql"
-        root = self._roots[1]
+        root = self._roots[-1]
         made = subprocess.run(
             [root / "usr/bin/mariadb-install-db", "--no-defaults", f"--basedir={root}/usr", f"--datadir={data}",
              "--auth-root-authentication-method=normal", "--skip-test-db", f"--user={_user()}"],
@@ -313,6 +335,21 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def _libraries(roots: Sequence[Path]) -> str:
+    return ":".join(f"{root}/{LIBRARIES}{sub}" for root in roots for sub in ("", "/slurm-wlm"))
+
+
+def _with_own_libraries(program: Path, copy: Path, roots: Sequence[Path]) -> None:
+    """Copy a program that runs with the C library of its own Debian, and starts others with this machine's."""
+    packages.ensure_installed({"patchelf": "patchelf"})
+    shutil.copy2(program, copy)
+    loader = f"{roots[0]}/{LIBRARIES}/{LOADER}"
+    subprocess.run(
+        ["patchelf", "--set-interpreter", loader, "--force-rpath", "--set-rpath", _libraries(roots), str(copy)],
+        check=True,
+    )
 
 
 def _of_cluster(conf: Path, node: str | None) -> Iterator[tuple[int, bool]]:
