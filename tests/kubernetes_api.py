@@ -20,8 +20,9 @@ from urllib.parse import parse_qs, urlsplit
 KINDS = {
     "pods": ("v1", "Pod"), "services": ("v1", "Service"), "configmaps": ("v1", "ConfigMap"),
     "secrets": ("v1", "Secret"), "events": ("v1", "Event"), "jobs": ("batch/v1", "Job"),
-    "namespaces": ("v1", "Namespace"),
+    "namespaces": ("v1", "Namespace"), "nodes": ("v1", "Node"),
 }  # fmt: skip
+OF_THE_CLUSTER = ("namespaces", "nodes")  # in no namespace
 VERBS = ["create", "delete", "get", "list", "patch"]
 WAITS_SECONDS = 30
 
@@ -51,7 +52,7 @@ class Api:
         version, name = KINDS[kind]
         with self.changed:
             kept = {"apiVersion": version, "kind": name, **thing}
-            self.objects[kind, meta["namespace"], meta["name"]] = kept
+            self.objects[kind, meta.get("namespace", ""), meta["name"]] = kept
             self.changed.notify_all()
         return kept
 
@@ -183,8 +184,8 @@ class Handler(BaseHTTPRequestHandler):
         return parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()}
 
     def _place(self, path: str) -> tuple[str, str, str]:
-        found = re.fullmatch(r"/(?:api/v1|apis/batch/v1)/namespaces/([^/]+)/([a-z]+)(?:/([^/]+))?", path)
-        return (found[2], found[1], found[3] or "") if found and found[2] in KINDS else ("", "", "")
+        found = re.fullmatch(r"/(?:api/v1|apis/batch/v1)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?", path)
+        return (found[2], found[1] or "", found[3] or "") if found and found[2] in KINDS else ("", "", "")
 
     def _is_refused(self, method: str, kind: str) -> bool:
         refusal = self.api.refusals.get((method, kind))
@@ -253,7 +254,7 @@ def _resources(version: str) -> dict[str, Any]:
         {
             "name": plural,
             "singularName": kind.lower(),
-            "namespaced": plural != "namespaces",
+            "namespaced": plural not in OF_THE_CLUSTER,
             "kind": kind,
             "verbs": VERBS,
         }

@@ -67,7 +67,7 @@ def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:
     picked = Choice(fake, IMAGE, NO_GPU, GpuRequest("none"), "cpu", (), "it was asked for", Probe())
     asked = Asked("slurm", IMAGE, GpuRequest("none"), Workload("cifar10", 21))
     settled = Settled(asked, picked, Dataset("synthetic", None, None, "as asked for"), None, str(IMAGE))
-    arms = {f"nodes={n}": replace(settled, asked=replace(asked, placement=Placement(nodes=n))) for n in (1, 2)}
+    arms = {f"nodes={n}": replace(settled, placement=Placement(nodes=n)) for n in (1, 2)}
     kept = Kept(shelf.new_id("compare"), "nodes", 2, tuple((name, None) for name in arms), 1.0, scaling="strong")
     return Comparing(arms, kept, shelf, FakeShow()), fake
 

@@ -116,7 +116,7 @@ def settle(
 
 def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store, show: Show) -> Settled:
     asked = variant.asked
-    if (asked.image, asked.gpus) == (first.asked.image, first.asked.gpus):
+    if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
         return replace(first, asked=asked, picked=choice.heard(first.picked, asked.device))
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all

@@ -141,13 +141,15 @@ def _is_framework(ref: ImageRef) -> bool:
 # -- before a pull and before a run -----------------------------------------------------------------------------------
 
 
-def look(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Found | NgcdlError:
+def look(
+    ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None, *, offline: bool = False
+) -> Found | NgcdlError:
     """Give what is known of an image, or why nothing is.
 
     One that `engine` has is known by its own configuration: no network is needed, none can block it."""
     try:
         local = _local(ref, engine) if engine else None
-        return local or imagefacts.of(ref, settings.cache, host.architecture)
+        return local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
     except NgcdlError as error:
         return error
 
@@ -173,25 +175,15 @@ def before(
     if isinstance(found, NgcdlError):
         return (f"whether {ref} can run here is not known: {found.message}",)
     verdict = judge(found.facts, host)
-    reasons = tuple(_that_matter(verdict, on_cpu))
+    reasons = tuple(that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
     if refusals:
         with Session(Keys()) as session:
             take = _newest(ref, host, settings, session, offline=found.trouble is not None)
-        refusal = ImageUnfit(
-            str(ref),
-            refusals[0].text,
-            str(take) if take else None,
-            others=None if _is_framework(ref) else ref.name,
-            command=command,
-            cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in refusals),
-        )
-        if not force:
-            raise refusal
-        return (f"{refusal.message} Going on, as --force says.",)
+        return (forced(refusal(ref, refusals, refusals[0].text, take, command), force),)
     if isinstance(found.trouble, FINAL):  # told last: nobody signs in for an image that can't run here
         raise found.trouble
-    return tuple(_line(reason) for reason in reasons if reason.level == "caution")[:1]
+    return tuple(line(reason) for reason in reasons if reason.level == "caution")[:1]
 
 
 def cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
@@ -207,7 +199,8 @@ def _local(ref: ImageRef, engine: Engine) -> Found | None:
     return Found(facts, "engine", None, 0, 0)
 
 
-def _that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
+def that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
+    """Give the reasons of a verdict that are about a run; `on_cpu` as in before()."""
     for reason in verdict.reasons:
         # That a run has no GPU was told by the choice of the engine, in its own loud line.
         is_told = on_cpu is not None and reason.rule in ("no-gpu", "gpu-way")
@@ -215,7 +208,29 @@ def _that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
             yield reason
 
 
-def _line(reason: Reason) -> str:
+def refusal(
+    ref: ImageRef, reasons: Sequence[Reason], why: str, take: ImageRef | None, command: str, **elsewhere: str
+) -> ImageUnfit:
+    """Give the error for an image that can't run for `reasons`; `elsewhere` are ImageUnfit's `where` and `host`."""
+    return ImageUnfit(
+        str(ref),
+        why,
+        str(take) if take else None,
+        others=None if _is_framework(ref) else ref.name,
+        command=command,
+        cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in reasons),
+        **elsewhere,
+    )
+
+
+def forced(unfit: ImageUnfit, force: bool) -> str:
+    """Raise it, or give the line in its place."""
+    if not force:
+        raise unfit
+    return f"{unfit.message} Going on, as --force says."
+
+
+def line(reason: Reason) -> str:
     return reason.text + (" (not read anywhere: from memory)" if reason.recalled else "")
 
 

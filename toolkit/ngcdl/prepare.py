@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import __version__, choice, fetch, plan
-from ngcdl.engines.base import Engine, Order, PullEvent
+from ngcdl.engines.base import Cluster, Engine, Order, PullEvent
 from ngcdl.errors import BadOption, MountMissing, NgcdlError, UnknownRepository, UnknownTag
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
@@ -59,13 +59,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Settled:
-    """All is decided and fetched, nothing is recorded: as many runs as are wanted can begin from it."""
+    """All is decided and fetched, nothing is recorded: as many runs as are wanted can begin from it.
+
+    `placement` is where they go on a cluster, as it was chosen."""
 
     asked: Asked
     picked: choice.Choice
     data: dataset.Dataset | None
     digest: str | None
     target: str
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True)
@@ -79,15 +82,21 @@ class Ready:
 
 
 def decide(
-    asked: Asked, settings: Settings, shelf: Store, show: Show, dry: bool = False, data: dataset.Dataset | None = None
+    asked: Asked,
+    settings: Settings,
+    shelf: Store,
+    show: Show,
+    dry: bool = False,
+    data: dataset.Dataset | None = None,
+    verdicts: _Verdicts | None = None,
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
     """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
-    `data` is what an earlier decision found."""
+    `data` is what an earlier decision found, `verdicts` keep what was seen of the image."""
     if asked.workload:
         plan.check_workload(asked.workload)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
-    verdicts = _Verdicts(asked, settings)
+    verdicts = verdicts or _Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload), unfit)
     picked = choice.heard(picked, asked.device)
@@ -100,7 +109,10 @@ def decide(
         _nothing_of_a_screen(asked, picked.engine.name)
     if not dry:
         _look_ahead(asked)
-    if not dry and not picked.engine.is_cluster:  # its nodes are other machines than this one
+    placement = asked.placement
+    if picked.engine.is_cluster:
+        placement = verdicts.placement(picked, show, dry)
+    elif not dry:
         verdicts.tell(picked, show)
     if asked.workload:
         plan.check_place(asked.workload, picked.image, asked.device or picked.device)
@@ -109,10 +121,12 @@ def decide(
         else:
             data = data or _data_of_claim(asked.workload, asked.placement)
             show.say(f"data: {data.note or f'what the claim {data.folder} has'}")
-    return picked, _spec(asked, picked, data, shelf), data
+    return picked, _spec(asked, picked, placement, data, shelf), data
 
 
-def _spec(asked: Asked, picked: choice.Choice, data: dataset.Dataset | None, shelf: Store) -> RunSpec:
+def _spec(
+    asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, shelf: Store
+) -> RunSpec:
     """Plan what was asked for, as it was chosen."""
     if asked.workload:
         assert data is not None  # a training has one, be it the synthetic
@@ -124,7 +138,7 @@ def _spec(asked: Asked, picked: choice.Choice, data: dataset.Dataset | None, she
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.name != "local":
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
-    return _with_extra(replace(spec, placement=picked.engine.placed(asked.placement)), asked.extra)
+    return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
 
 
 def _nothing_of_a_container(asked: Asked) -> None:
@@ -178,6 +192,7 @@ class _Verdicts:
     asked: Asked
     settings: Settings
     _seen: tuple[HostFacts, Found | NgcdlError] | None = None
+    _found: Found | NgcdlError | None = None
 
     def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
         """Give the UUIDs of the cards that `image` can't use; () where it can use none, which tell() explains."""
@@ -203,6 +218,38 @@ class _Verdicts:
         for line in told:
             show.say(line)
 
+    def placement(self, picked: choice.Choice, show: Show, dry: bool) -> Placement | None:
+        """Give a placement on nodes that can run the image, and say what there is to say. Raises ImageUnfit.
+
+        With `dry` the registry is not asked, the cluster is."""
+        place, cluster = self.asked.placement or Placement(), picked.engine
+        if picked.image is None or not isinstance(cluster, Cluster):
+            return self.asked.placement
+        from ngcdl import nodes
+
+        wants_none = picked.gpus.kind == "none"
+        on_cpu = wants_none or self.asked.device == "cpu"
+        told = nodes.ask(cluster, place, 0 if wants_none else picked.gpus.count or 1)
+        found = self.found(picked.image, told.architecture, dry)
+        place, lines = nodes.before(
+            picked.image, found, told, cluster, place, self.settings,
+            command=self.asked.command, on_cpu=on_cpu, force=self.asked.force,
+        )  # fmt: skip
+        for line in lines:
+            show.say(line)
+        return place
+
+    def found(self, image: ImageRef, architecture: str = "amd64", dry: bool = False) -> Found | NgcdlError:
+        """Give what the registry, which is asked once, says of an image for a cluster's nodes, or why it says nothing.
+
+        With `dry` it is not asked."""
+        if self._found is None:
+            from ngcdl import judge
+            from ngcdl.preflight.facts import HostFacts
+
+            self._found = judge.look(image, HostFacts(architecture), self.settings, None, offline=dry)
+        return self._found
+
     def _look(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[HostFacts, Found | NgcdlError]:
         if self._seen is None:
             from ngcdl import hostfacts, judge
@@ -221,22 +268,23 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
     """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
     shelf.ensure_writable()
-    picked, _, data = decide(asked, settings, shelf, show, data=data)
-    digest, target = _target(picked, asked, show, settings)
-    return Settled(asked, picked, data, digest, target)
+    verdicts = _Verdicts(asked, settings)
+    picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
+    digest, target = _target(picked, asked, show, verdicts)
+    return Settled(asked, picked, data, digest, target, spec.placement)
 
 
 def doubt(settled: Settled, shelf: Store) -> str | None:
     """Give what speaks against it that a run from it can ever be placed. Raises NotPlaceable; nothing is recorded."""
     picked, run_id = settled.picked, "planned"
-    spec = _spec(settled.asked, picked, settled.data, shelf)
+    spec = _spec(settled.asked, picked, settled.placement, settled.data, shelf)
     return picked.engine.fits(Order(spec, run_id, shelf.folder(run_id), settled.target, picked.way.name))
 
 
 def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
     """Record a run as running. Raises StateNotWritable."""
     picked, data, digest = settled.picked, settled.data, settled.digest
-    spec = _spec(settled.asked, picked, data, shelf)
+    spec = _spec(settled.asked, picked, settled.placement, data, shelf)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     run = Run(
         id=shelf.new_id(what),
@@ -322,14 +370,14 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
     )
 
 
-def _target(picked: choice.Choice, asked: Asked, show: Show, settings: Settings) -> tuple[str | None, str]:
+def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: _Verdicts) -> tuple[str | None, str]:
     """Give the image's digest and the name it is started by; fetch it where it is not here.
 
     The nodes of a cluster fetch for themselves: they are told the digest, where the registry can be asked for it."""
     if picked.image is None:
         return None, picked.engine.without_image(bool(picked.probe.cards), show.pull)
     if picked.engine.is_cluster:
-        pinned = _pinned(picked.image, settings, show)
+        pinned = _pinned(picked.image, verdicts.found(picked.image), show)
         return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
     digest = None if asked.always_pull else picked.engine.has(picked.image)
     if digest is None:
@@ -340,17 +388,14 @@ def _target(picked: choice.Choice, asked: Asked, show: Show, settings: Settings)
     return digest, picked.engine.target(picked.image, digest)
 
 
-def _pinned(image: ImageRef, settings: Settings, show: Show) -> str | None:
+def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | None:
     """Give the digest that `image` has now, None where nobody can say. Raises UnknownTag and UnknownRepository."""
-    from ngcdl import imagefacts
-
-    try:
-        digest = imagefacts.of(image, settings.cache).facts.digest or image.digest
-    except (UnknownTag, UnknownRepository):
-        raise
-    except NgcdlError as error:
-        show.say(f"{error.message} The nodes are told the tag, which each of them looks up for itself.")
+    if isinstance(found, UnknownTag | UnknownRepository):
+        raise found
+    if isinstance(found, NgcdlError):
+        show.say(f"{found.message} The nodes are told the tag, which each of them looks up for itself.")
         return image.digest
+    digest = found.facts.digest or image.digest
     if digest is None:
         show.say(f"The registry can't be asked for the digest of {image}: the nodes are told the tag.")
     return digest

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ngcdl.spec import ImageRef, Placement, RunSpec
 
@@ -245,6 +245,34 @@ class Engine(Protocol):
 
     def find(self, run_id: str) -> Job | None:
         """Give the job of a run that somebody else started, also one that has ended; None where there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine that a cluster may choose, as the cluster tells it; what it does not tell is None.
+
+    `architecture` is amd64 or arm64. It has `gpus` cards that are called `card`: one with two kinds of cards is two of
+    these. `capability` is their compute capability, where that is told apart from the name."""
+
+    name: str
+    architecture: str | None = None
+    driver: str | None = None
+    card: str | None = None
+    capability: str | None = None
+    gpus: int = 0
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """What an Engine with `is_cluster` tells of its nodes."""
+
+    def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
+        """Give all nodes that a run with so many GPUs of each may be put on, and perhaps more. Raises EngineError."""
+        ...
+
+    def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
+        """Give the placement by which a run comes to none of the `bad` nodes; None where there is no such. Pure."""
         ...
 
 

@@ -58,7 +58,7 @@ NgcdlError (125)
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
 │   ├── GpuHookFailed         it has one, and it failed
 │   └── GpuNotInside          it runs, but sees no GPU
-├── ImageUnfit                the image can't run on this host; said before the pull
+├── ImageUnfit                the image can't run on this host, or a cluster's nodes; said before the pull
 ├── NoneRuns                  no tag of a repository does
 ├── NoReleases                nothing tells which of its tags is the newest
 ├── StartError

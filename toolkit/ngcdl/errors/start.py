@@ -17,18 +17,23 @@ class ImageUnfit(NgcdlError):
         others: str | None = None,
         command: str = "run",
         cpu_would_do: bool = False,
+        where: str = "here",
+        host: str | None = None,
     ) -> None:
         """`newest` is the newest tag of the same repository that runs here; `others` names a repository in which
         nobody looked for one. `command` was refused. `cpu_would_do`: nothing but the cards is in the way.
+        `where` it is not this host, `host` is what `ngcdl check --host` takes for it.
         """
-        take = f"The newest one that does:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
+        by = " by its kernels (the driver there is not known)" if host and "driver=" not in host else ""
+        take = f"The newest one that does{by}:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
         if others:
             take = f"Its other tags, with a verdict on each:\n    ngcdl images {others} --all\n"
         start = "run" if command == "pull" else command
         on_cpu = f"\nOn the CPU:\n    ngcdl {start} ... --gpus none" if cpu_would_do else ""
         super().__init__(
-            f"{reference} can't run here: {why}",
-            f"{take}The whole verdict, and to {command} it all the same:\n    ngcdl check {reference}\n"
+            f"{reference} can't run {where}: {why}",
+            f"{take}The whole verdict, and to {command} it all the same:\n"
+            f"    ngcdl check {reference}{f' --host {host}' if host else ''}\n"
             f"    ngcdl {command} ... --force{on_cpu}",
         )
         self.newest = newest

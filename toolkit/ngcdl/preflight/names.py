@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Words that say nothing of the capability: maker, form factor, memory, edition, Ti and Super, and GeForce, which the
-# catalogue leaves out at times.
+# Words that say nothing of the capability: maker, form factor, memory, edition, Ti and Super, which part of the card it
+# is (A100-SXM4-40GB-MIG-1g.5gb), and GeForce, which the catalogue leaves out at times.
 _NOISE = re.compile(
     r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|ti|d|super|max|q|sff|"
-    r"edition|server|workstation"
+    r"edition|server|workstation|shared|mig|\d+[gc]\.\S+"
 )
 # GTX1080Ti: where a blank is left out, as one does in a shell.
 _GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")

@@ -104,7 +104,7 @@ def _architecture(image: ImageFacts, host: HostFacts) -> Reason | None:
         return Reason("unknown", "caution", text, host.architecture)
     if host.architecture in made_for:
         return None
-    text = f"the image is made for {' and '.join(made_for)}, and this host is {host.architecture}"
+    text = f"the image is made for {' and '.join(made_for)}, not for {host.architecture}"
     recalled = "architectures" in image.recalled
     return Reason("architecture", "no", text, host.architecture, " ".join(made_for), source, recalled)
 

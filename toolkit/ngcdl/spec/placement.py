@@ -12,8 +12,11 @@ from ngcdl.errors import BadOption
 CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
 # What each engine has a use for.
 USED_BY = {
-    "slurm": ("nodes", "partition", "account", "qos", "time_limit", "container", "cpus", "images", "options"),
-    "kubernetes": ("nodes", "namespace", "data_pvc", "pull_secret"),
+    "slurm": (
+        *("nodes", "partition", "account", "qos", "time_limit", "container", "cpus", "images", "options"),
+        *("gpu_type", "avoid"),
+    ),
+    "kubernetes": ("nodes", "namespace", "data_pvc", "pull_secret", "avoid"),
 }
 # Those in whose queue a run can wait until others have ended.
 QUEUES = ("slurm",)
@@ -30,6 +33,9 @@ class Placement:
     sbatch. `cpus` come with each GPU of a node, or with its task; `images` is a folder that all nodes see: what one of
     them fetched is kept there for all. `namespace`, `data_pvc` (a claim that has the data) and `pull_secret` (the name
     of one) are Kubernetes'.
+
+    ngcdl's own choice, so that a run comes to no node that can't run its image: `gpu_type` is the type of Slurm's GPUs
+    to ask for; `avoid` are nodes by their names (Slurm), or labels, KEY=VALUE, of nodes (Kubernetes).
     """
 
     nodes: int = 1
@@ -44,6 +50,8 @@ class Placement:
     data_pvc: str | None = None
     pull_secret: str | None = None
     options: tuple[str, ...] = ()
+    gpu_type: str | None = None
+    avoid: tuple[str, ...] = ()
 
     def check(self, engine: str) -> None:
         """Raises BadOption where a value can't be meant, or means nothing to `engine`."""
@@ -66,13 +74,13 @@ class Placement:
                 raise BadOption(f"{_typed(name)} {value!r}: wanted one word.")
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "options": list(self.options)}
+        return {**asdict(self), "options": list(self.options), "avoid": list(self.avoid)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in known and value is not None}
-        return cls(**{**values, "options": tuple(values.get("options", ()))})
+        return cls(**{**values, **{name: tuple(values.get(name, ())) for name in ("options", "avoid")}})
 
 
 def _typed(name: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import GpuWay, Job, LayerStore, NoImages, Order, Show
-from ngcdl.engines.kubernetes import yaml
+from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show
+from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.asked import name, placed
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
@@ -57,6 +57,13 @@ class KubernetesEngine(NoImages):
             own = self._kubectl.text("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip()
             return replace(place, namespace=own or "default")
         return place
+
+    def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
+        del placement
+        return nodes.of(self._kubectl, gpus)
+
+    def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
+        return replace(placement, avoid=nodes.labels_of(bad, good))
 
     def caller(self) -> str | None:
         """The caller's own numbers, whose files a shared claim may have; namespaces that are careful let no root in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, Order
@@ -37,7 +38,19 @@ def pod(order: Order) -> dict[str, Any]:
         made["subdomain"] = name(order.run_id, place.nodes)
         apart = {"labelSelector": {"matchLabels": labels(order.run_id)}, "topologyKey": "kubernetes.io/hostname"}
         made["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    if place.avoid:
+        made.setdefault("affinity", {})["nodeAffinity"] = _without(place.avoid)
     return made
+
+
+def _without(avoid: Sequence[str]) -> dict[str, Any]:
+    """Take any node that has none of these labels, each KEY=VALUE."""
+    values: dict[str, list[str]] = {}
+    for label in avoid:
+        key, _, value = label.partition("=")
+        values.setdefault(key, []).append(value)
+    rules = [{"key": key, "operator": "NotIn", "values": those} for key, those in values.items()]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": rules}]}}
 
 
 def _user(spec: RunSpec) -> dict[str, Any]:

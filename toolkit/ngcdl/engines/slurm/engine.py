@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import GpuWay, Job, LayerStore, NoImages, Order, Show, Started
-from ngcdl.engines.slurm import commands
+from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show, Started
+from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import LOG, SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
 from ngcdl.errors import BadOption, EngineRefused, NoRunner, NotPlaceable, SlurmAbsent, SlurmRefused, StateNotWritable
@@ -71,6 +71,12 @@ class SlurmEngine(NoImages):
             except (SlurmAbsent, SlurmRefused):  # such as a partition that there is none of: sbatch tells it better
                 cpus = None
         return replace(placed, container=placed.container or _runner(), cpus=cpus, images=images)
+
+    def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
+        return nodes.of(placement, gpus)
+
+    def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
+        return nodes.kept_off(placement, bad, good)
 
     def caller(self) -> str | None:
         return f"{os.getuid()}:{os.getgid()}"

@@ -106,13 +106,14 @@ def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
     """Give the words for sbatch; what was typed comes last, and counts."""
     gpus = _gpus(order.spec)
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
-    words += [f"--gres=gpu:{gpus}"] if gpus else []
+    words += [f"--gres=gpu:{f'{placement.gpu_type}:' if placement.gpu_type else ''}{gpus}"] if gpus else []
     given = {
         "cpus-per-task": placement.cpus and placement.cpus * (gpus or 1),
         "partition": placement.partition,
         "account": placement.account,
         "qos": placement.qos,
         "time": placement.time_limit,
+        "exclude": ",".join(placement.avoid) or None,
     }
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     log = "ngcdl-%j.txt" if is_kept else str(_fit(order.folder / "log.txt")).replace("%", "%%")

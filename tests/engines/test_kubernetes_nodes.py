@@ -1,0 +1,130 @@
+"""What Kubernetes tells of its nodes, by NVIDIA's labels, and by which labels a run is kept off some of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import House
+from kubernetes_api import Api, serving
+
+from ngcdl.engines.base import Node
+from ngcdl.engines.kubernetes import nodes
+from ngcdl.engines.kubernetes.kubectl import Kubectl
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from lab_parts import packages
+from lab_parts.where import Lab
+
+A100 = Node("n1", "amd64", "535.104.05", "NVIDIA-A100-SXM4-80GB", "8.0", 8)
+V100 = Node("n2", "amd64", "535.104.05", "Tesla-V100-SXM2-32GB", "7.0", 8)
+
+
+def node(name: str, gpus: str = "8", arch: str = "amd64", **labels: str) -> dict[str, Any]:
+    """A node as the API has it; of a label's name `__` is a dot and `_` a dash."""
+    own = {f"nvidia.com/{key.replace('__', '.').replace('_', '-')}": value for key, value in labels.items()}
+    about = {"kubernetes.io/hostname": name, "kubernetes.io/arch": arch, **own}
+    return {"metadata": {"name": f"{name}.example", "labels": about}, "status": {"capacity": {"nvidia.com/gpu": gpus}}}
+
+
+def labelled(name: str, product: str, capability: str, gpus: str = "8", **more: str) -> dict[str, Any]:
+    major, minor = capability.split(".")
+    return node(
+        name, gpus, gpu__product=product, gpu__compute__major=major, gpu__compute__minor=minor,
+        **{"gpu__count": gpus, "gpu__replicas": "1", "cuda__driver_version__full": "535.104.05", **more},
+    )  # fmt: skip
+
+
+def told(folder: Path, *items: dict[str, Any], gpus: int = 1) -> tuple[Node, ...]:
+    program = folder / "kubectl"
+    program.write_text(f"#!/bin/sh\ncat <<'end'\n{json.dumps({'kind': 'NodeList', 'items': items})}\nend\n")
+    program.chmod(0o755)
+    return nodes.of(Kubectl(program=str(program)), gpus)
+
+
+def test_cards_and_driver_are_those_of_the_labels(tmp_path: Path) -> None:
+    items = labelled("n1", A100.card or "", "8.0"), labelled("n2", V100.card or "", "7.0")
+    assert told(tmp_path, *items) == (A100, V100)
+    assert told(tmp_path, *items, gpus=9) == ()
+    assert told(tmp_path, *items, gpus=0) == (Node("n1", "amd64"), Node("n2", "amd64"))
+
+
+def test_an_older_release_s_names_of_the_driver_are_read_too(tmp_path: Path) -> None:
+    old = {"cuda__driver_version__full": "", "cuda__driver__major": "455", "cuda__driver__minor": "06"}
+    (two,) = told(tmp_path, labelled("n1", "T4", "7.5", **old, cuda__driver__rev=""))
+    (three,) = told(tmp_path, labelled("n1", "T4", "7.5", **old, cuda__driver__rev="02"))
+    assert (two.driver, three.driver) == ("455.06", "455.06.02")
+
+
+def test_what_no_label_tells_is_unknown(tmp_path: Path) -> None:
+    bare = {"metadata": {"name": "n1"}, "status": {"capacity": {"nvidia.com/gpu": "1"}}}
+    cpu = {"metadata": {"name": "n2", "labels": {"kubernetes.io/arch": "arm64"}}}
+    assert told(tmp_path, bare, cpu) == (Node("n1", gpus=1),)
+    assert told(tmp_path, bare, cpu, gpus=0) == (Node("n1"), Node("n2", "arm64"))
+
+
+def test_a_node_with_more_cards_than_its_labels_count_has_others_too(tmp_path: Path) -> None:
+    (mixed,) = told(tmp_path, labelled("n1", "Tesla-T4", "7.5", "4", gpu__count="2"))
+    assert (mixed.card, mixed.capability, mixed.driver) == (None, None, "535.104.05")
+    (shared,) = told(tmp_path, labelled("n1", "Tesla-T4-SHARED", "7.5", "4", gpu__count="2", gpu__replicas="2"))
+    assert shared.capability == "7.5"
+
+
+def test_bad_nodes_are_told_from_good_ones_by_as_few_labels_as_can_be() -> None:
+    card, name = "nvidia.com/gpu.product", "kubernetes.io/hostname"
+    assert nodes.labels_of([V100, Node("n3", card=V100.card)], [A100]) == (f"{card}={V100.card}",)
+    assert nodes.labels_of([A100], [Node("n4", "amd64", card=A100.card)]) == (f"{name}=n1",), "of another driver"
+    arm = Node("n5", "arm64", card=A100.card)
+    assert nodes.labels_of([arm, V100], [A100]) == ("kubernetes.io/arch=arm64", f"{card}={V100.card}")
+
+
+@pytest.fixture
+def api(tmp_path: Path, lab: dict[str, Any]) -> Iterator[Api]:
+    with serving() as api:
+        api.kubeconfig(tmp_path / "config", "vision")
+        yield api
+
+
+class Someone(House):
+    def dry_run(self, lab: dict[str, Any]) -> tuple[int, str, str]:
+        kubectl = packages.unpacked(Lab(Path(lab["dir"]), Path(lab["cache"])), "kubernetes") / "usr/bin"
+        path = f"{kubectl}:{self.environment()['PATH']}"
+        done = self.run(
+            "run", "pytorch:26.07-py3", "--train", "cifar10", "--engine", "kubernetes", "--gpus", "1", "--dry-run",
+            env={"KUBECONFIG": str(self.home / "config"), "PATH": path, "NGCDL_REGISTRY": "127.0.0.1:1"},
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.lab
+def test_a_dry_run_shows_how_the_run_is_kept_off_nodes_that_can_t_run_its_image(
+    api: Api, lab: dict[str, Any], tmp_path: Path
+) -> None:
+    someone = Someone(tmp_path)
+    api.put("nodes", labelled("n2", V100.card or "", "7.0"))
+    code, _, err = someone.dry_run(lab)
+    assert (code, "can't run on the cluster's nodes: n2 (Tesla-V100-SXM2-32GB): " in err) == (125, True)
+    api.put("nodes", labelled("n1", A100.card or "", "8.0", cuda__driver_version__full="615.61"))
+    code, out, err = someone.dry_run(lab)
+    assert code == 0
+    assert "the run is kept off them" in err
+    assert "nodeAffinity:" in out
+    assert "nvidia.com/gpu.product" in out
+    assert V100.card in out  # type: ignore[operator]  # it has a name
+
+
+@pytest.mark.lab
+def test_where_nodes_may_not_be_listed_the_run_goes_on_with_a_line(
+    api: Api, lab: dict[str, Any], tmp_path: Path
+) -> None:
+    said = 'nodes is forbidden: User "me" cannot list resource "nodes" in API group "" at the cluster scope'
+    api.refusals["GET", "nodes"] = (403, "Forbidden", said)
+    code, out, err = Someone(tmp_path).dry_run(lab)
+    assert code == 0
+    assert f"is not known: Kubernetes said: Error from server (Forbidden): {said}." in err
+    assert "nodeAffinity" not in out

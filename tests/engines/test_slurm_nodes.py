@@ -1,0 +1,106 @@
+"""What Slurm tells of its nodes, in the words of releases 22.05 and 24.11, and how a run is kept off some of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ngcdl.engines.base import Node
+from ngcdl.engines.slurm import nodes
+from ngcdl.spec import Placement
+
+V100 = Node("n1", "amd64", card="v100", gpus=4)
+H100 = Node("n2", "amd64", card="h100", gpus=8)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of stand-ins: a Slurm of four nodes in two partitions."""
+    for name in ("SBATCH_PARTITION", "SLURM_CLUSTERS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    says(tmp_path, "sinfo", "main*\nold")
+    says(tmp_path, "scontrol", SAID)
+    return tmp_path
+
+
+def says(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\ncat <<'end'\n{text}\nend\n")
+    path.chmod(0o755)
+
+
+def test_the_default_partition_s_nodes_are_told_with_their_cards(programs: Path) -> None:
+    found = nodes.of(Placement(), 1)
+    assert found == (
+        Node("n1", "amd64", card="h100", gpus=8),
+        Node("n2", "arm64", card="nvidia_gh200_480gb", gpus=1),
+        Node("n3", card="a100_1g.5gb", gpus=7),
+        Node("n3", card="a100", gpus=3),
+    )
+    assert nodes.of(Placement(), 8) == (found[0], found[2], found[3]), "n3 has ten, of two kinds"
+    assert nodes.of(Placement(), 0) == (Node("n1", "amd64"), Node("n2", "arm64"), Node("n3"))
+
+
+@pytest.mark.parametrize(
+    ("placement", "variable", "names"),
+    [
+        (Placement(partition="old"), None, {"n2", "n4"}),
+        (Placement(partition="old,main"), None, {"n1", "n2", "n3", "n4"}),
+        (Placement(partition="main"), "old", {"n2", "n4"}),
+        (Placement(options=("--partition=old",)), "main", {"n2", "n4"}),
+        (Placement(options=("-pold",)), None, {"n2", "n4"}),
+        (Placement(partition="none"), None, set()),
+        (Placement(options=("--clusters=other",)), None, set()),
+    ],
+)
+def test_the_nodes_are_those_of_the_partition_that_sbatch_would_take(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, placement: Placement, variable: str | None, names: set[str]
+) -> None:
+    if variable:
+        monkeypatch.setenv("SBATCH_PARTITION", variable)
+    assert {node.name for node in nodes.of(placement, 1)} == names
+
+
+def test_without_a_default_partition_all_nodes_count(programs: Path) -> None:
+    says(programs, "sinfo", "main\nold")
+    assert {node.name for node in nodes.of(Placement(), 1)} == {"n1", "n2", "n3", "n4"}
+
+
+def test_one_type_of_gpus_is_asked_for_else_nodes_are_left_out_by_name() -> None:
+    a100 = replace(H100, name="n3", card="a100")
+    assert nodes.kept_off(Placement(), [V100], [H100]) == Placement(gpu_type="h100")
+    assert nodes.kept_off(Placement(), [V100], [H100, a100]) == Placement(avoid=("n1",))
+    untyped = replace(H100, card=None)
+    assert nodes.kept_off(Placement(), [V100], [untyped]) == Placement(avoid=("n1",))
+    arm = replace(H100, name="n5", architecture="arm64")
+    assert nodes.kept_off(Placement(), [arm], [H100]) == Placement(avoid=("n5",)), "of the same type"
+
+
+def test_a_node_with_both_is_left_out_where_enough_others_are_left() -> None:
+    both = replace(H100, name="n1")
+    a100 = replace(H100, name="n3", card="a100")
+    assert nodes.kept_off(Placement(), [V100], [both, a100]) == Placement(avoid=("n1",))
+    assert nodes.kept_off(Placement(nodes=2), [V100], [both, a100]) is None
+
+
+@pytest.mark.parametrize("word", ["--gres=gpu:a100:2", "--exclude=n1", "-wn2", "--constraint=new", "--gpus-per-node=1"])
+def test_what_somebody_chose_himself_is_left_as_it_is(word: str) -> None:
+    assert nodes.kept_off(Placement(options=(word,)), [V100], [H100]) is None
+    assert nodes.kept_off(Placement(options=("--comment=mine",)), [V100], [H100]) is not None
+
+
+# Of a real 22.05.8, and of a 24.11.5, with other names, Gres and partitions; n3 as one that never came up.
+SAID = """\
+NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=2.40 AvailableFeatures=driver550 \
+ActiveFeatures=driver550 Gres=gpu:h100:8(S:0-1) NodeAddr=127.0.0.1 NodeHostName=vm Port=51537 Version=22.05.8 OS=Linux \
+6.18.44 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=9642 AllocMem=0 FreeMem=12622 Sockets=2 Boards=1 State=IDLE \
+ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=main  BootTime=2026-11-21T11:50:03 \
+CfgTRES=cpu=2,mem=9642M,billing=2,gres/gpu:k80=9 AllocTRES= CapWatts=n/a ExtSensorsTemp=n/s
+NodeName=n2 Arch=aarch64 CoresPerSocket=1 CPUAlloc=0 Gres=gpu:nvidia_gh200_480gb:1 State=IDLE Partitions=old,main
+NodeName=n3 CoresPerSocket=1 CPUAlloc=0 Gres=gpu:a100_1g.5gb:7,gpu:a100:3 State=DOWN*+NOT_RESPONDING Partitions=main \
+Reason=Gres=gpu:k80:9 Partitions=old [root@2026-11-21T12:00:00]
+NodeName=n4 Arch=x86_64 CoresPerSocket=1 Gres=gpu:2 State=IDLE Partitions=old
+NodeName=n5 Arch=x86_64 CoresPerSocket=1 Gres=(null) State=IDLE Partitions=old"""
