@@ -51,8 +51,10 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --replicas N               so many (1) train together on this machine, each on its part of every batch: --batch
                                   is what all have together (replicas.py, group.py). Each takes one GPU, if there are
                                   any; fewer is "no_gpu". Without --threads each has its share of the processor's.
-                                  TensorFlow 1 has towers in one process instead. Not of what trains nothing, nor beside
-                                  a teacher. A checkpoint is good for any number of replicas
+                                  Losses are those of one process, but where there is batch norm, whose statistics are
+                                  of each one's own part (those of the first are kept), or dropout, which each draws by
+                                  itself. TensorFlow 1 has towers in one process instead. Not of what trains nothing,
+                                  nor beside a teacher. A checkpoint is good for any number of replicas
 
 ENVIRONMENT
        NGCDL_NODES, NGCDL_NODE    of how many machines, and which of them (from 0) this is; each has --replicas replicas
@@ -111,6 +113,10 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the
               workload counts accuracy
   checkpoint  step, path (relative to the folder), seconds
+  replicas    step, identical (true|false: all replicas have the same weights, bit for bit), weights_least and
+              weights_most (of the sums of a replica's weights' absolute values): before each checkpoint, where several
+              processes train. Where they are further apart than rounding takes them, the training stops with
+              "replicas_differ", and this checkpoint is not written
   smoke       product [[4 numbers]], device (cpu|gpu), place (the framework's name of where the product lay), devices
               [name], first_seconds, second_seconds, memory_fraction (that the card's memory was held to), refused
               (whether more was refused); both null where that could not be tried. It comes between start, whose
@@ -127,8 +133,8 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
   oom         batch (the smallest that did not fit), fits (the largest that did; null: none yet): before start, while
               --batch largest looks; what is told last counts
   finish      step, seconds (since the start event)
-  error       kind (no_gpu|nan|smoke|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|crash), message,
-              step (null|n; of nan the number of the batch)
+  error       kind (no_gpu|nan|smoke|data|disk_full|out_of_memory|bad_argument|checkpoint|interrupted|replicas_differ|
+              crash), message, step (null|n; of nan the number of the batch)
 
 EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no event)
        143 after SIGTERM, 130 after SIGINT: the step is finished, a checkpoint saved and the error "interrupted"

@@ -12,9 +12,13 @@ import argparse
 import json
 import os
 
+import numpy as np
+
+from .checkpoint import digest
 from .events import Stop
 
 VARIABLE = "NGCDL_REPLICA"  # what the parent tells a replica of itself (replicas.py)
+ROUNDING = 1e-6             # of the weights' sum: cards of two kinds may round differently
 
 
 class Lost(Stop):
@@ -22,6 +26,15 @@ class Lost(Stop):
 
     def __init__(self, error):
         Stop.__init__(self, "crash", "the other replicas can't be reached: %s" % str(error)[:1000])
+
+
+class Differ(Stop):
+    """The replicas no longer train the same network."""
+
+    def __init__(self, least, most, step):
+        Stop.__init__(
+            self, "replicas_differ", "the replicas' weights differ after %d steps, by the sums of their absolute "
+            "values from %r to %r: was every node started with the same words?" % (step, least, most), step)
 
 
 class Group(object):
@@ -92,11 +105,17 @@ def agreed(network, group, number):
     return network.agreed(number) if group.size > 1 else number
 
 
-def same(network, group, step):
-    """See that all replicas have the same weights. Different cards may round differently; what is lost is more."""
-    if group.size > 1:
-        total = network.size()
-        most, least = network.agreed(total), -network.agreed(-total)
-        if most - least > 1e-6 * most:
-            raise Stop("crash", "the replicas' weights differ after training: their sums are %r to %r" % (
-                least, most), step)
+def same(network, weights, step):
+    """Give how alike the replicas' weights are, {name: array}, in the words of the event "replicas"; all must ask.
+
+    What differs by more than by rounding raises Differ."""
+    first, last = span(network, int(digest(weights)[:12], 16))  # 48 bits: a float64 holds them
+    least, most = span(network, sum(float(np.abs(array).sum(dtype=np.float64)) for array in weights.values()))
+    if first != last and not most - least <= ROUNDING * most:  # nor if one has a NaN
+        raise Differ(least, most, step)
+    return {"identical": first == last, "weights_least": least, "weights_most": most}
+
+
+def span(network, number):
+    """Give the smallest and the largest number that any replica says."""
+    return -network.agreed(-number), network.agreed(number)

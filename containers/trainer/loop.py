@@ -42,6 +42,9 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
         started = clock()
         try:
             values = network.values()  # of all replicas
+            if group.size > 1:
+                weights = {name: values[name] for name in model.weights}
+                events.write("replicas", step=step, **same(network, weights, step))
             if group.rank:
                 return
             path = checkpoint.save(asked.out, dict(about, step=step), values)
@@ -59,7 +62,6 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     log = Log(asked, events, voice, model, first, epoch_steps, getattr(network, "teacher_seconds_per_batch", None))
     if model.trains and asked.feed != "input":
         done = steps(asked, model, network, source, first, log, save if has_result else None, signals, group)
-        same(network, group, done)
     else:
         done = forward(asked, network, source, log, signals)
     if asked.feed == "input":

@@ -36,6 +36,22 @@ def events(folder, kind=None):
     return [event for event in found if kind in (None, event["event"])]
 
 
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def losses(folder):
+    return [event["loss"] for event in events(folder, "step")]
+
+
+def trained(folder, *words):
+    """Train without distractions, and give the losses, stdout and stderr."""
+    words = ("--no-eval", "--log-frequency", "1", "--threads", "1", "--device", "cpu", *words)
+    code, out, err = trainer(*words, "--out", folder)
+    assert code == 0, err
+    return losses(folder), out, err
+
+
 def needs(module):
     found = find_spec(module)
     if found is None or found.origin is None:  # a folder of that name, containers/tensorflow, is no package

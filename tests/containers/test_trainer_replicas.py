@@ -7,7 +7,6 @@ does so in one process too.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, events, needs, start, trainer
+from conftest import CONTAINERS, events, losses, names, needs, start, trained, trainer
 
-from trainer import data, epochs, feed, group
+from trainer import checkpoint, group
 from trainer.group import Group
-from trainer.workloads import cifar10
+from trainer.recipe import Model
+from trainer.workloads import resnet_56
 
 LIMIT = 120
 
@@ -32,22 +32,6 @@ def until(found, what):
         time.sleep(0.05)
 
 
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
-def losses(folder):
-    return [event["loss"] for event in events(folder, "step")]
-
-
-def trained(folder, *words, code=0, **environment):
-    """Train cifar10 without distractions, and give the losses."""
-    words = ("--no-eval", "--log-frequency", "1", "--threads", "1", "--device", "cpu", *words)
-    found, out, err = trainer(*words, "--out", folder, **environment)
-    assert found == code, err
-    return losses(folder), out, err
-
-
 def children(pid):
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -57,56 +41,6 @@ def lives(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-# -- parts ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 32, 128])
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_the_parts_of_a_batch_are_all_of_it_and_weigh_one(count, size):
-    parts = [Group(rank, size) for rank in range(size)]
-    seen = [n for one in parts if one.share(count) for n in range(count)[one.part(count)]]
-    assert seen == list(range(count))
-    assert sum(one.share(count) for one in parts) == pytest.approx(1)
-    assert all(len(range(count)[one.part(count)]) for one in parts)
-
-
-def test_each_example_comes_once_in_an_epoch_whichever_replica_takes_it():
-    labels = np.arange(50)
-    dataset = data.Dataset(labels[:, None], labels, "synthetic", 1)
-    sources = [group.sliced(epochs.Shuffled(dataset, 8, 0, lambda some: some), Group(rank, 3)) for rank in range(3)]
-    shares = [Group(rank, 3).share(sources[rank].size(6)) for rank in range(3)]
-    assert shares == [0.5, 0.5, 0.0]  # the last batch has 2
-    seen = [
-        n
-        for step in range(7)
-        for rank, source in enumerate(sources)
-        if Group(rank, 3).share(source.size(step))
-        for n in source(step)[1]
-    ]
-    assert sorted(seen) == list(range(50))
-    gathered = [rows for source in sources for rows in feed.chosen(source, 2, 3, np.asarray)]
-    assert np.concatenate(gathered).tolist() == np.concatenate([source.chosen(2) for source in sources]).tolist()
-
-
-def test_a_part_of_the_tutorials_batch_is_distorted_as_in_the_whole():
-    images = np.random.RandomState(0).randint(0, 255, (600, 32, 32, 3)).astype(np.uint8)
-    dataset = data.Dataset(images, np.arange(600), "synthetic", 1)
-    whole = cifar10.source(dataset, 33, 0, 0.01)(0)
-    parts = [group.sliced(cifar10.source(dataset, 33, 0, 0.01), Group(rank, 3))(0) for rank in range(3)]
-    for n in range(2):
-        assert (np.concatenate([part[n] for part in parts]) == whole[n]).all()
-
-
-def test_a_replica_without_a_card_of_its_own_is_no_replica():
-    assert Group(1, 2, 1, 2).card("X", 2, "auto") == 1
-    assert Group(1, 2, 1, 2).card("X", 0, "auto") is None
-    assert Group(1, 2, 1, 2).card("X", 4, "cpu") is None
-    for count, device in ((1, "auto"), (1, "gpu"), (0, "gpu")):
-        with pytest.raises(group.Stop, match="2 replicas on this machine need one each") as caught:
-            Group(0, 2, 0, 2).card("X", count, device)
-        assert caught.value.kind == "no_gpu"
 
 
 # -- trainings --------------------------------------------------------------------------------------------------------
@@ -153,24 +87,27 @@ def test_epochs_and_accuracy_are_of_the_whole_batch_and_adam_moves_the_same(tmp_
 
 
 @pytest.mark.torch
-def test_two_machines_train_as_one_and_only_the_first_writes(alone, tmp_path):
+def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(tmp_path):
+    """Its statistics are of each one's own part, as DistributedDataParallel has it: kept are those of the first."""
     needs("torch")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = "cifar10", "--framework", "pytorch", "--batch", "64", "--steps", "6", "--device", "cpu", "--no-eval"
-    words += "--log-frequency", "1", "--threads", "1", "--out", tmp_path
-    nodes = [
-        start(*words, "--samples", f"n{node}", NGCDL_NODES="2", NGCDL_NODE=str(node), MASTER_ADDR="127.0.0.1",
-              MASTER_PORT=str(port)) for node in (1, 0)
-    ]  # fmt: skip
-    said = [node.communicate(timeout=LIMIT) for node in nodes]
-    assert [node.returncode for node in nodes] == [0, 0], said
-    assert (said[0][0], said[1][0].count(": step ")) == ("", 6)
-    assert losses(tmp_path) == pytest.approx(alone("pytorch")[:6], abs=1e-4)
-    (began,) = events(tmp_path, "start")
-    assert (began["replicas"], began["nodes"]) == (2, 2)
-    assert {"samples-n0.jsonl", "samples-n1.jsonl"} <= set(names(tmp_path))
+    from trainer.frameworks.pytorch import Network
+
+    trained(tmp_path, "resnet-56", "--framework", "pytorch", "--batch", "8", "--steps", "1", "--replicas", "2")
+    assert events(tmp_path, "replicas")[0]["identical"] is True
+    _, found = checkpoint.read(str(tmp_path / "checkpoints" / "step-1.npz"))
+    source = resnet_56.source(resnet_56.load(None), 8, 0, None)
+    alone = []
+    for rank in range(2):
+        network = Network(Model(resnet_56.NETWORK, resnet_56.RECIPE, resnet_56.INPUT, 4), "cpu", threads=1)
+        network.load(network.model.first(0))
+        (batch,) = network.batches(group.sliced(source, Group(rank, 2)), 0, 1)
+        alone.append((float(network.train(batch, network.model.turn(0, 0))[0]), network.values()))
+    (loss, first), (other, second) = alone
+    assert losses(tmp_path) == pytest.approx([(loss + other) / 2], abs=1e-5)
+    for name, array in found.items():
+        wanted = (first[name] + second[name]) / 2 if name in network.model.weights else first[name]
+        if "/" in name and not name.startswith("velocity/"):
+            assert np.abs(array - wanted).max() < 1e-5, name
 
 
 # -- ends -------------------------------------------------------------------------------------------------------------
@@ -227,6 +164,7 @@ def test_no_replica_outlives_a_parent_that_was_killed(training):
     ("words", "said"),
     [
         (("cifar10", "--batch", "2", "--replicas", "3"), "a batch of 2 is too small for 3 replicas: say --batch 3"),
+        (("resnet-56", "--batch", "5", "--replicas", "3"), "a batch of 5 is too small for 3 replicas: say --batch 6"),
         (("smoke", "--replicas", "2"), "smoke trains nothing"),
         (("inference", "--replicas", "2"), "inference trains nothing"),
         (("cifar10", "--feed", "input", "--replicas", "2"), "--feed input trains nothing"),
@@ -239,13 +177,6 @@ def test_what_replicas_cannot_do_is_refused_before_any_begins(tmp_path, words, s
     assert (code, error["kind"]) == (1, "bad_argument")
     assert said in error["message"]
     assert said in err
-
-
-def test_a_node_that_does_not_know_the_first_one_says_so(tmp_path):
-    code, _, err = trainer("cifar10", "--out", tmp_path, NGCDL_NODES="2", NGCDL_NODE="1", MASTER_ADDR="")
-    assert code == 1
-    assert "MASTER_ADDR and MASTER_PORT must say where node 0 is" in err
-    assert names(tmp_path) == []  # node 0's alone
 
 
 def test_the_parent_loads_no_framework():

@@ -22,11 +22,10 @@ there are processors, a computing.Way, and a group.Group:
                                  student's batch, which train() takes as numpy as well
     close()                      harmless twice
     agreed(number)               the largest number that any replica says; all say one
-    size()                       the sum of the weights' absolute values
 
 In a group of several load(), values() and train() are called by all replicas: kept are the rows of all where an array
 has one for each example, loss and what was right are of the whole batch, turn.share is what the replica's part weighs.
-TOWERS says whether, instead, one process has all of the group as towers; then the last two are not asked for.
+TOWERS says whether, instead, one process has all of the group as towers; then agreed() is not asked for.
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
 that can be imported the last in the alphabet is taken, unless --framework names one. A new folder is all that a

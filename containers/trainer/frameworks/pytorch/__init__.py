@@ -77,9 +77,6 @@ class Network:
     def agreed(self, number):
         return self.together.largest(number)
 
-    def size(self):
-        return sum(float(weight.detach().double().abs().sum()) for weight in self.named(""))
-
     def batches(self, source, first, last, feed="ahead"):
         return FEEDS[feed](self, source, first, last)
 

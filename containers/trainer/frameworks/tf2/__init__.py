@@ -76,9 +76,6 @@ class Network:
     def agreed(self, number):
         return self.together.largest(number)
 
-    def size(self):
-        return sum(float(tf.reduce_sum(tf.abs(tf.cast(self.kept[name], tf.float64)))) for name in self.model.weights)
-
     def batches(self, source, first, last, feed="ahead"):
         return FEEDS[feed](self, source, first, last)
 

@@ -1,0 +1,89 @@
+"""Two machines train as one process does: the same losses, one record, and the same weights at the end.
+
+Both are this machine: they find each other by a port on loopback.
+"""
+
+import lzma
+import os
+import runpy
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import events, losses, names, needs, start, trained, trainer
+
+from trainer import data
+
+LIMIT = 120
+PACKED = Path(__file__).parents[3] / "shared" / "cifar10"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Give what --data takes: CIFAR-10 as NGCDL_TEST_CIFAR10 names it, else the first 10,000 of its images, five times
+    over, if they lie packed beside the checkout, else the word for made images."""
+    if "NGCDL_TEST_CIFAR10" in os.environ or not PACKED.is_dir():
+        return os.environ.get("NGCDL_TEST_CIFAR10", "synthetic")
+    folder = tmp_path_factory.mktemp("cifar10")
+    packed = (PACKED / "train-00000-29999.xz").read_bytes()  # 30,000 labels come first
+    rows = np.frombuffer(lzma.LZMADecompressor().decompress(packed, 30000 + 10000 * 3072), np.uint8)
+    decode = runpy.run_path(str(PACKED / "unpack.py"))["decode"]
+    pixels = decode(rows[30000:].reshape(-1, 3, 32, 32)).reshape(-1, 3072)
+    _, (first, *others), _ = data.BINARY
+    (folder / first).write_bytes(np.concatenate([rows[:10000, None], pixels], 1).tobytes())
+    for other in others:
+        (folder / other).symlink_to(first)
+    return folder
+
+
+def on_two_machines(folder, *words, second=()):
+    """Train on both, the second with words of its own: gives exit code, stdout and stderr of each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    words += "--device", "cpu", "--no-eval", "--log-frequency", "1", "--threads", "1", "--out", folder
+    nodes = [start(*words, *own, "--samples", f"n{node}", NGCDL_NODE=str(node), **place)
+             for node, own in ((1, second), (0, ()))]  # fmt: skip
+    said = [node.communicate(timeout=LIMIT) for node in nodes]
+    return [(node.returncode, *told) for node, told in reversed(list(zip(nodes, said, strict=True)))]
+
+
+@pytest.mark.torch
+def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_same_weights(images, tmp_path):
+    needs("torch")
+    words = "cifar10-keras", "--framework", "pytorch", "--batch", "64", "--steps", "20", "--no-dropout"
+    words += "--data", images
+    one, *_ = trained(tmp_path / "one", *words)
+    first, second = on_two_machines(tmp_path / "two", *words)
+    assert (first[0], second[0]) == (0, 0), (first, second)
+    assert (first[1].count(": step "), second[1]) == (20, "")
+    assert losses(tmp_path / "two") == pytest.approx(one, abs=1e-4)
+    (began,), (alike,) = events(tmp_path / "two", "start"), events(tmp_path / "two", "replicas")
+    assert (began["replicas"], began["nodes"]) == (2, 2)
+    assert (alike["step"], alike["identical"]) == (20, True)
+    assert alike["weights_least"] == alike["weights_most"] > 1000
+    assert names(tmp_path / "two") == ["checkpoints", "events.jsonl", "lock", "samples-n0.jsonl", "samples-n1.jsonl"]
+    if images == "synthetic":
+        pytest.skip("held on made images: CIFAR-10 is not here, name a folder with it in NGCDL_TEST_CIFAR10")
+    assert began["dataset"] == "cifar10"
+
+
+@pytest.mark.torch
+def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path):
+    needs("torch")
+    words = "cifar10-keras", "--framework", "pytorch", "--batch", "2", "--steps", "1"
+    first, second = on_two_machines(tmp_path, *words, second=("--seed", "1"))
+    assert (first[0], second[0]) == (1, 1)
+    (error,) = events(tmp_path, "error")
+    assert (error["kind"], error["step"]) == ("replicas_differ", 1)
+    assert "was every node started with the same words?" in first[2]
+    assert "replicas_differ" in second[2]
+    assert not events(tmp_path, "checkpoint")
+
+
+def test_a_node_that_does_not_know_the_first_one_says_so(tmp_path):
+    code, _, err = trainer("cifar10", "--out", tmp_path, NGCDL_NODES="2", NGCDL_NODE="1", MASTER_ADDR="")
+    assert code == 1
+    assert "MASTER_ADDR and MASTER_PORT must say where node 0 is" in err
+    assert names(tmp_path) == []  # node 0's alone
