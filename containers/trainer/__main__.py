@@ -179,9 +179,8 @@ def largest(asked, workload, events, voice, signals):
     """Look for the largest batch that fits before this process itself takes any memory."""
     if hasattr(workload, "run"):
         raise Stop("bad_argument", "--batch largest is not for %s: leave --batch away" % asked.workload)
-    least = 2 if "batch_norm" in layers.ops(workload.NETWORK) else 1
     tries = fits.Tries(asked.argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
-    return fits.largest(asked.batch, least, tries, events, voice)
+    return fits.largest(asked.batch, replicas.least_batch(asked, workload), tries, events, voice)
 
 
 def modelled(asked, workload):

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from . import fits
+from . import fits, layers
 from .events import Events, Stop, clock
 from .group import VARIABLE, Lost
 from .meeting import meet
@@ -29,7 +29,6 @@ POLL_SECONDS = 0.05
 
 def check(asked, workload):
     """Refuse what can't be done by several replicas."""
-    size = asked.replicas * asked.nodes
     for refused, why in (
             (not getattr(workload, "TRAINS", True), "%s trains nothing" % asked.workload),
             (hasattr(workload, "run"), "%s trains on one GPU alone" % asked.workload),
@@ -38,9 +37,15 @@ def check(asked, workload):
             (asked.largest and asked.nodes > 1, "--batch largest is looked for on one machine")):
         if refused:
             raise Stop("bad_argument", "%s: leave --replicas, or the other machines, away" % why)
-    if asked.batch < size:
+    least = least_batch(asked, workload)
+    if asked.batch < least:
         raise Stop("bad_argument", "a batch of %d is too small for %d replicas: say --batch %d or more" % (
-            asked.batch, size, size))
+            asked.batch, asked.replicas * asked.nodes, least))
+
+
+def least_batch(asked, workload):
+    """Give the smallest batch that all have something to do with: of batch norm each wants two examples."""
+    return asked.replicas * asked.nodes * (2 if "batch_norm" in layers.ops(workload.NETWORK) else 1)
 
 
 def lead(asked, events, voice, signals):
