@@ -6,9 +6,9 @@ run.json, written whole at the start and at the end:
     image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|pictures|synthetic),
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
              gpus [{index, name, uuid, memory_bytes, compute_capability}]},
-    spec: what was asked, {image (NGCDL_IMAGE), workload {name, steps, batch, seed, data, device, evaluate, threads,
-    feed, seconds, epochs, precision, compile, channels_last}}, and over it what NGCDL_SPEC, a JSON object, says; notes
-    [text]
+    spec: what was asked, {image (NGCDL_IMAGE), replicas (on each machine), nodes (machines), workload {name, steps,
+    batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile, channels_last}}, and over
+    it what NGCDL_SPEC, a JSON object, says; notes [text]
 log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
 A run.json that says "running" without a process is a run that was killed.
 """
@@ -83,7 +83,8 @@ def specified(asked):
                 "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
                 "epochs": asked.epochs, "precision": asked.precision, "compile": asked.compile,
                 "channels_last": asked.channels_last, "teacher": asked.teacher}
-    spec, text = {"image": environment("NGCDL_IMAGE"), "workload": workload}, environment("NGCDL_SPEC")
+    spec = {"image": environment("NGCDL_IMAGE"), "replicas": asked.replicas, "nodes": asked.nodes, "workload": workload}
+    text = environment("NGCDL_SPEC")
     try:
         given = json.loads(text) if text else {}
         workload.update(given.pop("workload", None) or {})

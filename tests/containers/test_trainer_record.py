@@ -284,6 +284,8 @@ def asked(folder):
         precision="auto",
         compile=False,
         channels_last=None,
+        replicas=2,
+        nodes=1,
     )
 
 
@@ -300,6 +302,8 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
     assert first["spec"] == {
         "image": "nvcr.io/nvidia/tensorflow:18.01-py2",
         "gpus": "all",
+        "replicas": 2,
+        "nodes": 1,
         "workload": {
             **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
             **{"threads": None, "seconds": None, "epochs": None, "precision": "auto", "compile": False},

@@ -35,7 +35,7 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
 _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
 # Of the spec: what the other fields tell already, and better. The tag may move, the digest not; the command is made of
 # the workload; the request is one thing, the cards that the run got another.
-_DERIVED = frozenset({"image", "command", "gpus", "workload", "tty", "stdin", "placement"})
+_DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement"})
 # Of where on a cluster it went: the rest says who pays, and from where things come.
 _OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch"})
