@@ -112,6 +112,41 @@ def test_a_path_that_an_option_would_split_is_refused(mount: Mount) -> None:
         script(ordered(replace(COMMAND, mounts=(mount,))))
 
 
+# A client whose engine forbids the limit $FORBIDDEN, and of whose containers each ends with 7.
+CLIENT = """#!/bin/bash
+[ "$1" != rm ] || exit 0
+echo "$*" >>calls
+case "$*" in *"$FORBIDDEN"*)
+    echo 'error during container init: error setting rlimit type 8: operation not permitted' >&2
+    exit 125
+esac
+exit 7
+"""
+
+
+@pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
+def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
+    tmp_path: Path, forbidden: str, times: int
+) -> None:
+    client = tmp_path / "docker"
+    client.write_text(CLIENT)
+    client.chmod(0o755)
+    task = script(replace(ordered(COMMAND), folder=tmp_path)).partition("\ntask=")[2].partition("\nsrun")[0]
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "FORBIDDEN": forbidden}
+    done = subprocess.run(
+        ["bash", "-c", f'task={task}\nbash -c "$task" task true'], cwd=tmp_path, capture_output=True, text=True,
+        check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert (tmp_path / ".task-0-n1").read_text() == "7\n"
+    assert done.stderr.count("ngcdl: n1 forbids --ulimit memlock=-1") == (times > 1)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == times
+    assert calls[-1].endswith(" true")
+    assert "--ulimit stack=67108864" in calls[-1]
+    assert ("memlock" in calls[-1]) == (times == 1)
+
+
 @pytest.mark.parametrize(
     ("image", "enroot"),
     [

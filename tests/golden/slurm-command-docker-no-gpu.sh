@@ -42,39 +42,49 @@ ended() {
     { sleep "$NGCDL_KILL_SECONDS"; docker rm -f "$name"; } >/dev/null 2>&1 &
 }
 trap ended TERM
-docker rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
 more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
 more+=(-e NVIDIA_VISIBLE_DEVICES=void)
-docker run --rm --init --name "$name" --network=host \
-    --shm-size=1073741824 \
-    --ulimit memlock=-1 \
-    --ulimit stack=67108864 \
-    --log-driver=none \
-    "${more[@]}" \
-    --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
-    --mount type=bind,source=/home/me/code,target=/work \
-    --mount type=bind,source=/data,target=/data,readonly \
-    --workdir=/work \
-    -e NGCDL_NODES \
-    -e NGCDL_NODE \
-    -e MASTER_ADDR \
-    -e MASTER_PORT \
-    -e NCCL_DEBUG \
-    -e SLURM_JOB_ID \
-    -e SLURM_PROCID \
-    -e SLURM_NODEID \
-    -e SLURM_NNODES \
-    -e SLURMD_NODENAME \
-    -e SLURM_RESTART_COUNT \
-    -e HF_TOKEN \
-    -e HOME="$NGCDL_RUN/home" -e USER \
-    nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" &
-client=$!
-while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-wait "$client"
-code=$?
+begin() {
+    docker rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+    docker run --rm --init --name "$name" --network=host \
+        --shm-size=1073741824 \
+        "${memlock[@]}" \
+        --ulimit stack=67108864 \
+        --log-driver=none \
+        "${more[@]}" \
+        --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
+        --mount type=bind,source=/home/me/code,target=/work \
+        --mount type=bind,source=/data,target=/data,readonly \
+        --workdir=/work \
+        -e NGCDL_NODES \
+        -e NGCDL_NODE \
+        -e MASTER_ADDR \
+        -e MASTER_PORT \
+        -e NCCL_DEBUG \
+        -e SLURM_JOB_ID \
+        -e SLURM_PROCID \
+        -e SLURM_NODEID \
+        -e SLURM_NNODES \
+        -e SLURMD_NODENAME \
+        -e SLURM_RESTART_COUNT \
+        -e HF_TOKEN \
+        -e HOME="$NGCDL_RUN/home" -e USER \
+        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" &
+    client=$!
+    while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+    wait "$client"
+    code=$?
+}
+memlock=(--ulimit memlock=-1)
+begin "$@"
+if [[ $code = 12[56] ]] && docker run --rm "${memlock[@]}" --entrypoint true nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 2>&1 |
+    grep -qE '"'"'rlimit type 8|RLIMIT_MEMLOCK'"'"' && [ -z "$is_told" ]; then
+    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock=-1; the container runs with what its engine allows" >&2
+    memlock=()
+    begin "$@"
+fi
 echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"

@@ -47,42 +47,52 @@ ended() {
     { sleep "$NGCDL_KILL_SECONDS"; podman rm -f "$name"; } >/dev/null 2>&1 &
 }
 trap ended TERM
-podman rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
 more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 [ "$(id -u)" = 0 ] || more+=(--userns=keep-id)
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
 [ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU of this node" >&2; echo 125 >"$mark"; exit 125; }
 for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done
-podman run --rm --init --name "$name" --network=host \
-    --shm-size=1073741824 \
-    --ulimit memlock=-1 \
-    --ulimit stack=67108864 \
-    --log-driver=none \
-    "${more[@]}" \
-    --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
-    --mount type=bind,source=/scratch/cifar10,target=/scratch/cifar10,readonly \
-    --mount type=bind,source=/home/me/.local/state/ngcdl/runs/older,target=/home/me/.local/state/ngcdl/runs/older,readonly \
-    --workdir=$NGCDL_RUN \
-    -e NGCDL_NODES \
-    -e NGCDL_NODE \
-    -e MASTER_ADDR \
-    -e MASTER_PORT \
-    -e NCCL_DEBUG \
-    -e SLURM_JOB_ID \
-    -e SLURM_PROCID \
-    -e SLURM_NODEID \
-    -e SLURM_NNODES \
-    -e SLURMD_NODENAME \
-    -e SLURM_RESTART_COUNT \
-    -e PYTHONUNBUFFERED \
-    -e WORDS \
-    -e HOME="$NGCDL_RUN/home" -e USER \
-    nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME" &
-client=$!
-while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-wait "$client"
-code=$?
+begin() {
+    podman rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+    podman run --rm --init --name "$name" --network=host \
+        --shm-size=1073741824 \
+        "${memlock[@]}" \
+        --ulimit stack=67108864 \
+        --log-driver=none \
+        "${more[@]}" \
+        --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
+        --mount type=bind,source=/scratch/cifar10,target=/scratch/cifar10,readonly \
+        --mount type=bind,source=/home/me/.local/state/ngcdl/runs/older,target=/home/me/.local/state/ngcdl/runs/older,readonly \
+        --workdir=$NGCDL_RUN \
+        -e NGCDL_NODES \
+        -e NGCDL_NODE \
+        -e MASTER_ADDR \
+        -e MASTER_PORT \
+        -e NCCL_DEBUG \
+        -e SLURM_JOB_ID \
+        -e SLURM_PROCID \
+        -e SLURM_NODEID \
+        -e SLURM_NNODES \
+        -e SLURMD_NODENAME \
+        -e SLURM_RESTART_COUNT \
+        -e PYTHONUNBUFFERED \
+        -e WORDS \
+        -e HOME="$NGCDL_RUN/home" -e USER \
+        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME" &
+    client=$!
+    while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+    wait "$client"
+    code=$?
+}
+memlock=(--ulimit memlock=-1)
+begin "$@"
+if [[ $code = 12[56] ]] && podman run --rm "${memlock[@]}" --entrypoint true nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 2>&1 |
+    grep -qE '"'"'rlimit type 8|RLIMIT_MEMLOCK'"'"' && [ -z "$is_told" ]; then
+    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock=-1; the container runs with what its engine allows" >&2
+    memlock=()
+    begin "$@"
+fi
 echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"

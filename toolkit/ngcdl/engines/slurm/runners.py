@@ -97,12 +97,26 @@ _CLIENT = """ended() {{
     {{ sleep "$NGCDL_KILL_SECONDS"; {program} rm -f "$name"; }} >/dev/null 2>&1 &
 }}
 trap ended TERM
-{program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
-{gpus}{program} run {words} "$@"{after} &
-client=$!
-while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-wait "$client"
-code=$?"""
+{gpus}begin() {{
+    {program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+    {program} run {words} "$@"{after} &
+    client=$!
+    while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+    wait "$client"
+    code=$?
+}}
+{limited}"""
+
+# Where the engine's root lacks CAP_SYS_RESOURCE no container with this limit starts. Its client ends with 125, podman's
+# with 126, as for much else: so the limit is tried once more, alone.
+_LIMITED = """memlock=(--ulimit memlock={limit})
+begin "$@"
+if [[ $code = 12[56] ]] && {program} run --rm "${{memlock[@]}}" --entrypoint true {image} 2>&1 |
+    grep -qE 'rlimit type 8|RLIMIT_MEMLOCK' && [ -z "$is_told" ]; then
+    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock={limit}; the container runs with what its engine allows" >&2
+    memlock=()
+    begin "$@"
+fi"""
 
 
 def task(task: Task) -> str:
@@ -136,7 +150,9 @@ def _apptainer(task: Task) -> str:
 
 def _client(task: Task) -> str:
     words = ['--rm --init --name "$name" --network=host', f"--shm-size={task.shm_bytes}"]
-    words += [f"--ulimit {name}={value}" for name, value in task.ulimits]
+    limit = dict(task.ulimits).get("memlock")
+    words += ['"${memlock[@]}"'] if limit is not None else []
+    words += [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]
     words += ["--log-driver=none", '"${more[@]}"', "--mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"]
     words += [
         f"--mount type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}"
@@ -153,8 +169,9 @@ def _client(task: Task) -> str:
     return _CLIENT.format(
         program=task.runner,
         gpus="\n".join([*lines, *_gpus(task)]) + "\n",
-        words=" \\\n    ".join(word for word in words if word),
+        words=" \\\n        ".join(word for word in words if word),
         after=task.after,
+        limited='begin "$@"' if limit is None else _LIMITED.format(program=task.runner, image=task.image, limit=limit),
     )
 
 
