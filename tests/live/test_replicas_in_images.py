@@ -1,0 +1,55 @@
+"""Several replicas inside the images: TensorFlow 1.4's towers, PyTorch's processes, and the cards that they get."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ngcdl_child import User
+
+pytestmark = pytest.mark.lab
+
+CONTAINERS = Path(__file__).resolve().parents[2] / "containers"
+CARDS = ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"]
+TRAIN = "python -m trainer cifar10 --device cpu --batch 16 --steps 5 --no-eval --log-frequency 1 --threads 1 --record"
+
+
+def trained(user: User, image: str, *numbers: int) -> list[list[dict[str, Any]]]:
+    """Train in an image by so many replicas, one number after the other; gives each one's events."""
+    script = " && ".join(f"{TRAIN} --replicas {many} --out replicas-{many}" for many in numbers)
+    mounted = ("-v", f"{CONTAINERS}:/above:ro", "-e", "PYTHONPATH=/above", "-e", "PYTHONDONTWRITEBYTECODE=1")
+    done = user.run("run", image, "--gpus", "none", *mounted, "--", "sh", "-c", script, seconds=240)
+    assert done.code == 0, done
+    folders = [user.here / f"replicas-{many}" for many in numbers]
+    assert [json.loads((folder / "run.json").read_text())["spec"]["replicas"] for folder in folders] == list(numbers)
+    return [[json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()] for folder in folders]
+
+
+def losses(events: list[dict[str, Any]]) -> list[float]:
+    return [event["loss"] for event in events if event["event"] == "step"]
+
+
+def test_two_towers_of_tensorflow_1_4_have_the_losses_of_one_process(user: User) -> None:
+    one, two = trained(user, "tensorflow:18.01-py2", 1, 2)
+    assert (one[0]["replicas"], two[0]["replicas"]) == (1, 2)
+    assert len(losses(two)) == 5
+    assert losses(two) == pytest.approx(losses(one), abs=1e-4)
+
+
+def test_two_replicas_find_each_other_inside_one_container(user: User) -> None:
+    (events,) = trained(user, "pytorch:26.07-py3", 2)
+    assert (events[0]["replicas"], events[0]["device"]) == (2, "cpu")
+    (alike,) = [event for event in events if event["event"] == "replicas"]
+    assert (alike["step"], alike["identical"]) == (5, True)
+
+
+def test_two_cards_are_asked_for_by_uuid_and_a_framework_that_sees_none_has_no_replica_compute(user: User) -> None:
+    user.has_gpus()
+    done = user.run("run", "tensorflow:18.01-py2", "--gpus", "2", "--train", "cifar10", "--steps", "5")
+    assert done.code == 125, done
+    assert "A GPU was asked for, but the run sees none" in done.err
+    record = user.record()
+    assert record["gpus"] == CARDS
+    assert record["spec"]["command"][-3:] == []
