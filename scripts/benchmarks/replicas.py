@@ -1,0 +1,53 @@
+"""What a second replica buys where there is no second card: two processes of one thread each on a CPU.
+
+Wants a Python that has the frameworks (NGCDL_BENCH_PYTHON), and two cores that are idle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from figures import Figure, Missing
+from turns import in_turn
+
+CONTAINERS = Path(__file__).resolve().parents[2] / "containers"
+BATCH, SECONDS = 128, 5
+TRAIN = f"cifar10-keras --device cpu --batch {BATCH} --seconds {SECONDS} --log-frequency 1 --no-eval"
+MODULES = {"pytorch": "torch", "tf2": "tensorflow"}
+TWO, ONE, ONE_OF_TWO = "--replicas 2 --threads 1", "--replicas 1 --threads 1", "--replicas 1 --threads 2"
+PEERS = {ONE: "one process with one thread", ONE_OF_TWO: "one process with two threads"}
+
+
+def measure(rounds: int | None) -> Iterator[Figure]:
+    frameworks = [name for name, module in MODULES.items() if find_spec(module)]
+    if not frameworks:
+        raise Missing("this Python has no framework: NGCDL_BENCH_PYTHON=... names one that has")
+    for framework in frameworks:
+        ways = {words: partial(_milliseconds, f"--framework {framework} {words}") for words in (TWO, ONE, ONE_OF_TWO)}
+        taken = in_turn(ways, rounds or 3, warm_ups=0)
+        for words, peer in PEERS.items():
+            yield Figure(
+                f"cifar10-keras in two replicas of one thread, {framework}", "ms a step", taken[TWO], against=peer,
+                theirs=taken[words], note=f"batch {BATCH} in all, {SECONDS} s each, made-up images",
+            )  # fmt: skip
+
+
+def _milliseconds(words: str) -> float:
+    """Train; give what a step takes from the end of the first to that of the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "trainer", *TRAIN.split(), *words.split(), "--out", folder]
+        environment = {**os.environ, "PYTHONPATH": str(CONTAINERS)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{command} ended with {done.returncode}: {done.stderr[-800:]}")
+        told = [json.loads(line) for line in Path(folder, "events.jsonl").read_text().splitlines()]
+    first, *_, last = [event for event in told if event["event"] == "step"]
+    return float(1000 * (last["t"] - first["t"]) / (last["step"] - first["step"]))
