@@ -110,8 +110,9 @@ def same(network, weights, step):
 
     What differs by more than by rounding raises Differ."""
     first, last = span(network, int(digest(weights)[:12], 16))  # 48 bits: a float64 holds them
-    least, most = span(network, sum(float(np.abs(array).sum(dtype=np.float64)) for array in weights.values()))
-    if first != last and not most - least <= ROUNDING * most:  # nor if one has a NaN
+    total = sum(float(np.abs(array).sum(dtype=np.float64)) for array in weights.values())
+    least, most = span(network, float("inf") if np.isnan(total) else total)
+    if first != last and most > least * (1 + ROUNDING):
         raise Differ(least, most, step)
     return {"identical": first == last, "weights_least": least, "weights_most": most}
 

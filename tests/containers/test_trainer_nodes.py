@@ -52,16 +52,16 @@ def on_two_machines(folder, *words, second=()):
 @pytest.mark.torch
 def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_same_weights(images, tmp_path):
     needs("torch")
-    words = "cifar10-keras", "--framework", "pytorch", "--batch", "64", "--steps", "20", "--no-dropout"
+    words = "cifar10-keras", "--framework", "pytorch", "--batch", "64", "--steps", "12", "--no-dropout"
     words += "--data", images
     one, *_ = trained(tmp_path / "one", *words)
     first, second = on_two_machines(tmp_path / "two", *words)
     assert (first[0], second[0]) == (0, 0), (first, second)
-    assert (first[1].count(": step "), second[1]) == (20, "")
-    assert losses(tmp_path / "two") == pytest.approx(one, abs=1e-4)
+    assert (first[1].count(": step "), second[1]) == (12, "")
+    assert losses(tmp_path / "two") == pytest.approx(one, abs=1e-3)  # Adam in float32; see test_trainer_replicas.py
     (began,), (alike,) = events(tmp_path / "two", "start"), events(tmp_path / "two", "replicas")
     assert (began["replicas"], began["nodes"]) == (2, 2)
-    assert (alike["step"], alike["identical"]) == (20, True)
+    assert (alike["step"], alike["identical"]) == (12, True)
     assert alike["weights_least"] == alike["weights_most"] > 1000
     assert names(tmp_path / "two") == ["checkpoints", "events.jsonl", "lock", "samples-n0.jsonl", "samples-n1.jsonl"]
     if images == "synthetic":

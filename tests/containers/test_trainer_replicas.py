@@ -1,10 +1,11 @@
 """Several replicas train as one process does: the same losses, one record, and one end for all.
 
-Twelve steps are compared: after that this network makes 1e-4 of the 1e-7 by which sums in another order differ, and
-does so in one process too.
+In float32 twelve steps are compared: after that these networks make 1e-4 of the 1e-7 by which sums in another order
+differ, and do so in one process too. With weights and images of float64 twenty are the same.
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,7 +17,8 @@ import numpy as np
 import pytest
 from conftest import CONTAINERS, events, losses, names, needs, start, trained, trainer
 
-from trainer import checkpoint, group
+from trainer import __main__ as entry
+from trainer import checkpoint, data, group, layers, meeting
 from trainer.group import Group
 from trainer.recipe import Model
 from trainer.workloads import resnet_56
@@ -84,6 +86,48 @@ def test_epochs_and_accuracy_are_of_the_whole_batch_and_adam_moves_the_same(tmp_
             for folder in ("1", "3") for event in events(tmp_path / folder, "epoch")]  # fmt: skip
     assert told[0] == told[1]
     assert told[0]["examples"] == 50000
+
+
+class Doubled:
+    """A batch's examples in float64: weights that are float64 too are then trained in it, all but the loss."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __call__(self, step):
+        examples, labels = self.source(step)
+        return examples.astype(np.float64), labels
+
+
+def doubled_losses(name, own, steps=20):
+    """Train a workload in PyTorch, in float64 and without dropout, as the replica that `own` says; give the losses."""
+    from trainer.frameworks.pytorch import Network
+
+    workload, random = entry.imported(name), np.random.RandomState(6)
+    images, labels = random.randint(0, 256, (640, 32, 32, 3)).astype(np.uint8), random.randint(0, 10, 640)
+    dataset = data.Dataset(images, labels.astype(np.int32), "synthetic", 1)
+    model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, 16)
+    network = Network(model, "cpu", threads=1, group=own)
+    network.load({key: array.astype(np.float64) for key, array in model.first(0).items()})
+    source = Doubled(group.sliced(workload.source(dataset, 16, 0, 0.01), own))
+    batches = network.batches(source, 0, steps)
+    turns = [model.turn(step, 0, own.share(16)) for step in range(steps)]
+    found = [float(network.train(batch, turn)[0]) for batch, turn in zip(batches, turns, strict=True)]
+    network.close()
+    return found
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
+def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_rounded(name, monkeypatch):
+    needs("torch")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # meeting.py does that for a training
+    one = doubled_losses(name, Group())
+    workers = [f"127.0.0.1:{port}" for port in meeting.free_ports(2)]
+    with multiprocessing.get_context("spawn").Pool(2) as replicas:
+        groups = [Group(rank, 2, rank, 2, workers=workers) for rank in range(2)]
+        two = replicas.starmap_async(doubled_losses, [(name, own) for own in groups], chunksize=1).get(LIMIT)
+    assert two[0] == two[1] == pytest.approx(one, abs=1e-5)
 
 
 @pytest.mark.torch
