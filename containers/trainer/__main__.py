@@ -213,7 +213,8 @@ def framework(asked, able):
     for name in sorted(able, reverse=True) if asked == "auto" else [asked]:
         try:
             return name, importlib.import_module("trainer.frameworks." + name)
-        except (ImportError, SyntaxError) as error:  # not installed, of another version, or not for this Python
+        # not installed, not for this Python, or of another version; an empty folder of its name has nothing at all
+        except (ImportError, SyntaxError, AttributeError) as error:
             refusals.append("%s: %s" % (name, error))
     raise Stop("bad_argument", "no framework can be imported here (%s)" % "; ".join(refusals))
 

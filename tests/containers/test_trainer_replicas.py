@@ -117,17 +117,24 @@ def doubled_losses(name, own, steps=20):
     return found
 
 
+@pytest.fixture(scope="module")
+def two_processes():
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GLOO_SOCKET_IFNAME", "lo")  # meeting.py does that for a training
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            yield pool
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
-def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_rounded(name, monkeypatch):
+def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_rounded(name, two_processes):
     needs("torch")
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # meeting.py does that for a training
-    one = doubled_losses(name, Group())
     workers = [f"127.0.0.1:{port}" for port in meeting.free_ports(2)]
-    with multiprocessing.get_context("spawn").Pool(2) as replicas:
-        groups = [Group(rank, 2, rank, 2, workers=workers) for rank in range(2)]
-        two = replicas.starmap_async(doubled_losses, [(name, own) for own in groups], chunksize=1).get(LIMIT)
-    assert two[0] == two[1] == pytest.approx(one, abs=1e-5)
+    asked = [(name, Group(rank, 2, rank, 2, workers=workers)) for rank in range(2)]
+    two = two_processes.starmap_async(doubled_losses, asked, chunksize=1)
+    one = doubled_losses(name, Group())
+    first, second = two.get(LIMIT)
+    assert first == second == pytest.approx(one, abs=1e-5)
 
 
 @pytest.mark.torch

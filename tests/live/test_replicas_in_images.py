@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,16 @@ def test_two_replicas_find_each_other_inside_one_container(user: User) -> None:
     assert (alike["step"], alike["identical"]) == (5, True)
 
 
-def test_two_cards_are_asked_for_by_uuid_and_a_framework_that_sees_none_has_no_replica_compute(user: User) -> None:
-    user.has_gpus()
-    done = user.run("run", "tensorflow:18.01-py2", "--gpus", "2", "--train", "cifar10", "--steps", "5")
+def test_two_cards_are_asked_for_by_uuid_and_no_replica_computes_where_the_framework_sees_none(user: User) -> None:
+    state = user.has_gpus()
+    state.write_text(re.sub(r"(?m)^driver=.*$", "driver=615.61", state.read_text()))
+    typed = ("--train", "cifar10", "--batch", "8", "--steps", "5", "--data", "synthetic", "--no-eval")
+    done = user.run("run", "pytorch:26.07-py3", "--gpus", "2", "--force", *typed)
     assert done.code == 125, done
     assert "A GPU was asked for, but the run sees none" in done.err
     record = user.record()
-    assert record["gpus"] == CARDS
-    assert record["spec"]["command"][-3:] == []
+    assert sorted(record["gpus"]) == CARDS
+    words = record["spec"]["command"]
+    assert words[words.index("--replicas") + 1] == "2"
+    assert "sees no GPU: 2 replicas on this machine need one each" in user.log()
+    assert [event["event"] for event in user.lines("events.jsonl")] == ["error"]
