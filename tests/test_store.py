@@ -68,6 +68,17 @@ def test_a_new_run_is_recorded_before_anything_runs(shelf: Store) -> None:
     assert json.loads((folder / RECORD).read_text())["format"] == 1
 
 
+def test_only_a_record_that_can_be_read_and_says_so_is_of_a_run_that_ended(shelf: Store) -> None:
+    assert not shelf.is_ended(RUN.id)
+    folder = shelf.create(RUN)
+    assert not shelf.is_ended(RUN.id)
+    shelf.save(Run(RUN.id, "failed", 1.0, exit_code=1))
+    assert shelf.is_ended(RUN.id)
+    for broken in ("{", "[]", "{}"):
+        (folder / RECORD).write_text(broken)
+        assert not shelf.is_ended(RUN.id)
+
+
 def test_a_save_takes_the_place_of_the_record_before(shelf: Store) -> None:
     shelf.create(RUN)
     shelf.save(Run(RUN.id, "finished", 1.0, exit_code=0))

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import compress, count, pairwise
+from operator import add, eq, ne, sub
 from statistics import median
 from string import ascii_uppercase
 from typing import Any
@@ -40,9 +44,25 @@ class Curve:
         self.xs.append(x)
         self.ys.append(NAN if y is None else y)
 
+    @cached_property
+    def drawable(self) -> tuple[array[float], array[float], set[int]]:
+        """What is known of it when it is all there: xs, ys, and before which of them something unknown stood."""
+        unknown = list(compress(count(), map(ne, self.ys, self.ys)))  # NaN alone is not itself
+        if not unknown:
+            return self.xs, self.ys, set()
+        is_known = [*map(eq, self.ys, self.ys)]
+        xs, ys = (array("d", compress(column, is_known)) for column in (self.xs, self.ys))
+        return xs, ys, {place - before for before, place in enumerate(unknown)}
+
     @property
     def known(self) -> bool:
-        return any(y == y for y in self.ys)
+        return any(map(eq, self.ys, self.ys))
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The least and the most of what is known."""
+        _, ys, _ = self.drawable
+        return (min(ys), max(ys)) if ys else None
 
     def cut_from(self, x: float) -> None:
         """Take back what stands at `x` and later."""
@@ -129,21 +149,21 @@ def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str 
 
 def _training(started: float, events: Iterable[Line]) -> Training:
     it = Training()
-    rates, losses = it.rates, it.losses
-    first = last = None
+    # a long run has a million of these: what is called for each is looked up once
+    times, rates, steps, losses = it.rates.xs.append, it.rates.ys.append, it.losses.xs.append, it.losses.ys.append
     for event in events:
         kind = event.get("event")
         if kind == "step":
-            t, step = number(event.get("t")), number(event.get("step"))
-            if t is not None:
-                first, last = t if first is None else first, t
-                rates.add(t - started, number(event.get("examples_per_second")))
-            if step is not None:
-                losses.add(step, number(event.get("loss")))
+            if (t := number(event.get("t"))) is not None:
+                times(t - started)
+                rates(NAN if (rate := number(event.get("examples_per_second"))) is None else rate)
+            if (step := number(event.get("step"))) is not None:
+                steps(step)
+                losses(NAN if (loss := number(event.get("loss"))) is None else loss)
         else:
             _told_seldom(it, kind, event)
-    if first is not None and last is not None and last > first:
-        it.span = (first - started, last - started)
+    if it.rates.xs and it.rates.xs[-1] > it.rates.xs[0]:
+        it.span = (it.rates.xs[0], it.rates.xs[-1])
     return it
 
 
@@ -188,7 +208,7 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
 
 def _numbers(values: list[Any]) -> list[float]:
     """Give the numbers among `values`; mostly all of them, which is seen at once."""
-    if set(map(type, values)) <= {float, int} and all(map((1e300).__gt__, map(abs, values))):
+    if set(map(type, values)) <= {float, int} and (not values or (min(values) > -1e300 and max(values) < 1e300)):
         return values
     return [value for one in values if (value := number(one)) is not None]
 
@@ -201,6 +221,10 @@ class _Sums:
         self._counts: list[int] = []
 
     def add(self, cores: Sequence[float | None]) -> None:
+        if len(cores) == len(self._sums) and None not in cores:
+            self._sums = [*map(add, self._sums, cores)]
+            self._counts = [*map((1).__add__, self._counts)]
+            return
         more = len(cores) - len(self._sums)
         self._sums += [0.0] * more
         self._counts += [0] * more
@@ -253,41 +277,29 @@ def thinned(curve: Curve, low: float, high: float, breaks: bool = True) -> list[
     For each column its first, lowest, highest and last point stay, so that no spike is lost. A gap that is narrower
     than a column is none.
     """
+    xs, ys, after_gaps = curve.drawable
     many = len(curve.xs) > 2 * COLUMNS
     width = (high - low) / COLUMNS if many and high > low else 0.0
     pause = max(_longest_pause(curve.xs), width) if breaks else math.inf
-    stretches: list[list[Point]] = []
-    line: list[Point] = []
-    is_gap = False
-    for x, y in zip(curve.xs, curve.ys, strict=True):
-        if y != y:
-            is_gap = True
-            continue
-        if line and (x - line[-1][0] > pause or (is_gap and x - line[-1][0] > width)):
-            stretches.append(line)
-            line = []
-        is_gap = False
-        line.append((x, y))
-    stretches += [line] if line else []
-    return [_columns(one, low, width) for one in stretches] if width else stretches
+    wide = compress(count(1), map(width.__lt__, map(sub, xs[1:], xs)))
+    begins = [0, *(at for at in wide if at in after_gaps or xs[at] - xs[at - 1] > pause), len(xs)]
+    return [_columns(xs, ys, span, low, width) for span in pairwise(begins) if span[0] < span[1]]
 
 
-def _columns(points: list[Point], low: float, width: float) -> list[Point]:
+def _columns(xs: array[float], ys: array[float], span: tuple[int, int], low: float, width: float) -> list[Point]:
+    """Give the points from span[0] to before span[1]; where columns have a width, those that they show."""
+    at, end = span
+    if not width:
+        return list(zip(xs[at:end], ys[at:end], strict=True))
     kept: list[Point] = []
-    column = (points[0][0] - low) // width
-    first = lowest = highest = last = points[0]
-    for point in points:
-        at = (point[0] - low) // width
-        if at != column:
-            kept += sorted({first, lowest, highest, last})
-            column = at
-            first = lowest = highest = point
-        elif point[1] < lowest[1]:
-            lowest = point
-        elif point[1] > highest[1]:
-            highest = point
-        last = point
-    return [*kept, *sorted({first, lowest, highest, last})]
+    while at < end:
+        edge = low + ((xs[at] - low) // width + 1) * width
+        to = bisect_left(xs, edge, at + 1, end)
+        column = ys[at:to]
+        shown = {at, at + column.index(min(column)), at + column.index(max(column)), to - 1}
+        kept += sorted({(xs[one], ys[one]) for one in shown})
+        at = to
+    return kept
 
 
 def _longest_pause(xs: Sequence[float]) -> float:

@@ -71,35 +71,28 @@ def _time(stories: Iterable[Story]) -> Axis:
 
 
 def _range(curves: Iterable[Curve]) -> tuple[float, float] | None:
-    low = high = None
-    for curve in curves:
-        for value in curve.ys:
-            if value == value:
-                low = value if low is None or value < low else low
-                high = value if high is None or value > high else high
-    return None if low is None or high is None else (low, high)
+    spans = [span for curve in curves if (span := curve.span)]
+    return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
 
-def _said(lines: Sequence[Line], y: Axis) -> str:
+def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) -> str:
     """Describe a chart to those who don't see it: from where to where each line goes."""
-    words = []
-    for line in lines:
-        span = _range([line.curve])
-        if span:
-            name = line.label or "The line"
-            words.append(f"{name} lies between {span[0] / y.divisor:,.4g} and {span[1] / y.divisor:,.4g} {y.unit}.")
-    return " ".join(words)
+    return " ".join(
+        f"{line.label or 'The line'} lies between {low / y.divisor:,.4g} and {high / y.divisor:,.4g} {y.unit}."
+        for line, (low, high) in zip(lines, spans, strict=True)
+    )
 
 
 def _chart(
     title: str, x: Axis, lines: Sequence[Line], upright: Callable[[float], Axis], **more: object
 ) -> Chart | None:
-    lines = [line for line in lines if line.curve.known]
-    span = _range(line.curve for line in lines)
-    if not span:
+    spans = [line.curve.span for line in lines]
+    lines = [line for line, span in zip(lines, spans, strict=True) if span]
+    found = [span for span in spans if span]
+    if not found:
         return None
-    y = upright(span[1])
-    return Chart(title, x, y, lines, _said(lines, y), **more)  # type: ignore[arg-type]  # fields of Chart
+    y = upright(max(high for _, high in found))
+    return Chart(title, x, y, lines, _said(lines, found, y), **more)  # type: ignore[arg-type]  # fields of Chart
 
 
 def _throughput(stories: Sequence[Story]) -> Chart | None:
