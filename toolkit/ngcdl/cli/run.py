@@ -158,9 +158,9 @@ def dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, scree
 def reconcile_last(shelf: Store) -> None:
     """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
     for run_id in shelf.ids()[:20]:
+        if shelf.is_ended(run_id):
+            continue
         with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
-            run = shelf.load(run_id)
-            if run.status == "running":
-                from ngcdl import reconcile
+            from ngcdl import reconcile
 
-                reconcile.reconcile(shelf, run)
+            reconcile.reconcile(shelf, shelf.load(run_id))
