@@ -118,7 +118,7 @@ def test_what_a_training_is_stands_in_its_file_and_is_read_without_running_it() 
         least = 4 if known.trains else 2  # backward is up to twice forward, at 2 FLOP a MAC
         assert known.flops_per_example >= least * known.forward_macs > 0
         assert set(known.frameworks) <= {"pytorch", "tf1", "tf2"}
-        assert known.source.startswith(("seed 00", "DAWNBench"))
+        assert known.source
 
 
 def test_a_training_that_makes_its_data_up_is_given_none() -> None:

@@ -14,12 +14,12 @@ from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
 from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
 
-SEEDS = ("suite", "seeds", "--engine", "local", "--data", "synthetic", "--repeat", "1", "--steps", "31")
+ARTICLES = ("suite", "articles", "--engine", "local", "--data", "synthetic", "--repeat", "1", "--steps", "31")
 NO_CARDS = "skipped, this machine has no NVIDIA GPU: scaling, gpus=1,2"
 
 
 def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: House) -> None:
-    done = trained.run(*SEEDS, "--json")
+    done = trained.run(*ARTICLES, "--json")
     assert done.returncode == 0, done.stderr
     outcomes = {outcome["workload"]: outcome for outcome in json.loads(done.stdout)}
     assert set(outcomes) <= set(plan.workloads())
@@ -40,7 +40,7 @@ def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: 
 
 
 def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(trained: House) -> None:
-    done = trained.run(*SEEDS, "--budget", "0.00001")
+    done = trained.run(*ARTICLES, "--budget", "0.00001")
     assert done.returncode == 0
     said = [line for line in done.stdout.splitlines() if line != NO_CARDS]
     assert said[0].startswith("skipped, the budget of 1e-05 min was used up: cifar10, CPU against GPU; ")
@@ -52,7 +52,7 @@ def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(train
 
 def test_what_probably_no_longer_fits_is_skipped_and_what_does_is_run(trained: House) -> None:
     assert trained.run(*TRAIN).returncode == 0, "it says how fast this machine is"
-    done = trained.run(*SEEDS, "--budget", "1")
+    done = trained.run(*ARTICLES, "--budget", "1")
     assert done.returncode == 0, done.stderr
     assert "cifar10, CPU against GPU: Only the CPU was measured: 512.0 examples/s." in done.stdout
     (skipped,) = [line for line in done.stdout.splitlines() if line.startswith("skipped") and line != NO_CARDS]
@@ -71,7 +71,7 @@ def test_an_experiment_begins_only_where_what_is_left_suffices(
 
 
 def test_the_run_under_way_is_stopped_when_the_time_is_up_and_that_is_no_failure(trained: House) -> None:
-    done = trained.run(*SEEDS, "--budget", "0.05", "--json", env={"STAND_IN": "wait"})
+    done = trained.run(*ARTICLES, "--budget", "0.05", "--json", env={"STAND_IN": "wait"})
     assert done.returncode == 0, done.stderr
     (first, *others) = json.loads(done.stdout)
     assert {one["skipped"] for one in others if one["workload"] != "scaling"} == {"the budget of 0.05 min was used up"}
@@ -81,14 +81,14 @@ def test_the_run_under_way_is_stopped_when_the_time_is_up_and_that_is_no_failure
 
 
 def test_an_experiment_that_fails_does_not_end_the_others_and_the_exit_code_tells(trained: House) -> None:
-    done = trained.run(*SEEDS, "--json", env={"STAND_IN": "fail"})
+    done = trained.run(*ARTICLES, "--json", env={"STAND_IN": "fail"})
     assert done.returncode == 1
     tried = [outcome for outcome in json.loads(done.stdout) if outcome["comparison"]]
     assert len(tried) >= 3
     assert {outcome["comparison"]["refused"][0]["field"] for outcome in tried} == {"status"}
 
 
-@pytest.mark.parametrize("words", [("suite", "table9"), (*SEEDS, "--budget", "0"), (*SEEDS, "--repeat", "0")])
+@pytest.mark.parametrize("words", [("suite", "table9"), (*ARTICLES, "--budget", "0"), (*ARTICLES, "--repeat", "0")])
 def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str, ...]) -> None:
     done = trained.run(*words)
     assert (done.returncode, done.stdout) == (2, "")
@@ -103,7 +103,7 @@ def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -
     assert not [one.skip for one in listed if one.workload in plan.workloads() and one.skip]
     bare = experiments("table7", 1, "this machine has no NVIDIA GPU")
     assert {one.skip for one in bare} == {"this machine has one processor", "this machine has no NVIDIA GPU"}
-    with pytest.raises(BadOption, match="seeds and table7"):
+    with pytest.raises(BadOption, match="articles and table7"):
         experiments("mine", 1, None)
 
 

@@ -34,7 +34,7 @@ def asker(user: User, front: Front) -> User:
 
 @pytest.fixture
 def seed_host(user: User) -> User:
-    """The host of the first seed text: one GeForce GTX 1050 Ti (the first card of the stand-in) and driver 390.12."""
+    """The host of an article of 2018: one GeForce GTX 1050 Ti (the first card of the stand-in) and driver 390.12."""
     state = user.has_gpus()
     lines = [line for line in state.read_text().splitlines() if not line.startswith("gpu1.")]
     state.write_text(re.sub(r"(?m)^driver=.*$", "driver=390.12", "\n".join(lines)) + "\n")

@@ -1,4 +1,4 @@
-"""`ngcdl gpu` on the seed's card."""
+"""`ngcdl gpu` on a GeForce GTX 1050 Ti."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small AlexNet on CIFAR-10, as table 7 of the second seed has it: cuda-convnet's "18 %" net without norm layers."""
+"""A small AlexNet on CIFAR-10, as Table 7 of Shi et al. 2016 has it: cuda-convnet's "18 %" net without norm layers."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -9,7 +9,7 @@ from ..layers import avg_pool, constant, conv, dense, max_pool, normal, relu
 from ..recipe import momentum, recipe
 
 SUMMARY = "Small AlexNet on CIFAR-10: 3 convolutions, 1 dense layer, raw pixels"
-SOURCE = "seed 001: table 7 of F. Fleuret, AMMI 6.6, 2018, which is of Shi et al. 2016 (dlbench)"
+SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "cifar10"
 UNIT = "images"
 STEPS = 1960            # forty epochs of 49

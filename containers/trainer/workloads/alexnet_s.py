@@ -1,4 +1,4 @@
-"""AlexNet on noise of 224 x 224, as table 7 of the second seed has it: only its speed is asked for.
+"""AlexNet on noise of 224 x 224, as Table 7 of Shi et al. 2016 has it: only its speed is asked for.
 
 Without local response normalization, dropout and groups. The source begins with normal weights of stddev 0.1, with
 which the loss soon is no number; here with He's. (Its graph for MXNet leaves out four layers: those times are no
@@ -12,7 +12,7 @@ from ..layers import constant, conv, dense, he, max_pool, relu
 from ..recipe import recipe, sgd
 
 SUMMARY = "AlexNet on noise: 5 convolutions, 3 dense layers, 224x224 images, 1000 classes"
-SOURCE = "seed 001: table 7 of F. Fleuret, AMMI 6.6, 2018, which is of Shi et al. 2016 (dlbench)"
+SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "ImageNet"
 UNIT = "images"
 STEPS = 10000

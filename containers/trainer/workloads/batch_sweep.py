@@ -1,5 +1,5 @@
-"""What the third seed asks about batches: a small network on protein chains, whose training takes 35 minutes in batches
-of 8 and 12 in batches of 64. Is that the batch?
+"""A question on a forum about batches: a small network on protein chains, whose training takes 35 minutes in batches of
+8 and 12 in batches of 64. Is that the batch?
 
 Its network and data are not told but in their size, so these stand in for them: 75,000 windows of 50 residues, each
 one of 21, which with their three classes are the 316 MB of the source; 50,000 train and 25,000 test, as in one of its
@@ -15,7 +15,7 @@ from ..layers import constant, conv, dense, glorot, relu
 from ..recipe import adam, recipe
 
 SUMMARY = "A small network on made-up protein chains: 2 convolutions over 50 residues, Adam"
-SOURCE = "seed 002: a question about batches of 8 and 64, and 50,000 windows of protein chains"
+SOURCE = "a question on a forum about batches of 8 and 64, and 50,000 windows of protein chains"
 DATA = "windows of protein chains"
 UNIT = "windows"
 STEPS = 7820            # ten epochs of 782

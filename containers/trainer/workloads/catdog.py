@@ -1,6 +1,6 @@
-"""Cats and dogs, as the fifth seed's notebook trains them with Keras: 13 convolutions, 5 poolings, 3 dense layers.
+"""Cats and dogs, as S. Agrawal's notebook trains them with Keras: 13 convolutions, 5 poolings, 3 dense layers.
 
-(The seed's slide counts 15 and 6; the notebook, whose number of parameters the seed prints, has 13 and 5.) Its batches
+(His slide counts 15 and 6; the notebook, whose number of parameters he prints, has 13 and 5.) Its batches
 are 16 on a card of 2 GB, 32, which did not fit there, and 128 on a T4. Its last runs turn and shift the pictures on the
 way in, which can't be shown of the others and is not done here. Real pictures are a folder's: pictures.py.
 """
@@ -12,7 +12,7 @@ from ..layers import batch_norm, constant, conv, dense, dropout, glorot, max_poo
 from ..recipe import adam, recipe
 
 SUMMARY = "Keras on cats and dogs: 13 convolutions, 3 dense layers, 256x256 pictures"
-SOURCE = "seed 004: S. Agrawal, GPUs for deep learning, and his notebook Cats_versus_Dogs"
+SOURCE = "S. Agrawal, GPUs for deep learning, and his notebook Cats_versus_Dogs"
 DATA = "cats and dogs"
 DATA_FOLDER = "pictures"
 UNIT = "pictures"

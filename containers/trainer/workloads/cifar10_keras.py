@@ -1,4 +1,4 @@
-"""What the third seed trains with Keras: four layers of weights, Adam, ten epochs of CIFAR-10 in batches of 32."""
+"""What an article of 2018 trains with Keras: four layers of weights, Adam, ten epochs of CIFAR-10 in batches of 32."""
 from __future__ import absolute_import, division, print_function
 
 from .. import data
@@ -7,7 +7,7 @@ from ..layers import constant, conv, dense, dropout, glorot, max_pool, relu
 from ..recipe import adam, recipe
 
 SUMMARY = "Keras on CIFAR-10: 3 convolutions, 2 dense layers, dropout, Adam"
-SOURCE = "seed 003: Quick (and free) experiment for CPU vs GPU for Deep Learning"
+SOURCE = "Quick (and free) experiment for CPU vs GPU for Deep Learning"
 DATA = "cifar10"
 UNIT = "images"
 STEPS = 15630           # ten epochs of 1,563

@@ -1,4 +1,4 @@
-"""Distillation as the third seed asks about it: a light teacher that only answers, beside a larger student that learns.
+"""Distillation, a question on a forum: a light teacher that only answers, beside a larger student that learns.
 
 Can the CPU answer for the teacher while the GPU trains the student? The student is resnet-56 as it stands, but for its
 loss (recipe.py); the teacher is the network of cifar10-keras. What it costs is the student's work alone: the teacher's,
@@ -10,7 +10,7 @@ from ..recipe import momentum, recipe
 from . import resnet_56
 
 SUMMARY = "Distillation: resnet-56 taught by the network of cifar10-keras, on CPU or GPU"
-SOURCE = "seed 002: In knowledge distillation, how to run the student and the teacher models in parallel?"
+SOURCE = "a question on a forum: In knowledge distillation, how to run the student and the teacher models in parallel?"
 DATA = "cifar10"
 UNIT = "images"
 STEPS = 3910            # ten epochs of 391

@@ -1,4 +1,4 @@
-"""Four dense layers on digits, as table 7 of the second seed has them."""
+"""Four dense layers on digits, as Table 7 of Shi et al. 2016 has them."""
 from __future__ import absolute_import, division, print_function
 
 from .. import data, made
@@ -7,7 +7,7 @@ from ..layers import constant, dense, sigmoid, truncated
 from ..recipe import momentum, recipe
 
 SUMMARY = "Dense layers on digits: 784 -> 2048 -> 4096 -> 1024 -> 10"
-SOURCE = "seed 001: table 7 of F. Fleuret, AMMI 6.6, 2018, which is of Shi et al. 2016 (dlbench)"
+SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "MNIST"
 UNIT = "images"
 STEPS = 2360            # forty epochs of 59

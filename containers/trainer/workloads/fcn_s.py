@@ -1,4 +1,4 @@
-"""Four dense layers on noise, as table 7 of the second seed has them: only the speed is asked for."""
+"""Four dense layers on noise, as Table 7 of Shi et al. 2016 has them: only the speed is asked for."""
 from __future__ import absolute_import, division, print_function
 
 from .. import made
@@ -7,7 +7,7 @@ from ..layers import dense, sigmoid, uniform
 from ..recipe import recipe, sgd
 
 SUMMARY = "Dense layers on noise: 26752 -> 2048 -> 2048 -> 2048 -> 26752"
-SOURCE = "seed 001: table 7 of F. Fleuret, AMMI 6.6, 2018, which is of Shi et al. 2016 (dlbench)"
+SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "any data"
 UNIT = "examples"
 STEPS = 10000

@@ -1,4 +1,4 @@
-"""What the third seed asks of a film: the 2,048 features that Inception V3 has in its layer pool_3, of 222 frames.
+"""A question on a forum about a film: the 2,048 features that Inception V3 has in its layer pool_3, of 222 frames.
 
 It is asked there why CPU and GPU both take 40 to 50 seconds for the 222, a frame at a time, and how much batches help.
 So the batch is 1, as there, and a batch of 32 is compared with it; `--vary device=cpu,gpu` asks the other question.
@@ -16,7 +16,7 @@ from ..layers import batch_norm, concat, conv, global_avg_pool, he, max_pool, re
 from ..recipe import untrained
 
 SUMMARY = "Inception V3 without its top on a made-up film: 2,048 features a frame, computed forward only"
-SOURCE = "seed 002: a question about 222 frames of a film, Inception V3's layer pool_3"
+SOURCE = "a question on a forum about 222 frames of a film, Inception V3's layer pool_3"
 DATA = "a film"
 UNIT = "frames"
 STEPS = 222             # the film once

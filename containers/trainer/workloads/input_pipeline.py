@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 from . import cifar10
 
 SUMMARY = "The CIFAR-10 tutorial's batches made alone, its network trained alone, and both together"
-SOURCE = "seed 000: tensorflow/models, tutorials/image/cifar10; seed 002: what keeps a GPU waiting"
+SOURCE = "tensorflow/models, tutorials/image/cifar10; a question on a forum about what keeps a GPU waiting"
 DATA = "cifar10"
 UNIT = "images"
 STEPS = 1000

@@ -1,4 +1,4 @@
-"""What the third seed asks about its data: 316 MB that a GPU could hold. Is it worth while to send them there once?
+"""A question on a forum: 316 MB that a GPU could hold. Is it worth while to send them there once?
 
 Its network on protein chains in batches of 8 (batch_sweep.py), fed in four ways: each batch made and copied when it is
 needed, made ahead, gathered on the device, and one batch there again and again, which nothing can beat.
@@ -8,7 +8,7 @@ from __future__ import absolute_import, division, print_function
 from . import batch_sweep
 
 SUMMARY = "The small network on protein chains in batches of 8, its data on the host or on the device"
-SOURCE = "seed 002: a question about sending 316 MB to the GPU once, and not with every training"
+SOURCE = "a question on a forum about sending 316 MB to the GPU once, and not with every training"
 DATA = "windows of protein chains"
 UNIT = "windows"
 STEPS = 6250            # an epoch of the 50,000

@@ -1,4 +1,4 @@
-"""ResNet-50 on noise of 224 x 224, as table 7 of the second seed has it: only its speed is asked for.
+"""ResNet-50 on noise of 224 x 224, as Table 7 of Shi et al. 2016 has it: only its speed is asked for.
 
 The stride of 2 stands in the first convolution of a stage, as the source's scripts for TensorFlow and Caffe have it;
 others have it in the second (3 x 3), with as many parameters and 4.089 instead of 3.858 thousand million
@@ -13,7 +13,7 @@ from ..layers import batch_norm, constant, conv, dense, global_avg_pool, he, max
 from ..recipe import momentum, recipe
 
 SUMMARY = "ResNet-50 on noise: 16 bottleneck blocks, 224x224 images, 1000 classes"
-SOURCE = "seed 001: table 7 of F. Fleuret, AMMI 6.6, 2018, which is of Shi et al. 2016 (dlbench)"
+SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "ImageNet"
 UNIT = "images"
 STEPS = 2500

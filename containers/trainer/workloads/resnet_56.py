@@ -1,4 +1,4 @@
-"""ResNet-56 on CIFAR-10, as table 7 of the second seed has it: 55 convolutions, 3 stages of 9 blocks, no projections.
+"""ResNet-56 on CIFAR-10, as Table 7 of Shi et al. 2016 has it: 55 convolutions, 3 stages of 9 blocks, no projections.
 
 The source says L2 1e-4 without saying of what: here of the convolutions and the last matrix, as the paper's authors
 do. It says nothing of the first weights (here He's, and of stddev 0.01 in the last matrix), of the images (here
@@ -13,7 +13,7 @@ from ..layers import pad_channels, relu, residual
 from ..recipe import momentum, recipe
 
 SUMMARY = "ResNet-56 on CIFAR-10: 3 stages of 9 basic blocks, shortcuts without parameters"
-SOURCE = "seed 001: table 7 of F. Fleuret, AMMI 6.6, 2018, which is of Shi et al. 2016 (dlbench)"
+SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "cifar10"
 UNIT = "images"
 STEPS = 3910            # ten epochs of 391

@@ -1,6 +1,6 @@
-"""The smoke test of the first seed: one small matrix product, whose place and time are looked at as well.
+"""A smoke test: one small matrix product, whose place and time are looked at as well.
 
-The seed's card had 40 % of its memory taken, and so has this one: an allocation of half of it must then be refused.
+The article's card had 40 % of its memory taken, and so has this one: an allocation of half of it must then be refused.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -15,7 +15,7 @@ from ..loop import start
 from ..recipe import recipe, sgd
 
 SUMMARY = "Smoke test: a product of 2x3 and 3x2, its place and its time; 40 % of the card's memory"
-SOURCE = "seed 000: the test that TensorFlow computes on the GPU, 1 to 6 as 2x3 times 1 to 6 as 3x2"
+SOURCE = "GPU accelerated deep learning, 2018: the test that TensorFlow computes on the GPU, 1 to 6 as 2x3 times 3x2"
 DATA = "a data set"
 UNIT = "products"
 STEPS = 1

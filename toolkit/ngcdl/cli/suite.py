@@ -23,12 +23,12 @@ from ngcdl.store import Store
 from ngcdl.telemetry import gpu as nvml
 
 # What tells most in the shortest time comes first. Of `smoke` nothing can be compared: it is run.
-_SEEDS = (
+_ARTICLES = (
     *("cifar10", "batch-sweep", "resident", "input-pipeline", "cifar10-keras"),
     *("distill", "inference", "catdog", "scaling"),
 )
 _TABLE7 = ("alexnet-r", "resnet-56", "fcn-r", "fcn-s", "lstm", "alexnet-s", "resnet-50")
-SUITES = ("seeds", "table7")
+SUITES = ("articles", "table7")
 # So many of the last runs say how fast this machine is.
 _LOOKED_AT = 100
 
@@ -66,10 +66,10 @@ def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experime
     """List a suite for a machine: also what it can't have, with the reason. `no_gpu` says why no GPU can be used, None
     where one can. Raises BadOption."""
     if name not in SUITES:
-        raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite seeds")
+        raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite articles")
     known = plan.workloads()
-    if name == "seeds":
-        asked = [(one, plan.bundled(one).vary) for one in _SEEDS if one in known]
+    if name == "articles":
+        asked = [(one, plan.bundled(one).vary) for one in _ARTICLES if one in known]
         return [Experiment(one, vary, no_gpu if _is_of_cards(vary) else None) for one, vary in asked]
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"

@@ -1,6 +1,6 @@
 """The smoke test's product in TensorFlow 1, and what its memory limit refuses.
 
-As in the seed nothing is placed softly: an operation that the device can't do fails, it does not move.
+As in the article's test nothing is placed softly: an operation that the device can't do fails, it does not move.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -252,11 +252,12 @@ def workloads(json: Json = False) -> None:
 
 @app.command(
     epilog="Exit codes: as of compare; 1 where one of the comparisons was refused.\n\n"
-    "Examples:\n\n  ngcdl suite seeds tensorflow:18.01-py2\n\n  ngcdl suite table7 --budget 60"
+    "Examples:\n\n  ngcdl suite articles tensorflow:18.01-py2\n\n  ngcdl suite table7 --budget 60"
 )
 def suite(
     name: Annotated[
-        str, typer.Argument(metavar="seeds|table7", help="Three articles' CPU and GPU; Table 7 of Shi et al. 2016.")
+        str,
+        typer.Argument(metavar="articles|table7", help="What articles and forums ask; Table 7 of Shi et al. 2016."),
     ],
     image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As of run.")] = None,
     budget: Annotated[
