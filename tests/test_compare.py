@@ -254,6 +254,12 @@ def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
             compare.load(name, shelf)
 
 
+def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
+    kept = Kept("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
+    older = {key: value for key, value in kept.as_json().items() if key != "scaling"}
+    assert Kept.from_json(older) == kept
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": "x"}', "{" * 9])
 def test_a_file_that_is_no_comparison_is_named(shelf: Store, text: str) -> None:
     path = shelf.root.with_name("comparisons") / "a.json"

@@ -31,7 +31,7 @@ ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]
 
 @dataclass
 class Cluster(FakeEngine):
-    """Takes every run at once; the n-th job is `jobs[n]`, else one that ends well. `refuses`: from that one on."""
+    """Takes every run at once; the n-th job is `jobs[n]`, else one that ends well. `refuses`: that one, once."""
 
     jobs: Mapping[int, FakeJob] = field(default_factory=dict)
     refuses: int | None = None
@@ -41,6 +41,7 @@ class Cluster(FakeEngine):
     def start(self, order: Order) -> Job:
         number = len(self.orders) + 1
         if number == self.refuses:
+            self.refuses = None
             raise NotPlaceable("no", "nothing")
         self.orders.append(order)
         job = self.jobs.get(number) or FakeJob()
@@ -121,11 +122,28 @@ def test_a_run_that_others_ended_ends_its_arm_and_not_ngcdl(shelf: Store, ended:
     assert killed(fake) == [3, 4]
 
 
-def test_what_is_refused_withdraws_what_was_taken_before(shelf: Store) -> None:
+def test_what_is_refused_withdraws_what_was_left_before(shelf: Store) -> None:
     it, fake = going(shelf, refuses=3)
     with pytest.raises(NotPlaceable):
-        it.go()
+        it.leave()
     assert killed(fake) == [1, 2]
+
+
+def test_what_the_queue_does_not_take_behind_others_begins_in_its_turn(shelf: Store) -> None:
+    handed_in: list[int] = []
+    it, fake = going(shelf, refuses=3, jobs={2: FakeJob((lambda: handed_in.append(len(fake.orders)),))})
+    it.go()
+    assert handed_in == [2]
+    assert [order.after for order in fake.orders] == [(), ("slurm:1",), (), ()]
+    assert [trial.arm for trial in it.kept.trials] == ORDER
+    assert {shelf.load(trial.run).status for trial in it.kept.trials} == {"finished"}
+
+
+def test_a_queue_that_takes_none_ends_it(shelf: Store) -> None:
+    it, fake = going(shelf, refuses=1)
+    with pytest.raises(NotPlaceable):
+        it.go()
+    assert fake.orders == []
 
 
 def test_runs_on_a_cluster_that_does_not_answer_any_more_are_left_to_it(shelf: Store) -> None:

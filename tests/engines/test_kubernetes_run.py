@@ -115,16 +115,21 @@ def test_nodes_are_compared_by_one_job_when_the_other_has_ended(
 ) -> None:
     monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
     words = ("compare", "pytorch:25.03-py3", "--train", "cifar10", "--engine", "kubernetes", "--vary", "nodes=1,2")
+    api.put("nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"nvidia.com/gpu": "1"}}})
     nodes = []
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "ngcdl", *words, "--repeat", "1", "--json"], stdout=subprocess.PIPE, text=True
-    ) as process:
+        [sys.executable, "-P", "-m", "ngcdl", *words, "--repeat", "1", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
         for number in (1, 2):
             api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
             nodes.append(api.only("jobs")["spec"]["completions"])
             play(api, tmp_path / f"pod{number}")
             api.until(lambda: all(kind != "jobs" for kind, _, _ in api.objects), "the Job was left")
-        out, _ = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=60)
+    assert (
+        err.count("WARNING: nodes=2: the cluster has 1 nodes with 1 GPU; unless it grows, a run waits for ever.") == 1
+    )
     found = json.loads(out)
     assert (nodes, [trial["arm"] for trial in found["trials"]]) == ([1, 2], ["nodes=1", "nodes=2"])
     assert [refusal["field"] for refusal in found["refused"]] == ["examples_per_second"], "a pod of two steps"

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl.engines.slurm import commands
+from ngcdl.engines.base import Order
+from ngcdl.engines.slurm import SlurmEngine, commands
 from ngcdl.engines.slurm.commands import Share, State
 from ngcdl.engines.slurm.job import SlurmJob
 from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
+
+IMAGE = ImageRef.parse("pytorch:25.03-py3")
 
 
 @pytest.fixture
@@ -110,6 +114,30 @@ def test_a_script_is_looked_at_and_not_handed_in(programs: Path) -> None:
     refuses(programs, "sbatch", "allocation failure: Requested node configuration is not available")
     with pytest.raises(NotPlaceable, match="Requested node configuration is not available"):
         commands.check("#!/bin/bash")
+
+
+def test_what_does_not_fit_is_refused_and_where_enough_nodes_are_only_down_it_is_a_caution(programs: Path) -> None:
+    refuses(programs, "sbatch", "allocation failure: Requested node configuration is not available")
+    says(programs, "scontrol", "\n".join(f"NodeName=n{n} Arch=x86_64 Gres=gpu:8 Partitions=main" for n in (1, 2)))
+    says(programs, "sinfo", "main*")
+
+    def fits(nodes: int, gpus: int) -> str | None:
+        spec = RunSpec(IMAGE, ("true",), GpuRequest("count", count=gpus), placement=Placement(nodes=nodes))
+        return SlurmEngine(programs).fits(Order(spec, "r", programs / "r", str(IMAGE), "gres"))
+
+    assert "a run may wait for ever" in (fits(2, 8) or "")
+    for nodes, gpus in ((3, 8), (2, 9)):
+        with pytest.raises(NotPlaceable):
+            fits(nodes, gpus)
+    stand_in(programs, "sbatch", "exit 0")
+    assert fits(2, 8) is None
+
+
+def test_a_job_that_waits_for_what_never_comes_is_not_followed(programs: Path) -> None:
+    says(programs, "squeue", "PENDING|PartitionNodeLimit")
+    says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
+    with pytest.raises(NotPlaceable, match="more nodes than its partition gives"):
+        list(SlurmJob("7", programs).output())
 
 
 def test_without_slurm_it_is_said_where_to_type_it(programs: Path) -> None:

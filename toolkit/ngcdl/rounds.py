@@ -63,7 +63,7 @@ class Comparing:
         compare.save(self.kept, self._shelf)
         with self._nothing_left():
             if all(settled.picked.engine.name in QUEUES for settled in self.arms.values()):
-                self._hand_in()
+                self._hand_in(is_followed=True)
             for number in range(1, self.kept.repeat + 1):
                 if not self._round(number):
                     break
@@ -74,7 +74,7 @@ class Comparing:
         """Hand all runs in and leave them to the queue; nobody sees them through. Raises as `go` does."""
         compare.save(self.kept, self._shelf)
         with self._nothing_left():
-            self._hand_in()
+            self._hand_in(is_followed=False)
             self._queued.clear()
 
     @contextlib.contextmanager
@@ -154,19 +154,33 @@ class Comparing:
 
     # -- in a queue -------------------------------------------------------------------------------------------------
 
-    def _hand_in(self) -> None:
-        """Hand in the runs of all rounds, each to begin after those before it. Raises NgcdlError, and Interrupted."""
+    def _hand_in(self, is_followed: bool) -> None:
+        """Hand in the runs of all rounds. Raises NgcdlError, and Interrupted.
+
+        Many a cluster takes few jobs of one user: those that it refuses behind others begin in their turn, where there
+        is somebody to begin them (`is_followed`)."""
         for number in range(1, self.kept.repeat + 1):
             for name in self._order(number):
-                ready = self._begin(name, number)
-                before = tuple(queued.job.identity for queued in self._queued.values())
-                ready = replace(ready, order=replace(ready.order, after=before))
-                run = launch.follow(ready, self._shelf, self._show, leave=True)
-                if run.reason in _OURS:
-                    raise Interrupted(_OURS[run.reason])
-                job = ready.engine.find(run.id)
-                assert job is not None  # it has just been taken
-                self._queued[name, number] = _Queued(replace(ready, run=run), job)
+                try:
+                    self._queue(name, number)
+                except NgcdlError as error:
+                    if not (is_followed and self._queued) or isinstance(error, EngineLost):
+                        raise
+                    self.kept = replace(self.kept, trials=self.kept.trials[:-1])
+                    self._show.say(f"{error.message} The others are handed in when it is their turn.")
+                    return
+
+    def _queue(self, name: str, number: int) -> None:
+        """Hand one run in, to begin when those before it have ended."""
+        ready = self._begin(name, number)
+        before = tuple(queued.job.identity for queued in self._queued.values())
+        ready = replace(ready, order=replace(ready.order, after=before))
+        run = launch.follow(ready, self._shelf, self._show, leave=True)
+        if run.reason in _OURS:
+            raise Interrupted(_OURS[run.reason])
+        job = ready.engine.find(run.id)
+        assert job is not None  # it has just been taken
+        self._queued[name, number] = _Queued(replace(ready, run=run), job)
 
     def _withdraw(self, *names: str) -> None:
         """End those runs of `names` that nobody follows, the last first; reconcile closes their records."""

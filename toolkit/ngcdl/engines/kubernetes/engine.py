@@ -13,7 +13,7 @@ from typing import Any
 from ngcdl import settings
 from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show
 from ngcdl.engines.kubernetes import nodes, yaml
-from ngcdl.engines.kubernetes.asked import name, placed
+from ngcdl.engines.kubernetes.asked import gpus, name, placed
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
@@ -95,8 +95,16 @@ class KubernetesEngine(NoImages):
         )
 
     def fits(self, order: Order) -> str | None:
-        objects(order)  # a cluster may grow: for what a pod waits it says when it waits
-        return None
+        """A cluster may grow, and not everybody may list its nodes: a caution at most."""
+        wanted, each = placed(order.spec).nodes, gpus(order.spec)
+        try:
+            there = len({node.name for node in nodes.of(self._kubectl, each)})
+        except ClusterError:
+            return None
+        if there >= wanted:
+            return None
+        with_gpus = f" with {each} GPU{'' if each == 1 else 's'}" if each else ""
+        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, a run waits for ever."
 
     def start(self, order: Order) -> Job:
         place = placed(order.spec)

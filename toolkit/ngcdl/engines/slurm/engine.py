@@ -106,7 +106,14 @@ class SlurmEngine(NoImages):
         return script(order)
 
     def fits(self, order: Order) -> str | None:
-        commands.check(script(order))
+        """Slurm says no in the same words where nodes are only down or drained: then it is a caution."""
+        place = order.spec.placement or Placement()
+        try:
+            commands.check(script(order))
+        except NotPlaceable as error:
+            if len({node.name for node in nodes.of(place, order.spec.gpus.count or 0)}) < place.nodes:
+                raise
+            return f"{error.message} So many nodes are there, but not for this, or not now: a run may wait for ever."
         return None
 
     def start(self, order: Order) -> Job:

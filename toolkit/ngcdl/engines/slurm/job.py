@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.slurm import commands
-from ngcdl.errors import SlurmLost
+from ngcdl.errors import NotPlaceable, SlurmLost
 
 SLURM = "slurm:"
 LOG, EXIT, STOPPING = "log.txt", "exit.json", ".stopping"
@@ -44,12 +44,16 @@ class SlurmJob(NoInput):
         self._answered = clock()
         self._end: Exit | None = None
         self._waiting: str | None = None
+        self._is_never = False
 
     def output(self) -> Iterator[Chunk]:
-        """Give the log as it grows until the job has ended, and before it what the job waits for."""
+        """Give the log as it grows until the job has ended, and before it what the job waits for. Raises NotPlaceable
+        where it waits for what never comes."""
         told, at = None, 0
         while True:
             ended = self._look()
+            if self._is_never:
+                raise NotPlaceable(str(self._waiting), commands.there())
             if self._waiting and self._waiting != told:
                 yield Chunk("stderr", f"Slurm job {self.number}: {self._waiting}\n".encode())
             told = self._waiting
@@ -96,6 +100,7 @@ class SlurmJob(NoInput):
         state = commands.state(self.number)
         if state and state.goes_on:
             self._waiting = commands.why_waiting(state, self.number) if state.waits else None
+            self._is_never = commands.is_never(state)
             return None
         self._waiting = None
         told = self._told()
