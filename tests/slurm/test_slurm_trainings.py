@@ -47,6 +47,8 @@ def test_two_nodes_train_one_network_stop_and_go_on_with_every_step_trained_once
     before, after = ([event["step"] for event in told(trainer, one, "step")] for one in (first, run["id"]))
     assert max(before) < checkpoint["step"] <= min(after)
     assert (run["status"], run["summary"]["steps"]) == ("finished", until)
+    for one in (first, run["id"]):
+        assert [event["identical"] for event in told(trainer, one, "replicas")] == [True]
     folder = trainer.folder(run["id"])
     assert sorted(path.name for path in folder.glob("samples-*")) == ["samples-n1.jsonl", "samples-n2.jsonl"]
     assert (folder / f"checkpoints/step-{until}.npz").exists()
