@@ -68,7 +68,8 @@ class Model(object):
 
     def __init__(self, words, recipe, shape, batch, variables=None):
         self.variables = variables
-        self.words, self.recipe, self.shape, self.batch = words, recipe, tuple(shape), batch
+        self.words = layers.pooled_first(words)
+        self.recipe, self.shape, self.batch = recipe, tuple(shape), batch
         self.optimiser, self.loss, self.clip = recipe["optimiser"], recipe["loss"], recipe["clip"]
         self.trains, self.averaged, self.counted = self.loss is not None, bool(recipe["averages"]), recipe["counted"]
         self.labels, self.ops = tuple(recipe["labels"]), layers.ops(words)

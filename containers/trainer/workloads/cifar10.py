@@ -33,8 +33,8 @@ AVERAGE_DECAY = 0.9999  # of the moving averages that evaluation uses
 
 NETWORK = [
     conv("conv1", 5, 3, 64, truncated(0.05), constant(0.0)),
+    relu("relu1"),
     max_pool("pool1", 3, 2, padding=(0, 1)),
-    relu("relu1"),  # the tutorial has it before pool1: the two commute, and here it sees a quarter of the values
     lrn("norm1", 4, bias=1.0, alpha=0.001 / 9, beta=0.75),
     conv("conv2", 5, 64, 64, truncated(0.05), constant(0.1)),
     relu("relu2"),
