@@ -3,7 +3,9 @@ import torch
 from torch.nn import functional
 
 from ... import layers
-from .numbers import uncast
+from .numbers import LAST, uncast
+
+WIDE = hasattr(torch, "asarray")  # from PyTorch 1.11 on numbers can be taken for others of another width
 
 
 def conv(word, x, at):
@@ -33,6 +35,22 @@ def lrn(word, x, at):
     with uncast(x):
         scale = torch.matmul(last * last, band) + word["bias"]
     return (last * scale.pow(-word["beta"])).permute(0, 3, 1, 2).to(x.dtype)
+
+
+def dropout(word, x, at):
+    """On a CPU draw 16 bits for each number, 64 at a time: PyTorch's own, one by one, takes longer than a convolution.
+    What is left out is a share of rate to 1/131072."""
+    if not (at.is_training and WIDE and x.device.type == "cpu"):
+        return functional.dropout(x, word["rate"], at.is_training)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    drawn = words.view(torch.int16)[:x.numel()]
+    kept = (drawn >= round(word["rate"] * 2**16) - 2**15).to(x.dtype).mul_(1 / (1 - word["rate"]))
+    # laid as the numbers are, so that they meet in one pass
+    return x * (kept.as_strided(x.shape, x.stride()) if dense_in_memory(x) else kept.view(x.shape))
+
+
+def dense_in_memory(x):
+    return x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=LAST))
 
 
 def smooth(word, x, at):
@@ -84,7 +102,7 @@ LAYERS = {
     "pad_channels": pad_channels,
     "lrn": lrn,
     "batch_norm": batch_norm,
-    "dropout": lambda word, x, at: functional.dropout(x, word["rate"], at.is_training),
+    "dropout": dropout,
     "residual": residual,
     "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
     "embedding": lambda word, x, at: functional.embedding(x, at.get(word, "weights")),
