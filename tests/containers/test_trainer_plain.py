@@ -1,0 +1,128 @@
+"""What makes a training quick changes nothing of it: its losses are those of the plain way, written out here."""
+
+import importlib
+
+import numpy as np
+import pytest
+from conftest import needs
+
+from trainer import __main__ as entry
+from trainer import data, layers
+from trainer.recipe import Model, adam, recipe, sgd
+
+STEPS = 50
+# With the recipe's 1e-7 Adam makes whole steps of gradients that are nothing but rounding: weights that differ in the
+# last digit then give losses that are 1e-3 apart within 50 steps. With these they stay 1e-5 apart, and tell formulas.
+RATE = 0.0001
+ADAM = adam(b1=0.9, b2=0.999, epsilon=1e-3)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    """Fifty batches of the stand-in."""
+    whole = data.synthetic("test")
+    return data.Dataset(whole.images[:1600], whole.labels[:1600], whole.name, 1, note=whole.note)
+
+
+@pytest.fixture(scope="module")
+def by_keras(dataset):
+    """The losses of the article's network without dropout, as Keras itself trains it."""
+    needs("tensorflow")
+    import tensorflow as tf
+
+    known = tf.keras.layers
+    source, model = made(dataset)
+    keras = tf.keras.Sequential(
+        [
+            known.Input((32, 32, 3)),
+            known.Conv2D(32, 3, padding="same", activation="relu"),
+            known.MaxPooling2D(),
+            known.Conv2D(64, 3, padding="same", activation="relu"),
+            known.Conv2D(64, 3, activation="relu"),
+            known.MaxPooling2D(),
+            known.Flatten(),
+            known.Dense(512, activation="relu"),
+            known.Dense(10),
+        ]
+    )
+    optimizer = tf.keras.optimizers.Adam(RATE, epsilon=ADAM["epsilon"])
+    keras.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    keras.set_weights([model.first(4)[name] for name in model.weights])
+    return [float(keras.train_on_batch(*source(step))) for step in range(STEPS)]
+
+
+def made(dataset):
+    workload = entry.imported("cifar10-keras")
+    words, training = layers.without(workload.NETWORK, "dropout"), dict(workload.RECIPE, optimiser=ADAM, rate=RATE)
+    model = Model(words, training, workload.INPUT, workload.BATCH)
+    return workload.source(dataset, workload.BATCH, 4, 0.4), model
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("feed", ["ahead", "resident"])
+def test_fifty_losses_of_the_articles_training_are_those_of_keras(framework, feed, dataset, by_keras):
+    source, model = made(dataset)
+    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network.load(model.first(4))
+    given = network.batches(source, 0, STEPS, feed)
+    losses = [float(network.train(batch, model.turn(step, 4))[0]) for step, batch in enumerate(given)]
+    assert losses == pytest.approx(by_keras, abs=1e-4)
+    assert losses[-1] < losses[0] - 0.05, "it learns"
+
+
+def test_a_relu_after_the_pooling_gives_the_same_weights_to_the_bit(framework):
+    words = [
+        layers.conv("conv", 3, 2, 4, layers.he(2, 9), layers.constant(0.0)),
+        layers.relu("relu"),
+        layers.max_pool("pool", 3, 2, padding=(0, 1)),
+        layers.dense("dense", 4 * 4 * 4, 3, layers.he(64), layers.constant(0.0)),
+    ]
+    model = Model(words, recipe(sgd(), rate=0.5), (8, 8, 2), 6)
+    assert [word["op"] for word in model.words] == ["conv", "max_pool", "relu", "dense"]
+    # few numbers, negative ones too: most windows have their maximum twice, and some have none above 0
+    random = np.random.RandomState(1)
+    batch = random.randint(-2, 3, (6, 8, 8, 2)).astype(np.float32), random.randint(0, 3, 6).astype(np.int32)
+    found = []
+    for order in model.words, words:
+        model.words = order
+        network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+        network.load({**model.first(2), "conv/weights": random_wholes(model)})
+        for step, given in enumerate(network.batches(lambda _: batch, 0, 2)):
+            network.train(given, model.turn(step, 0))
+        found.append(network.values())
+    for name in model.weights:
+        assert (found[0][name] == found[1][name]).all()
+
+
+def random_wholes(model):
+    return np.random.RandomState(2).randint(-1, 2, model.kept()["conv/weights"]).astype(np.float32)
+
+
+def test_a_pooling_moves_before_its_relu_in_branches_as_well():
+    first, second = layers.relu("r"), layers.max_pool("p", 2, 2)
+    words = layers.pooled_first([layers.residual("x", [first, second], [second]), first, first, second, second])
+    assert [[word["op"] for word in branch] for branch in words[0]["branches"]] == [["max_pool", "relu"], ["max_pool"]]
+    assert [word["op"] for word in words[1:]] == ["relu", "max_pool", "max_pool", "relu"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rate", [0.2, 0.25, 0.5])
+def test_pytorchs_dropout_leaves_out_its_share_however_the_numbers_lie(rate):
+    needs("torch")
+    import torch
+
+    from trainer.frameworks.pytorch.ops import LAYERS
+
+    word, ones = layers.dropout("drop", rate), torch.ones(8, 16, 25, 31)
+    last = ones.contiguous(memory_format=torch.channels_last)
+    for x in ones, last, last[:, 3:, 1:]:
+        torch.manual_seed(5)
+        found = LAYERS["dropout"](word, x.clone(memory_format=torch.preserve_format), Learning)
+        assert found.stride() == x.clone(memory_format=torch.preserve_format).stride()
+        left = (found == 0).float().mean()
+        assert float(left) == pytest.approx(rate, abs=5 * (rate / x.numel()) ** 0.5)
+        assert found.unique().tolist() == pytest.approx([0.0, 1 / (1 - rate)])
+
+
+class Learning:
+    is_training = True
