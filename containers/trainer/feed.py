@@ -4,6 +4,7 @@
     plain     each batch is made, and copied, when it is needed
     resident  the data set is put on the device once, and batches are gathered there
     constant  one batch lies on the device and is trained on again and again: what computing alone gives
+              (of both PyTorch makes each step a CUDA graph, where it can: see its graphed.py)
     input     batches are made ahead and dropped: what making them alone gives
 
 How each framework does it stands in its feeding.py. Networks that constant and input leave are no results.

@@ -4,7 +4,7 @@ import torch
 from ... import layers
 from ...computing import PLAIN, Scale
 from ...group import ALONE
-from . import numbers
+from . import graphed, numbers
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, clip, each, right, squares, unscaled
 from .ops import LAYERS
@@ -37,7 +37,7 @@ class Network:
         self.casting, self.half = numbers.casting(self.precision, self.device), numbers.HALVES.get(self.precision)
         self.scale = Scale() if self.precision == "float16" else None
         self.channels_last = numbers.layout(way.channels_last, model)
-        self.together, self.usual = None, len(range(model.batch)[group.part(model.batch)])
+        self.together, self.stepper, self.usual = None, None, len(range(model.batch)[group.part(model.batch)])
         if group.size > 1:
             self.together = Together(group, self.on)
         self.fast, self.quick = self.learn, self.look
@@ -78,6 +78,7 @@ class Network:
         return self.together.largest(number)
 
     def batches(self, source, first, last, feed="ahead"):
+        self.stepper = graphed.Stepper(self) if graphed.can_be(self, feed) else None
         return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
@@ -85,6 +86,11 @@ class Network:
         answers = [torch.as_tensor(one).to(self.on) for one in batch[2:]]
         if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
             torch.manual_seed((turn.seed << 32 ^ turn.step ^ self.group.rank << 48) & (1 << 63) - 1)
+        found = self.stepper.train(batch, turn) if self.stepper and not answers else None
+        return found or self.step(examples, labels, answers, turn)
+
+    def step(self, examples, labels, answers, turn):
+        model = self.model
         # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
         loss, logits = (self.fast if len(labels) == self.usual else self.learn)(examples, labels, *answers)
         weights = self.named("")

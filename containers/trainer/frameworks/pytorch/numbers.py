@@ -26,6 +26,9 @@ def allow_tf32(allowed):
     """Say it in the words of this PyTorch: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32"""
     products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     if hasattr(products, "fp32_precision"):  # 2.9 and later, where the words below are deprecated
+        # torch.compile still asks in the old words, and fails where they say otherwise than the new ones:
+        # https://github.com/pytorch/pytorch/issues/166387
+        torch.set_float32_matmul_precision("high" if allowed else "highest")
         for library in products, cudnn.conv, cudnn.rnn:
             library.fp32_precision = "tf32" if allowed else "ieee"
     else:

@@ -1,0 +1,93 @@
+"""How peers of cifar10-94 are called: their own code as it is, on the same arrays, in the same process.
+
+A peer is a Python file, cloned by whoever measures. One that has CifarNet and main(run, model), as airbench's
+(https://github.com/KellerJordan/cifar10-airbench), is called as its own last lines do, and its seconds are those that
+it tells itself: whitening, steps and test, not its tests after each epoch. Any other has to have
+
+    prepare(images, labels, test_images, test_labels)     uint8 [n, 32, 32, 3] and int32 [n] of numpy; gives
+    train(seed)                                           seconds, accuracy
+
+which for a peer of yet another kind is a file of a few lines beside it. Nothing of a peer is in this project.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Once = Callable[[int], tuple[float, float]]
+
+
+def loaded(path: Path, train: Any, test: Any) -> Once:
+    """Give what trains once, warmed up. Raises what the peer raises."""
+    module = imported(path.resolve())
+    if hasattr(module, "prepare"):
+        once: Once = module.prepare(train.images, train.labels, test.images, test.labels)
+    else:
+        once = as_airbench(module, train, test)
+    once(0)
+    return once
+
+
+def imported(path: Path) -> ModuleType:
+    """Import a file by its path: some read sys.argv[0] for their own text, and stand beside what they import."""
+    spec = importlib.util.spec_from_file_location(f"peer_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module, argv = importlib.util.module_from_spec(spec), sys.argv
+    sys.path.append(str(path.parent))
+    sys.argv = [str(path)]
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.argv = argv
+    return module
+
+
+def as_airbench(module: ModuleType, train: Any, test: Any) -> Once:
+    import torch
+
+    folder = tempfile.mkdtemp(prefix="ngcdl-peer-")
+    Path(folder, "cifar10").mkdir()
+    for name, part in (("train", train), ("test", test)):
+        labels = torch.from_numpy(part.labels).long()
+        kept = {"images": torch.from_numpy(part.images), "labels": labels, "classes": list("0123456789")}
+        torch.save(kept, f"{folder}/cifar10/{name}.pt")
+    model = module.CifarNet().cuda().to(memory_format=torch.channels_last)
+    model.compile(mode="max-autotune")
+    with within(folder), contextlib.redirect_stdout(io.StringIO()):
+        module.main("warmup", model)
+
+    def once(seed: int) -> tuple[float, float]:
+        torch.manual_seed(seed)
+        with within(folder), contextlib.redirect_stdout(io.StringIO()) as told:
+            accuracy = module.main(seed, model)
+        return seconds_of(told.getvalue()), accuracy
+
+    return once
+
+
+def seconds_of(table: str) -> float:
+    """Read the last column of the line that airbench prints after its test."""
+    (line,) = [line for line in table.splitlines() if re.search(r"\beval\b", line)]
+    return float(re.findall(r"\d+\.\d+", line)[-1])
+
+
+@contextlib.contextmanager
+def within(folder: str) -> Iterator[None]:
+    """Stand in a folder: its images are read from there."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

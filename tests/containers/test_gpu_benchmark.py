@@ -1,0 +1,78 @@
+"""scripts/bench gpu, as far as it can be tried without a GPU: it compares the same, and understands peers."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import CONTAINERS, needs
+
+from trainer.__main__ import imported
+
+sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
+
+pytestmark = pytest.mark.torch
+TABLE = """
+----------------------------------------------------------------------------
+|  run     |  epoch  |  train_acc  |  val_acc  |  tta_val_acc  |  time_seconds  |
+|       3  |      7  |     0.9555  |   0.9301  |               |        2.4012  |
+|          |   eval  |     0.9555  |   0.9301  |       0.9402  |        2.5903  |
+----------------------------------------------------------------------------
+"""
+
+
+def test_without_a_gpu_it_says_so():
+    needs("torch")
+    import gpu
+    from figures import Missing
+
+    with pytest.raises(Missing, match="a GPU that PyTorch sees"):
+        list(gpu.measure(3))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
+def test_the_usual_way_has_the_network_of_the_words(name):
+    needs("torch")
+    import gpu_networks
+    import torch
+
+    workload = imported(name)
+    model = torch.nn.Sequential(*gpu_networks.layers(workload))
+    assert sum(weight.numel() for weight in model.parameters()) == workload.PARAMETERS
+    assert model(torch.zeros(2, 3, *workload.INPUT[:2])).shape == (2, 10)
+    decayed = [layer for layer, factor in zip(model, gpu_networks.decays(workload), strict=True) if factor]
+    assert [layer.out_features for layer in decayed] == ([384, 192] if name == "cifar10" else [])
+
+
+def test_a_peers_own_seconds_are_read_out_of_its_table():
+    import gpu_peers
+
+    assert gpu_peers.seconds_of(TABLE) == 2.5903
+
+
+def test_a_peer_is_a_file_that_prepares_and_trains(tmp_path):
+    import gpu_peers
+
+    path = tmp_path / "peer.py"
+    path.write_text(
+        "import sys\n"
+        "TEXT = open(sys.argv[0]).read()\n"
+        "def prepare(images, labels, test_images, test_labels):\n"
+        "    return lambda seed: (seed + len(images), float(len(test_labels)))\n"
+    )
+    before = sys.argv
+    part = SimpleNamespace(images=np.zeros((3, 32, 32, 3), np.uint8), labels=np.zeros(3, np.int32))
+    assert gpu_peers.loaded(path, part, part)(4) == (7, 3.0)
+    assert sys.argv is before
+
+
+def test_what_compilers_ask_in_the_old_words_has_the_same_answer():
+    needs("torch")
+    import torch
+
+    from trainer.frameworks.pytorch.numbers import allow_tf32
+
+    for allowed in True, False:
+        allow_tf32(allowed)
+        assert torch.backends.cuda.matmul.allow_tf32 is allowed
+        assert (torch.get_float32_matmul_precision() == "high") is allowed
