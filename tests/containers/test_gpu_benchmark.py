@@ -56,7 +56,8 @@ def test_a_peer_is_a_file_that_prepares_and_trains(tmp_path):
     path = tmp_path / "peer.py"
     path.write_text(
         "import sys\n"
-        "TEXT = open(sys.argv[0]).read()\n"
+        "with open(sys.argv[0]) as own:\n"
+        "    assert 'prepare' in own.read()\n"
         "def prepare(images, labels, test_images, test_labels):\n"
         "    return lambda seed: (seed + len(images), float(len(test_labels)))\n"
     )
