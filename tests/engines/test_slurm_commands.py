@@ -210,6 +210,8 @@ def test_the_newest_job_of_a_name_is_found(programs: Path) -> None:
         ("OUT_OF_MEMORY|OutOfMemory", "ExitCode=0:125", None, (137, "Slurm: OUT_OF_MEMORY (OutOfMemory)", False)),
         ("FAILED|RaisedSignal:53(Real-time_signal_19)", "ExitCode=0:53", None,
          (125, "storage that all nodes share", False)),
+        ("FAILED|NonZeroExitCode", "ExitCode=53:0", None, (125, "storage that all nodes share", False)),
+        ("FAILED|NonZeroExitCode", "ExitCode=53:0", '{"code": 53, "t": 5.5, "why": null}', (53, None, False)),
     ],
 )  # fmt: skip
 def test_how_a_job_ended_is_what_its_script_wrote_and_what_slurm_says(

@@ -11,7 +11,7 @@
 
 # Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes.
 RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
-cd "$RUN" || exit 1
+cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 makes the folder of the log
 
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES

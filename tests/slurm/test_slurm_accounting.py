@@ -37,8 +37,9 @@ def test_what_the_controller_forgot_the_accounting_tells(someone: Someone) -> No
     job = someone.job(run_id)
     someone.slurm("scancel", job)
     until(lambda: someone.slurm("sacct", "-X", "-n", "-j", job, "-o", "State").startswith("CANC"), "its end")  # it lags
+    until(lambda: someone.state(run_id) == "CANCELLED", "the end of its script")  # of which 24.11 does not wait
     someone.brings("squeue", "sh", "-c", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    (someone.folder(run_id) / "exit.json").unlink()
+    (someone.folder(run_id) / "exit.json").unlink(missing_ok=True)
     run = someone.ended(run_id)
     assert (run["status"], run["exit_code"], run["reason"]) == ("interrupted", None, "Slurm: CANCELLED")
     assert run["container"] == f"slurm:{job}"

@@ -32,7 +32,7 @@ class ClusterForbidden(ClusterError):
             f"Kubernetes said: {said}",
             "Who you are to it, and what you may:\n    kubectl auth whoami\n    kubectl auth can-i --list\n"
             "ngcdl needs jobs (create, get, list, delete), configmaps and services (create, delete), pods and pods/log "
-            "(get, list); events (list) for the reasons.",
+            "(get, list); events (list) for the reasons, nodes (list) to judge the image for them.",
         )
 
 

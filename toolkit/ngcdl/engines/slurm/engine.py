@@ -14,11 +14,11 @@ from typing import Any
 from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show, Started
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import LOG, SLURM, SlurmJob
-from ngcdl.engines.slurm.script import TRAINER, job_name, script
+from ngcdl.engines.slurm.script import SCRIPT, TRAINER, job_name, script
 from ngcdl.errors import BadOption, EngineRefused, NoRunner, NotPlaceable, SlurmAbsent, SlurmRefused, StateNotWritable
 from ngcdl.spec import ImageRef, Placement
 
-SCRIPT, RECORD = "job.sh", "run.json"
+RECORD = "run.json"
 IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # until the scheduler has said why a job waits
 

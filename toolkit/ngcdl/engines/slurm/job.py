@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.slurm import commands
+from ngcdl.engines.slurm.script import UNSEEN
 from ngcdl.errors import NotPlaceable, SlurmLost
 
 SLURM = "slurm:"
@@ -17,9 +18,7 @@ LOG, EXIT, STOPPING = "log.txt", "exit.json", ".stopping"
 LOOK_SECONDS = 0.5  # at the log, which is a file
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # the controller is everybody's: asked ever less often
 PATIENCE_SECONDS = 600.0  # a controller that is restarted is waited for
-# A job whose output can't be opened by its node is killed by Slurm at once, and this is all that it says.
-_UNOPENED = 53
-_SIGNALS = {_UNOPENED: 125, 125: 137}  # Slurm's own numbers beside the kernel's; 125 is memory
+_SIGNALS = {UNSEEN: 125, 125: 137}  # Slurm's own numbers beside the kernel's; 125 is memory
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
@@ -157,6 +156,8 @@ class SlurmJob(NoInput):
 
 def _code(state: commands.State) -> int | None:
     """Give the code that Slurm keeps; its 0 is no success of a job that was ended."""
+    if state.code == UNSEEN:  # by the script's first lines, else it would have told its end
+        return _SIGNALS[UNSEEN]
     if state.signal and not state.code:
         return _SIGNALS.get(state.signal, 128 + state.signal)
     return state.code if state.code or state.state == "COMPLETED" else None
@@ -179,9 +180,8 @@ def _reason(state: commands.State | None, code: int | None, why: str | None) -> 
     if why == "time_limit" or (state and state.state == "TIMEOUT"):
         return "Slurm's time limit came (--time)"
     if state is None or state.state in ("COMPLETED", "FAILED"):
-        if state and state.state == "FAILED" and state.signal == _UNOPENED:
-            return UNOPENED
-        return None
+        is_unseen = code == _SIGNALS[UNSEEN] and state and UNSEEN in (state.signal, state.code)
+        return UNOPENED if is_unseen else None
     words = f"Slurm: {state.state}"
     if state.signal and state.signal in set(signal.Signals):
         words += f", by {signal.Signals(state.signal).name}"

@@ -16,6 +16,8 @@ from ngcdl.engines.slurm import runners
 from ngcdl.errors import PathUnfit
 from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted
 
+SCRIPT = "job.sh"
+UNSEEN = 53  # what Slurm itself ends a job with whose output a node can't open
 RESTARTS = 3
 # Before the time is over: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
@@ -132,7 +134,8 @@ def job_name(run_id: str) -> str:
 
 def _folder(order: Order, is_kept: bool) -> list[str]:
     if not is_kept:
-        return [f"RUN={_fit(order.folder)}", 'cd "$RUN" || exit 1']
+        there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 makes the folder of the log'
+        return [f"RUN={_fit(order.folder)}", there]
     lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}", 'mkdir -p "$RUN/home" && cd "$RUN" || exit 1']
     trainer = next((mount.host for mount in order.spec.mounts if mount.container == TRAINER), None)
     if trainer:
