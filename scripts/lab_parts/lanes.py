@@ -71,7 +71,7 @@ class Lanes:
     def _run(self, group: Group) -> None:
         began = time.monotonic()
         words = ["-P", "-m", "pytest", "-p", "no:cacheprovider", "--durations=10", *group.words]
-        words.append(f"--junitxml={self._results / group.name.replace(' ', '-')}.xml")
+        words.append(f"--junitxml={self._results / group.name}.xml")
         # PyTorch's threads wait for each other by spinning: beside something else two are many times slower than one.
         environment = os.environ | ({"OMP_NUM_THREADS": "1"} if group.is_trainer else {})
         done = subprocess.run(
@@ -80,7 +80,8 @@ class Lanes:
             env=environment,
         )  # fmt: skip
         with self._printing:
-            print(done.stdout, f"== {group.name}: {time.monotonic() - began:.0f} s\n", sep="", flush=True)
+            ended = f", ended with {done.returncode}" if done.returncode else ""  # below 0: by a signal
+            print(done.stdout, f"== {group.name}: {time.monotonic() - began:.0f} s{ended}\n", sep="", flush=True)
             self.codes.append(done.returncode)
 
 
@@ -92,9 +93,13 @@ def taken(waiting: queue.SimpleQueue[Group]) -> Iterable[Group]:
             return
 
 
-def summed(results: Path) -> str:
+def summed(results: Path, names: Iterable[str]) -> str:
+    """Count what these groups came to. One that left nothing, such as one that was killed, is a failure."""
     total = failed = skipped = 0
-    for path in results.glob("*.xml"):
+    for path in (results / f"{name}.xml" for name in names):
+        if not path.exists():
+            total, failed = total + 1, failed + 1
+            continue
         for suite in ElementTree.parse(path).getroot().iter("testsuite"):
             total += int(suite.get("tests", 0))
             failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
@@ -104,13 +109,15 @@ def summed(results: Path) -> str:
 
 def main(python: str, frameworks: str) -> int:
     shared: queue.SimpleQueue[Group] = queue.SimpleQueue()
+    waiting = Group("waiting", WAITING)
+    names = [group.name for group in (*groups(), waiting)]
     for group in groups():
         shared.put(group)
     with tempfile.TemporaryDirectory() as folder:
         lanes = Lanes((python, frameworks), Path(folder))
-        lanes.all([taken(shared), taken(shared), [Group("waiting", WAITING)]])
-        print(summed(Path(folder)))
-    return max(lanes.codes)
+        lanes.all([taken(shared), taken(shared), [waiting]])
+        print(summed(Path(folder), names))
+    return 0 if lanes.codes == [0] * len(names) else 1
 
 
 if __name__ == "__main__":
