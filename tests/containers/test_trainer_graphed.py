@@ -1,5 +1,7 @@
 """A step that is recorded and played again is the ordinary one. Here a function is played, where a GPU has a graph."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from conftest import needs
@@ -97,3 +99,20 @@ def test_on_a_cpu_there_are_no_graphs():
     from trainer.frameworks.pytorch.graphed import can_be
 
     assert not can_be(made, "resident")
+
+
+def test_dropout_is_recorded_only_where_a_played_graph_draws_anew(monkeypatch):
+    made = network("sgd")  # which tells what is missing
+    import torch
+
+    from trainer.frameworks.pytorch.graphed import can_be
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object, raising=False)
+
+    def on_a_gpu(*ops):
+        told = dict(made.__dict__, on=torch.device("cuda"), model=SimpleNamespace(trains=True, ops=set(ops)))
+        return can_be(SimpleNamespace(**told), "resident")
+
+    assert (on_a_gpu("conv"), on_a_gpu("conv", "dropout")) == (True, True)
+    monkeypatch.delattr(torch, "compile")  # as PyTorch 1 is
+    assert (on_a_gpu("conv"), on_a_gpu("conv", "dropout")) == (True, False)

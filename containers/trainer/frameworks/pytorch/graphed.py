@@ -24,8 +24,11 @@ def recorded(step):
 
 
 def can_be(network, feed):
-    """Can the steps of this training be a graph? Not what is told to the host between two kernels."""
-    return (feed in ("resident", "constant") and has_graphs(network.on) and network.model.trains
+    """Can the steps of this training be a graph? Not what is told to the host between two kernels, nor draws before
+    PyTorch 2, where a graph may keep the seed that it was recorded with: https://github.com/pytorch/pytorch/pull/84967
+    """
+    draws_anew = "dropout" not in network.model.ops or hasattr(torch, "compile")
+    return (feed in ("resident", "constant") and has_graphs(network.on) and network.model.trains and draws_anew
             and not (network.together or network.scale or network.compiled))
 
 
