@@ -124,5 +124,24 @@ def test_pytorchs_dropout_leaves_out_its_share_however_the_numbers_lie(rate):
         assert found.unique().tolist() == pytest.approx([0.0, 1 / (1 - rate)])
 
 
+@pytest.mark.torch
+def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(monkeypatch):
+    needs("torch")
+    import torch
+
+    from trainer.frameworks.pytorch import learning
+
+    # before 1.13, where to ask for the operation is an error
+    monkeypatch.setattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", unknown)
+    monkeypatch.delattr(torch, "_fused_adam_", raising=False)
+    weight, *slots = (torch.zeros(3) for _ in range(3))
+    learning.adam(ADAM, [weight], [[slot] for slot in slots], RATE, [torch.ones(3)])
+    assert (weight < 0).all()
+
+
+def unknown(name, key):
+    raise RuntimeError(f"operator {name} does not exist")
+
+
 class Learning:
     is_training = True

@@ -66,8 +66,10 @@ def momentum(words, weights, slots, rate, gradients):
 
 
 def is_fused(device):
-    """Has this PyTorch all of Adam in one pass over the weights? On the CPU from 2.4 on."""
-    return device.type == "cpu" and torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adam_", "CPU")
+    """Has this PyTorch all of Adam in one pass over the weights? On the CPU from 2.4 on. To ask about an operation that
+    there is not (before 1.13) is an error."""
+    return (device.type == "cpu" and hasattr(torch, "_fused_adam_")
+            and torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adam_", "CPU"))
 
 
 def adam(words, weights, slots, rate, gradients):
