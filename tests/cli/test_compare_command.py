@@ -197,6 +197,12 @@ def test_a_comparison_that_is_not_there_is_named(trained: House) -> None:
     assert "There is no comparison 'last'" in done.stderr
 
 
+def test_run_and_compare_take_the_same_options_of_a_place(house: House) -> None:
+    helps = [house.run(command, "--help").stdout for command in ("run", "compare")]
+    for option in ("nodes", "partition", "time", "account", "qos", "container", "sbatch", "namespace", "data-pvc"):
+        assert all(f"  --{option} " in text for text in helps), option
+
+
 # -- the arms, by themselves ----------------------------------------------------------------------------------------
 
 BASE = Asked("auto", None, GpuRequest(), Workload("cifar10"))

@@ -57,7 +57,7 @@ def test_a_comparison_that_was_left_to_slurm_is_stopped_as_a_whole(someone: Some
 def test_ctrl_c_ends_the_run_under_way_and_withdraws_the_others(someone: Someone) -> None:
     process = someone.popen(*NODES, env={"STAND_IN": "wait"})
     until(lambda: someone.slurm("squeue", "-h", "-o", "%T %r").count("Dependency") == 3, "the last job")
-    someone.begun(someone.shelf.ids()[-1])
+    someone.begun(shown(someone)["trials"][0]["run"])
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
