@@ -150,8 +150,10 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
             for line in file:
                 try:
                     data = orjson.loads(line)
-                except ValueError:
-                    continue
+                except ValueError:  # NaN is none of its words, and some write it
+                    data = None
+                    with contextlib.suppress(ValueError, RecursionError):
+                        data = json.loads(line)
                 if isinstance(data, dict):
                     yield data
     except OSError as error:
