@@ -144,10 +144,10 @@ def test_all_at_once_muon_moves_each_filter_as_one_after_the_other(torch):
 
 def test_what_muon_moves_by_is_nearly_orthogonal_and_of_nothing_it_is_nothing(torch):
     muon = module("muon")
-    found = muon.orthogonal(torch.randn(2, 16, 64, dtype=torch.float64), race.KNOBS.polynomials)
+    found = muon.orthogonal(torch.randn(2, 16, 64), race.KNOBS.polynomials, torch.float64)
     sizes = torch.linalg.svdvals(found)
     assert 0.6 < float(sizes.min()) <= float(sizes.max()) < 1.3
-    assert float(muon.orthogonal(torch.zeros(1, 4, 8), race.KNOBS.polynomials).abs().max()) == 0
+    assert float(muon.orthogonal(torch.zeros(1, 4, 8), race.KNOBS.polynomials, torch.float16).abs().max()) == 0
 
 
 # -- pictures --------------------------------------------------------------------------------------
@@ -223,6 +223,24 @@ def test_a_training_learns_and_the_same_seed_gives_the_same(torch, one):
     assert torch.equal(one.arrays.weights, weights)
     assert torch.equal(one.losses, losses)
     assert not one.recorded, "there are no CUDA graphs on a CPU"
+
+
+def test_in_16_bits_and_compiled_in_one_piece_it_learns_alike(torch, one, made):
+    from trainer.frameworks.pytorch.race import Race
+
+    halves = Race(torch.device("cpu"), torch.bfloat16, SMALL, 9, 60, made.images, made.labels)
+    pieces = Race(torch.device("cpu"), torch.float32, SMALL, 9, 60, made.images, made.labels)
+    pieces.learn = torch.compile(pieces.learned, backend="aot_eager", fullgraph=True, dynamic=False)
+    losses = []
+    for each in one, halves, pieces:
+        each.reset(7)
+        each.takes[0]()
+        each.takes[-1]()
+        losses.append(each.losses[:2].tolist())
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-4)
+    assert halves.arrays.weights.dtype == torch.float32
+    assert halves.arrays.parts["block1/conv1/weights"].dtype == torch.bfloat16
 
 
 def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, one):

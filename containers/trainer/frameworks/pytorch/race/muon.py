@@ -8,9 +8,10 @@ import torch
 from torch.nn import functional
 
 
-def orthogonal(stack, polynomials):
-    """Give each matrix of [n, rows, columns] with its singular values near 1; rows <= columns. Of zeros come zeros."""
-    x = stack / (stack.flatten(1).float().norm(dim=1) + 1e-7)[:, None, None].to(stack.dtype)
+def orthogonal(stack, polynomials, kind):
+    """Give each matrix of [n, rows, columns] with its singular values near 1, computed in `kind`, which is of 16 bits
+    only after they have a norm of 1; rows <= columns. Of zeros come zeros."""
+    x = (stack / (stack.flatten(1).norm(dim=1) + 1e-7)[:, None, None]).to(kind)
     for a, b, c in polynomials:
         products = torch.bmm(x, x.transpose(1, 2))
         x = torch.baddbmm(x, torch.baddbmm(products, products, products, beta=b, alpha=c), x, beta=a)
@@ -35,7 +36,7 @@ def move(weights, momenta, rate, polynomials, kind):
     take away rate times the orthogonal matrix of its momentum, computed in `kind`."""
     for rows, members in grouped([one.shape for one in weights]).items():
         old = stacked([weights[which] for which in members])
-        steps = orthogonal(stacked([momenta[which] for which in members]).to(kind), polynomials)
+        steps = orthogonal(stacked([momenta[which] for which in members]), polynomials, kind)
         new = old * (rows**0.5 / old.flatten(1).norm(dim=1))[:, None, None] - rate * steps
         for place, which in enumerate(members):
             weights[which].copy_(new[place, :, : weights[which].shape[1]])
