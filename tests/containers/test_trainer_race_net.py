@@ -5,11 +5,12 @@ import io
 
 import numpy as np
 import pytest
-from conftest import events, needs, trainer
+from conftest import events, needs
 
+from trainer import __main__ as entry
 from trainer import data, race
 from trainer.arguments import arguments
-from trainer.events import Events, Voice
+from trainer.events import Events, Stop, Voice
 from trainer.recipe import Model
 from trainer.signals import Signals
 from trainer.workloads import cifar10_94
@@ -335,11 +336,17 @@ def test_other_trainings_are_not_repeated(capsys):
     [
         (("--resume", "."), "leaves no checkpoint: leave --resume away"),
         (("--seconds", "3"), "say --steps or --epochs, not --seconds alone"),
+        (("--seconds", "3", "--steps", "9"), "leave --seconds away"),
         (("--feed", "plain"), "has its images on the device"),
-        (("--batch", "largest"), "--batch largest is not for cifar10-94"),
+        (("--precision", "tf32"), "say --precision amp or float32"),
     ],
 )
-def test_what_a_training_within_seconds_has_not_is_refused_in_a_sentence(torch, tmp_path, typed, said):
-    code, _, err = trainer("cifar10-94", "--out", tmp_path, *typed)
-    assert code == 1
-    assert said in err
+def test_what_a_training_within_seconds_has_not_is_refused_in_a_sentence(typed, said):
+    with pytest.raises(Stop, match=f"cifar10-94 .*{said}"):
+        cifar10_94.check(arguments(["cifar10-94", "--out", "x", *typed]))
+
+
+def test_no_largest_batch_is_looked_for():
+    asked = arguments(["cifar10-94", "--out", "x", "--batch", "largest"])
+    with pytest.raises(Stop, match="--batch largest is not for cifar10-94"):
+        entry.largest(asked, cifar10_94, None, None, None)
