@@ -226,20 +226,17 @@ def test_a_training_learns_and_the_same_seed_gives_the_same(torch, one):
     assert not one.recorded, "there are no CUDA graphs on a CPU"
 
 
-def test_in_16_bits_and_compiled_in_one_piece_it_learns_alike(torch, one, made):
+def test_in_16_bits_it_learns_alike(torch, one, made):
     from trainer.frameworks.pytorch.race import Race
 
     halves = Race(torch.device("cpu"), torch.bfloat16, SMALL, 9, 60, made.images, made.labels)
-    pieces = Race(torch.device("cpu"), torch.float32, SMALL, 9, 60, made.images, made.labels)
-    pieces.learn = torch.compile(pieces.learned, backend="aot_eager", fullgraph=True, dynamic=False)
     losses = []
-    for each in one, halves, pieces:
+    for each in one, halves:
         each.reset(7)
         each.takes[0]()
         each.takes[-1]()
         losses.append(each.losses[:2].tolist())
     assert losses[1] == pytest.approx(losses[0], rel=0.01)
-    assert losses[2] == pytest.approx(losses[0], rel=1e-4)
     assert halves.arrays.weights.dtype == torch.float32
     assert halves.arrays.parts["block1/conv1/weights"].dtype == torch.bfloat16
 
