@@ -67,12 +67,20 @@ def test_a_training_has_a_replica_for_each_card_that_was_asked_for(gpus: str, ma
 
 
 def test_what_several_cannot_train_has_one_replica_and_a_batch_has_an_example_for_each() -> None:
-    for alone in (Workload("inference"), replace(CIFAR10, feed="input"), Workload("distill"), Workload("smoke")):
+    names = ("inference", "distill", "smoke", "cifar10-94")
+    for alone in (*map(Workload, names), replace(CIFAR10, feed="input")):
         assert "--replicas" not in plan.training(IMAGE, alone, GpuRequest("count", count=2), None, None).command
     taught = plan.training(IMAGE, Workload("distill", teacher="none"), GpuRequest("count", count=2), None, None)
     assert "--replicas" in taught.command
     with pytest.raises(BadOption, match="--batch 8: too small for 9 GPUs"):
         plan.training(IMAGE, CIFAR10, GpuRequest("count", count=9), None, None)
+
+
+def test_what_several_cannot_train_is_refused_on_several_machines() -> None:
+    plan.check_nodes(Workload("inference"), 1)
+    plan.check_nodes(CIFAR10, 2)
+    with pytest.raises(BadOption, match="--nodes 2: of cifar10-94 only one replica can run"):
+        plan.check_nodes(Workload("cifar10-94"), 2)
 
 
 def test_threads_are_passed_on_where_they_were_asked_for() -> None:
@@ -168,6 +176,23 @@ def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, A
         plan.check_workload(replace(smoke, **typed))
     assert refused.value.hint == "    ngcdl run --train smoke"
     plan.check_workload(smoke)
+
+
+@pytest.mark.parametrize(
+    ("typed", "option"),
+    [
+        ({"resume": "last"}, "--resume"),
+        ({"seconds": 9.0}, "--seconds"),
+        ({"largest_batch": True}, "--batch largest"),
+        ({"feed": "plain"}, "--feed plain"),
+        ({"precision": "tf32"}, "--precision tf32"),
+    ],
+)
+def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dict[str, Any], option: str) -> None:
+    race = Workload("cifar10-94", steps=225, batch=2000)
+    with pytest.raises(BadOption, match=f"{option}: cifar10-94 has a plan from its first step"):
+        plan.check_workload(replace(race, **typed))
+    plan.check_workload(replace(race, feed="resident", precision="amp"))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def check(asked, workload):
     """Refuse what can't be done by several replicas."""
     for refused, why in (
             (not getattr(workload, "TRAINS", True), "%s trains nothing" % asked.workload),
-            (hasattr(workload, "run"), "%s trains on one GPU alone" % asked.workload),
+            (not getattr(workload, "REPLICAS", True), "%s trains on one GPU alone" % asked.workload),
             (asked.feed == "input", "--feed input trains nothing"),
             (asked.teacher not in (None, "none"), "a teacher answers for one replica alone: say --teacher none"),
             (asked.largest and asked.nodes > 1, "--batch largest is looked for on one machine")):

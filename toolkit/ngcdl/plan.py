@@ -17,6 +17,7 @@ from ngcdl.spec import FEEDS, PRECISIONS, TEACHERS, GpuRequest, ImageRef, Mount,
 INSIDE = "/ngcdl"  # trainer/, data/, resume/ and run/ stand below it
 HERE = "/work"  # the caller's working directory, in an interactive container
 _DISTORTED = ("cifar10", "input-pipeline", "scaling")  # the tutorial's pictures: each time another cut, side and light
+_RACE = "cifar10-94"
 # What others call what --precision takes: 16 bits come mixed with 32.
 _MEANT = dict.fromkeys(("fp16", "float16", "half", "bf16", "bfloat16", "mixed", "16"), "amp")
 _MEANT |= dict.fromkeys(("fp32", "full", "single", "32"), "float32")
@@ -40,7 +41,8 @@ class Bundled:
     multiply-accumulates of one example, `flops_per_example` the operations of a training step for one: convolutions and
     matrix products alone. `parameters` is as the source counts them. `vary` is what a comparison of it varies, None:
     the CPU against the GPU. One that does not train only computes forward; one without parameters is a check, which is
-    run once. `classes`: so many folders of pictures --data must have, None where it takes none.
+    run once. `classes`: so many folders of pictures --data must have, None where it takes none. Without `has_replicas`
+    it is trained on one GPU alone.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Bundled:
     vary: str | None = None
     trains: bool = True
     classes: int | None = None
+    has_replicas: bool = True
 
 
 def workloads() -> tuple[str, ...]:
@@ -95,6 +98,7 @@ def bundled(name: str) -> Bundled:
         vary=said.get("VARY"),
         trains=said.get("TRAINS", True),
         classes=said.get("CLASSES"),
+        has_replicas=said.get("REPLICAS", True),
     )
 
 
@@ -130,8 +134,8 @@ def check_workload(workload: Workload) -> None:
             raise BadOption(f"{option} is a whole number from 1 on.")
     if workload.batch < 1:
         raise BadOption("--batch is a whole number from 1 on, or largest.")
-    if not known.parameters:
-        _check_check(workload, known)
+    if not known.parameters or workload.name == _RACE:
+        _check_alone(workload, known)
     if workload.feed == "resident" and known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
         raise BadOption(
             "--feed resident: the pictures of a folder are decoded when their turn comes, and can't lie on the device.",
@@ -141,21 +145,34 @@ def check_workload(workload: Workload) -> None:
     _check_together(workload)
 
 
-def _check_check(workload: Workload, known: Bundled) -> None:
-    """Raises BadOption where a check, which is run once, was typed with what only a training has."""
-    given = {
-        "--steps": workload.steps not in (None, known.steps),
-        "--epochs": workload.epochs is not None,
-        "--seconds": workload.seconds is not None,
-        "--batch": workload.largest_batch or workload.batch != known.batch,
-        "--feed": workload.feed != Workload(workload.name).feed,
-    }
-    stray = [name for name, is_given in given.items() if is_given]
-    if stray:
-        raise BadOption(
-            f"{', '.join(stray)}: {workload.name} is a check that is run once, and has none of that.",
-            f"    ngcdl run --train {workload.name}",
-        )
+def _check_alone(workload: Workload, known: Bundled) -> None:
+    """Raises BadOption where what is no long training, a check or the race, was typed with what only such a one has."""
+    if not known.parameters:
+        why = "is a check that is run once, and has none of that"
+        given = {
+            "--steps": workload.steps not in (None, known.steps),
+            "--epochs": workload.epochs is not None,
+            "--seconds": workload.seconds is not None,
+            "--batch": workload.largest_batch or workload.batch != known.batch,
+            "--feed": workload.feed != Workload(workload.name).feed,
+        }
+    else:
+        why = "has a plan from its first step to its last, its images on the device, and leaves no checkpoint"
+        given = {
+            "--resume": workload.resume is not None,
+            "--seconds": workload.seconds is not None,
+            "--batch largest": workload.largest_batch,
+            f"--feed {workload.feed}": workload.feed not in ("ahead", "resident"),
+            "--precision tf32": workload.precision == "tf32",
+        }
+    if stray := [name for name, is_given in given.items() if is_given]:
+        raise BadOption(f"{', '.join(stray)}: {workload.name} {why}.", f"    ngcdl run --train {workload.name}")
+
+
+def check_nodes(workload: Workload, nodes: int) -> None:
+    """Raises BadOption where one alone can train on several machines."""
+    if nodes > 1 and not has_replicas(workload):
+        raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
 
 
 def _check_together(workload: Workload) -> None:
@@ -239,8 +256,8 @@ def training(
 
 def has_replicas(workload: Workload) -> bool:
     """Can several replicas train it together?"""
-    is_taught = workload.name == "distill" and workload.teacher != "none"
-    return bundled(workload.name).trains and workload.feed != "input" and not is_taught
+    known, is_taught = bundled(workload.name), workload.name == "distill" and workload.teacher != "none"
+    return known.trains and known.has_replicas and workload.feed != "input" and not is_taught
 
 
 def _replicas(workload: Workload, gpus: GpuRequest) -> int:

@@ -94,6 +94,7 @@ def decide(
     `data` is what an earlier decision found, `verdicts` keep what was seen of the image."""
     if asked.workload:
         plan.check_workload(asked.workload)
+        plan.check_nodes(asked.workload, asked.placement.nodes if asked.placement else 1)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
     verdicts = verdicts or _Verdicts(asked, settings)

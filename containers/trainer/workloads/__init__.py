@@ -12,6 +12,8 @@ A workload's name is its file's with "-" for "_". What others read without runni
     MACS, FLOPS         of one example: multiply-accumulates forward; operations of a training step (cost.py)
     FRAMEWORKS          that have layers for all of its words
     TRAINS = False      where it only computes forward: no loss, no checkpoint; FLOPS are then those of the way forward
+    REPLICAS = False    where it is trained on one GPU alone
+    TIMES = True        where it understands --times
     VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU
     LINES               steps between lines, where that is not 10
     VARIABLES           "cpu": with TensorFlow 1 they stay in the CPU's memory; left out: on the device that computes
@@ -28,5 +30,5 @@ and beside these
     queued(fraction)    only the tutorial: how many images are mixed
     TEACHER             the workload whose network answers for the loss "distill"
     MEMORY_FRACTION     the share of a GPU's memory to take at most, where none is asked for
-    run(asked, framework, network, events, voice)    instead of all of these: what is done where nothing is trained
+    run(asked, framework, network, events, voice, signals)    instead of all of these: what is done in a way of its own
 """

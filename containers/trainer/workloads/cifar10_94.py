@@ -39,6 +39,7 @@ FRAMEWORKS = ("pytorch",)
 VARY = "compile=off,on"
 LINES = 25
 TIMES = True            # --times is understood
+REPLICAS = False
 
 BOUND = 0.94
 NONE = constant(0.0)
