@@ -123,12 +123,14 @@ def _pieces(number: int, size: int) -> Iterable[bytes]:
 
 
 def measure(rounds: int | None) -> Iterator[Figure]:
+    rounds = rounds or 3
     with staged(2_000_000_000, 40) as stage:
-        yield _cold(stage, "40 layers, a loopback without limit", rounds or 4)
-        for percent in (50, 99):
-            yield _again(stage, percent, rounds or 3)
+        # a round takes most of a minute here, and what a first one would warm, the image's making did
+        yield _cold(stage, "40 layers, a loopback without limit", rounds, warm_ups=0)
     with staged(300_000_000, 12, SLOW) as stage:
-        yield _cold(stage, f"12 layers, {SLOW / 1e6:g} MB/s each connection", rounds or 3)
+        yield _cold(stage, f"12 layers, {SLOW / 1e6:g} MB/s each connection", rounds)
+        for percent in (50, 99):
+            yield _again(stage, percent, rounds)
 
 
 def _commands(stage: Stage) -> dict[str, list[str]]:
@@ -136,12 +138,12 @@ def _commands(stage: Stage) -> dict[str, list[str]]:
     return {"ours": ours, "theirs": ["docker", "pull", "-q", stage.image]}
 
 
-def _cold(stage: Stage, line: str, rounds: int) -> Figure:
+def _cold(stage: Stage, line: str, rounds: int, warm_ups: int = 1) -> Figure:
     def pulled(command: list[str]) -> float:
         stage.cold()
         return seconds(command, stage.environment)
 
-    took = in_turn({name: partial(pulled, command) for name, command in _commands(stage).items()}, rounds)
+    took = in_turn({name: partial(pulled, command) for name, command in _commands(stage).items()}, rounds, warm_ups)
     what = f"ngcdl pull of {stage.bytes / 1e9:.1f} GB"
     return Figure(what, "s", took["ours"], Goal("ratio", 1.0), "docker pull", took["theirs"], line)
 
@@ -149,8 +151,9 @@ def _cold(stage: Stage, line: str, rounds: int) -> Figure:
 def _again(stage: Stage, percent: int, rounds: int) -> Figure:
     shares = {name: partial(_travelled_again, stage, command, percent) for name, command in _commands(stage).items()}
     taken = in_turn(shares, rounds, warm_ups=0)
-    what = f"the bytes again, after a kill at {percent} %"
-    return Figure(what, "%", taken["ours"], Goal("ours", 2.0), "docker pull", taken["theirs"])
+    what = f"ngcdl pull after a kill at {percent} % of the bytes: fetched again"
+    note = f"{stage.bytes / 1e9:.1f} GB in 12 layers"
+    return Figure(what, "%", taken["ours"], Goal("ours", 2.0), "docker pull", taken["theirs"], note)
 
 
 def _travelled_again(stage: Stage, command: list[str], percent: int) -> float:

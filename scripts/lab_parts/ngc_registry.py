@@ -149,6 +149,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection; `server.front` is what it shares with the others."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # as a Go server; else each small answer waits 40 ms for an acknowledgement
     listener = "registry"
     server: Any
 

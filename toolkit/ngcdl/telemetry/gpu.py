@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,6 +53,7 @@ class Nvml:
         self._rows: dict[int | str, tuple[Handle, Card]] = {}
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
+        self._calls: dict[str, Callable[..., Any]] = {}  # those that were found
         self._memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
         self._bounds = bounds.Bounds()
 
@@ -222,10 +223,13 @@ class Nvml:
 
     def _ask(self, row: _Row, call: str, *arguments: object) -> Any:
         """Call NVML. None where it gives no value; why goes to the row, if that is a fault."""
-        function = getattr(self._n, f"nvml{call}", None)
-        if function is None or call in self._missing:
+        if call in self._missing:
+            return None
+        function = self._calls.get(call) or getattr(self._n, f"nvml{call}", None)
+        if function is None:
             self._missing.add(call)
             return None
+        self._calls[call] = function
         try:
             return function(*(() if row.handle is None else (row.handle,)), *arguments)
         except self._n.NVMLError as error:

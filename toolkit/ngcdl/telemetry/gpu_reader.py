@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from ngcdl.telemetry.sample import GpuSample
 
 _TOOLKIT = Path(__file__).parents[2]
@@ -131,7 +133,7 @@ class GpuReader:
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         self._asked = None
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = orjson.loads(line)
         return answer
 
     def _end(self) -> Gap:

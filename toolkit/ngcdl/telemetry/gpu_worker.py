@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import orjson
 import psutil
 
 from ngcdl.errors import NvmlUnavailable
@@ -43,9 +44,8 @@ def main(argument: str) -> None:
 
 
 def _answer(what: Mapping[str, Any]) -> None:
-    line = json.dumps(what) + "\n"
     with suppress(BrokenPipeError):
-        os.write(sys.stdout.fileno(), line.encode())
+        os.write(sys.stdout.fileno(), orjson.dumps(what) + b"\n")
 
 
 class Others:
