@@ -28,8 +28,9 @@ has one for each example, loss and what was right are of the whole batch, turn.s
 TOWERS says whether, instead, one process has all of the group as towers; then agreed() is not asked for.
 
 One whose framework is missing, or of a version that it is not for, raises ImportError when it is imported; of those
-that can be imported the last in the alphabet is taken, unless --framework names one. A new folder is all that a
-framework needs: ops.py has its layers, learning.py its optimisers and losses (those of both TensorFlows are in
-../tensorflow_losses.py), numbers.py what it computes in, feeding.py its ways to the device, smoke.py the smoke test's
-product. Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports tensorflow.
+that can be imported the last in the alphabet is taken, out of the workload's FRAMEWORKS, unless --framework names one.
+A new one is a folder, and its name in those: ops.py has its layers, learning.py its optimisers and losses (those of
+both TensorFlows are in ../tensorflow_losses.py), numbers.py what it computes in, feeding.py its ways to the device,
+smoke.py the smoke test's product. Nothing here is imported before it is asked for: `trainer.frameworks.tf2` imports
+tensorflow.
 """
