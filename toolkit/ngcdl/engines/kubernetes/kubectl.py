@@ -44,9 +44,9 @@ class Kubectl:
             raise translated(done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
 
-    def json(self, *words: str, given: Any = None) -> dict[str, Any]:
+    def json(self, *words: str, given: Any = None, seconds: float = SECONDS) -> dict[str, Any]:
         """Give the object that it prints. Raises EngineError."""
-        said = self.text(*words, "-o", "json", given=given)
+        said = self.text(*words, "-o", "json", given=given, seconds=seconds)
         try:
             found = json.loads(said)
         except ValueError:

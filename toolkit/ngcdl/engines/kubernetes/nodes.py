@@ -13,6 +13,7 @@ from typing import Any
 from ngcdl.engines.base import Node
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 
+SECONDS = 10  # a run goes on without an answer
 _GPU = "nvidia.com/gpu"
 _ARCHITECTURE, _PRODUCT, _NAME = "kubernetes.io/arch", f"{_GPU}.product", "kubernetes.io/hostname"
 _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
@@ -24,7 +25,8 @@ _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
 
 def of(kubectl: Kubectl, gpus: int) -> tuple[Node, ...]:
     """Give the nodes with so many GPUs; with `gpus` 0 their cards are left out. Raises ClusterError."""
-    found = [_node(item, gpus) for item in kubectl.json("get", "nodes").get("items", [])]
+    told = kubectl.json("get", "nodes", seconds=SECONDS)
+    found = [_node(item, gpus) for item in told.get("items", [])]
     return tuple(node for node in found if node.gpus >= gpus)
 
 
