@@ -1,10 +1,14 @@
 """What makes a training quick changes nothing of it: its losses are those of the plain way, written out here."""
 
 import importlib
+import os
+import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from conftest import needs
+from conftest import CONTAINERS, needs
 
 from trainer import __main__ as entry
 from trainer import data, layers
@@ -144,4 +148,26 @@ def unknown(name, key):
 
 
 class Learning:
-    is_training = True
+    is_training, is_compiled = True, False
+
+
+@pytest.mark.torch
+def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
+    needs("torch")
+    program = """
+import resource, torch
+from trainer.frameworks.pytorch import memory
+memory.keep()
+torch.ones(2**22)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    torch.ones(2**22)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    said = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
+    pages = 2**22 * 4 // resource.getpagesize()
+    assert int(said.stdout) <= pages, "of ten one at most lies on new pages"
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(CONTAINERS), "OMP_NUM_THREADS": "1"}

@@ -4,7 +4,7 @@ import torch
 from ... import layers
 from ...computing import PLAIN, Scale
 from ...group import ALONE
-from . import graphed, numbers
+from . import graphed, memory, numbers
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, clip, each, right, squares, unscaled
 from .ops import LAYERS
@@ -27,7 +27,9 @@ class Network:
         self.device = "cpu" if card is None else "gpu"
         self.on = torch.device("cpu" if card is None else f"cuda:{card}")
         self.devices = []
-        if card is not None:
+        if card is None:
+            memory.keep()
+        else:
             torch.cuda.set_device(card)
             self.devices = [torch.cuda.get_device_name(k) for k in range(group.here)]
         if self.device == "gpu" and memory_fraction and hasattr(torch.cuda, "set_per_process_memory_fraction"):  # 1.8
@@ -115,7 +117,7 @@ class Network:
     def learn(self, examples, labels, *answers):
         """Give loss and logits; what torch.compile compiles."""
         with self.casting():
-            logits = self.forward(examples, Pass(self.kept, True, self.half))
+            logits = self.forward(examples, Pass(self.kept, True, self.half, self.compiled))
         logits = logits.float()
         loss = LOSSES[self.model.loss](logits, labels.reshape(-1), *answers)
         if self.model.labels:
@@ -158,7 +160,7 @@ class Network:
 
     def look(self, examples):
         with torch.no_grad(), self.casting():
-            return self.forward(examples, Pass(self.kept, False, self.half)).float()
+            return self.forward(examples, Pass(self.kept, False, self.half, self.compiled)).float()
 
     def answers(self, examples):
         return self.look(examples)
@@ -170,10 +172,10 @@ class Network:
 
 class Pass:
     """One pass forward: one that learns, or a test, which takes the moving averages of the weights where there are.
-    half: the kind of 16 bits that is computed in, or None."""
+    half: the kind of 16 bits that is computed in, or None. is_compiled: torch.compile makes one pass of several."""
 
-    def __init__(self, kept, is_training, half=None):
-        self.kept, self.is_training, self.half = kept, is_training, half
+    def __init__(self, kept, is_training, half=None, is_compiled=False):
+        self.kept, self.is_training, self.half, self.is_compiled = kept, is_training, half, is_compiled
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"
