@@ -33,9 +33,33 @@ def max_pool(word, x, at):
 
 
 def lrn(word, x, at):
-    """In float32: 16 bits lose what the sum adds to the bias, and GPUs have no kernel for them."""
-    y = tf.nn.lrn(tf.cast(x, tf.float32), word["radius"], word["bias"], word["alpha"], word["beta"])
+    """In float32: 16 bits lose what the sum adds to the bias, and GPUs have no kernel for them. Where there is no GPU
+    not by TensorFlow's own layer, which is slow there."""
+    single = tf.cast(x, tf.float32)
+    if tf.config.experimental.list_physical_devices("GPU"):
+        y = tf.nn.lrn(single, word["radius"], word["bias"], word["alpha"], word["beta"])
+    else:
+        y = tf.reshape(normalised(word, tf.reshape(single, (-1, x.shape[-1]))), tf.shape(x))
     return tf.cast(y, x.dtype)
+
+
+def normalised(word, x):
+    """Give x [n, channels] / (bias + x * x times a symmetric band) ** beta, with its way back written out."""
+    near, bias, beta = tf.range(x.shape[1]), word["bias"], word["beta"]
+    band = tf.cast(tf.abs(near[:, None] - near) <= word["radius"], tf.float32) * word["alpha"]
+
+    @tf.custom_gradient
+    def divided(x):
+        scale = tf.matmul(x * x, band) + bias
+        root = tf.math.rsqrt(scale)
+        power = root * tf.sqrt(root) if beta == 0.75 else scale ** -beta  # a power takes as long as several roots
+
+        def back(gradient):
+            return gradient * power - 2 * beta * x * tf.matmul(gradient * x * power / scale, band)
+
+        return x * power, back
+
+    return divided(x)
 
 
 def batch_norm(word, x, at):
