@@ -77,10 +77,10 @@ def test_what_several_cannot_train_has_one_replica_and_a_batch_has_an_example_fo
 
 
 def test_what_several_cannot_train_is_refused_on_several_machines() -> None:
-    plan.check_nodes(Workload("inference"), 1)
-    plan.check_nodes(CIFAR10, 2)
+    plan.check_workload(Workload("inference"), 1)
+    plan.check_workload(CIFAR10, 2)
     with pytest.raises(BadOption, match="--nodes 2: of cifar10-94 only one replica can run"):
-        plan.check_nodes(Workload("cifar10-94"), 2)
+        plan.check_workload(Workload("cifar10-94"), 2)
 
 
 def test_threads_are_passed_on_where_they_were_asked_for() -> None:

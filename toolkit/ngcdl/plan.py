@@ -114,8 +114,8 @@ def _literals(source: str) -> dict[str, Any]:
     return found
 
 
-def check_workload(workload: Workload) -> None:
-    """Raises BadOption where the trainer would refuse what was typed."""
+def check_workload(workload: Workload, nodes: int = 1) -> None:
+    """Raises BadOption where the trainer would refuse what was typed, on so many machines."""
     known = bundled(workload.name)
     if not known.data_folder and workload.data not in ("auto", "synthetic"):
         raise BadOption(f"--data {workload.data}: {workload.name} makes its data up.", "Leave --data away.")
@@ -143,6 +143,8 @@ def check_workload(workload: Workload) -> None:
             f"    ngcdl run --train {workload.name} --feed resident --data synthetic",
         )
     _check_together(workload)
+    if nodes > 1 and not has_replicas(workload):
+        raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
 
 
 def _check_alone(workload: Workload, known: Bundled) -> None:
@@ -167,12 +169,6 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
         }
     if stray := [name for name, is_given in given.items() if is_given]:
         raise BadOption(f"{', '.join(stray)}: {workload.name} {why}.", f"    ngcdl run --train {workload.name}")
-
-
-def check_nodes(workload: Workload, nodes: int) -> None:
-    """Raises BadOption where one alone can train on several machines."""
-    if nodes > 1 and not has_replicas(workload):
-        raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
 
 
 def _check_together(workload: Workload) -> None:

@@ -93,8 +93,7 @@ def decide(
     """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
     `data` is what an earlier decision found, `verdicts` keep what was seen of the image."""
     if asked.workload:
-        plan.check_workload(asked.workload)
-        plan.check_nodes(asked.workload, asked.placement.nodes if asked.placement else 1)
+        plan.check_workload(asked.workload, asked.placement.nodes if asked.placement else 1)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
     verdicts = verdicts or _Verdicts(asked, settings)
