@@ -47,7 +47,7 @@ class Normalised(torch.autograd.Function):
     def forward(ctx, x, band, bias, beta):
         scale = torch.mm(x * x, band).add_(bias)
         root = scale.rsqrt()
-        power = root.sqrt().mul_(root) if beta == 0.75 else scale.pow(-beta)  # a power takes as long as six roots
+        power = root.sqrt().mul_(root) if beta == 0.75 else scale.pow(-beta)  # a power takes as long as several roots
         ctx.save_for_backward(x, band, scale, power)
         ctx.beta = beta
         return x * power

@@ -1,0 +1,161 @@
+"""How fast the bundled trainings are on this CPU, beside Keras' fit and the CIFAR-10 tutorial's own way.
+
+Every way is a process of its own on the same made-up images, and warms up by itself: a rate inside an epoch is the
+median of 25 steps each after the first 100; whole epochs are counted from the first one's end to the last one's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from figures import Figure, Goal, Missing
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = Path(__file__).with_name("training_peers.py")
+FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"  # scripts/test makes it
+WARM, EVERY, STEPS = 100, 25, 300
+OFF = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+OURS = {"PyTorch": "pytorch", "TensorFlow": "tf2"}
+FLOPS = {"cifar10-keras": 84867072, "cifar10": 105295104}  # of a training step for one example: trainer/cost.py
+NOTE = {"cifar10-keras": "batch 32, 20,000 made-up images", "cifar10": "batch 128, 20,000 made-up images"}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Examples a second inside an epoch, and over whole ones where there were two."""
+
+    inside: float
+    whole: float | None = None
+
+
+def measure(rounds: int | None) -> Iterator[Figure]:
+    python = _python()
+    for workload, peers in (("cifar10-keras", _articles(python)), ("cifar10", _tutorials(python))):
+        taken = [_round(python, workload, peers, is_back=turn % 2 == 1) for turn in range(rounds or 3)]
+        series = {name: [one[name] for one in taken] for name in taken[0]}
+        yield from (replace(one, note=NOTE[workload]) for one in _figures(workload, list(peers), series))
+
+
+def _round(python: str, workload: str, peers: dict[str, Peer], is_back: bool) -> dict[str, Any]:
+    """Give the Rate of each way, of "input" where batches take some making, and "gemm", FLOP/s."""
+    ways: dict[str, Trainer | Peer] = {
+        f"ours, {name}": _trainer(python, workload, framework) for name, framework in OURS.items()
+    }
+    ways |= peers
+    if workload == "cifar10":
+        ways["input"] = _trainer(python, workload, "pytorch", "input")
+    taken: dict[str, Any] = {name: way.rate() for name, way in list(ways.items())[:: -1 if is_back else 1]}
+    taken["gemm"] = max(_said([python, str(PEERS), "gemm"])["flops_per_second"].values())
+    return taken
+
+
+def _figures(workload: str, peers: list[str], taken: dict[str, list[Any]]) -> Iterator[Figure]:
+    unit = "examples/s"
+    inside = {name: tuple(one.inside for one in rates) for name, rates in taken.items() if name != "gemm"}
+    for name in OURS:
+        ours = f"ours, {name}"
+        for peer in peers:
+            goal = Goal("ratio", 1.5 if workload == "cifar10-keras" else 1.8, at_least=True)
+            yield Figure(f"{workload}, {name}, inside an epoch", unit, inside[ours], goal, peer, inside[peer])
+            wholes = [tuple(one.whole for one in taken[way]) for way in (ours, peer)]
+            if all(one is not None for whole in wholes for one in whole):
+                goal = Goal("ratio", 1.8, at_least=True)
+                yield Figure(f"{workload}, {name}, whole epochs", unit, wholes[0], goal, peer, wholes[1])
+        shares = tuple(
+            rate * FLOPS[workload] / gemm * 100 for rate, gemm in zip(inside[ours], taken["gemm"], strict=True)
+        )
+        what = f"{workload}, {name}, of the rate of a product of 1,024 x 1,024 float32 numbers"
+        yield Figure(what, "%", shares, Goal("ours", 65, at_least=True))
+    if "input" in inside:
+        goal = Goal("ratio", 3, at_least=True)
+        best = max((f"ours, {name}" for name in OURS), key=lambda name: median(inside[name]))
+        yield Figure(f"{workload}, its batches made alone", unit, inside["input"], goal, "its training", inside[best])
+
+
+@dataclass(frozen=True)
+class Trainer:
+    command: Sequence[str]
+    environment: dict[str, str]
+
+    def rate(self) -> Rate:
+        with tempfile.TemporaryDirectory() as folder:
+            _run([*self.command, "--out", folder], self.environment)
+            told = [json.loads(line) for line in Path(folder, "events.jsonl").read_text().splitlines()]
+        return of_events(told)
+
+
+@dataclass(frozen=True)
+class Peer:
+    command: Sequence[str]
+    environment: dict[str, str]
+
+    def rate(self) -> Rate:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [word.replace("FOLDER", folder) for word in self.command]
+            return of_moments(_said(command, self.environment))
+
+
+def of_events(told: Sequence[dict[str, Any]]) -> Rate:
+    """Read the trainer's events."""
+    rates = [one["examples_per_second"] for one in told if one["event"] == "step" and one["step"] > WARM]
+    ends = [(one["examples"], one["t"]) for one in told if one["event"] == "epoch"]
+    whole = sum(count for count, _ in ends[1:]) / (ends[-1][1] - ends[0][1]) if ends[1:] else None
+    return Rate(median(rates), whole)
+
+
+def of_moments(told: dict[str, Any]) -> Rate:
+    """Read what training_peers.py prints."""
+    moments = told["moments"][WARM // EVERY :]
+    usual = EVERY * told["batch"]  # where an epoch ends between two moments there are more
+    rates = [usual / (b[1] - a[1]) for a, b in pairwise(moments) if b[0] - a[0] == usual]
+    ends = told["epochs"]
+    whole = (ends[-1][0] - ends[0][0]) / (ends[-1][1] - ends[0][1]) if ends[1:] else None
+    return Rate(median(rates), whole)
+
+
+def _trainer(python: str, workload: str, framework: str, feed: str = "ahead") -> Trainer:
+    length = ["--epochs", "2"] if workload == "cifar10-keras" else ["--steps", f"{STEPS}"]
+    command = [python, "-m", "trainer", workload, "--framework", framework, "--device", "cpu", "--feed", feed, *length]
+    return Trainer([*command, "--log-frequency", f"{EVERY}", "--no-eval"], {})
+
+
+def _articles(python: str) -> dict[str, Peer]:
+    command = [python, str(PEERS), "keras", "cifar10-keras"]
+    return {"Keras fit": Peer([*command, "2"], {}), "Keras fit, oneDNN off": Peer([*command, "1"], OFF)}
+
+
+def _tutorials(python: str) -> dict[str, Peer]:
+    tutorial = [python, str(PEERS), "tutorial", "FOLDER", f"{STEPS}"]
+    fit = [python, str(PEERS), "keras", "cifar10", "2"]
+    return {"the tutorial's own way": Peer(tutorial, {}), "Keras fit, fed by tf.data": Peer(fit, {})}
+
+
+def _python() -> str:
+    python = str(FRAMEWORKS) if FRAMEWORKS.exists() else sys.executable
+    if python == sys.executable and not all(map(find_spec, ("tensorflow", "torch"))):
+        raise Missing("it wants TensorFlow and PyTorch:  scripts/test tests/containers -k none  installs them")
+    return python
+
+
+def _said(command: Sequence[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+    return dict(json.loads(_run(command, environment or {}).splitlines()[-1]))
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> str:
+    """Give what a process says on stdout. Ends the benchmark where it fails."""
+    whole = os.environ | {"PYTHONPATH": str(ROOT / "containers"), "PYTHONWARNINGS": "ignore"} | environment
+    done = subprocess.run(command, env=whole, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        sys.exit(f"{list(command)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-800:]}")
+    return done.stdout.decode()
