@@ -168,7 +168,8 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
             "--precision tf32": workload.precision == "tf32",
         }
     if stray := [name for name, is_given in given.items() if is_given]:
-        raise BadOption(f"{', '.join(stray)}: {workload.name} {why}.", f"    ngcdl run --train {workload.name}")
+        image = "" if "tf2" in known.frameworks else "$(ngcdl resolve pytorch) "
+        raise BadOption(f"{', '.join(stray)}: {workload.name} {why}.", f"    ngcdl run {image}--train {workload.name}")
 
 
 def _check_together(workload: Workload) -> None:
@@ -195,7 +196,10 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
     `device`."""
     has_tensorflow = image is None or image.framework == "tensorflow"  # None: this host's own Python
     if has_tensorflow and workload.name and "tf2" not in bundled(workload.name).frameworks:
-        raise BadOption(f"--train {workload.name}: with PyTorch alone.", "    ngcdl resolve pytorch")
+        raise BadOption(
+            f"--train {workload.name}: with PyTorch alone.",
+            f"    ngcdl run $(ngcdl resolve pytorch) --train {workload.name}",
+        )
     if device == "cpu" and workload.precision == "tf32":
         raise BadOption("--precision tf32: that is a GPU's, and this computes on the CPU.", "    --precision float32")
     if workload.channels_last is False and image is not None and image.framework == "tensorflow":
