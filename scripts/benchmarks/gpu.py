@@ -73,7 +73,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
     best = next(one for one in ways if one.name == fastest(taken))
     while len(best.seconds) < CERTIFIED and time.monotonic() - began < BUDGET_SECONDS:
         best()
-    tell(ways, is_real=bool(folder))
+    tell(ways, bool(folder), products_per_second(torch.float16), bytes_per_second())
 
 
 # -- cifar10-94 -------------------------------------------------------------------------------------------------------
@@ -165,14 +165,11 @@ def beside(taken: dict[str, tuple[float, ...]], card: str) -> Iterator[Figure]:
 
 
 # -- what is told at the end ------------------------------------------------------------------------------------------
-def tell(ways: list[Trained], is_real: bool) -> None:
-    """Print accuracies and floors as Markdown tables."""
-    import torch
-
+def tell(ways: list[Trained], is_real: bool, rate: float, copied: float) -> None:
+    """Print accuracies and floors as a Markdown table. rate: operations a second in float16; copied: bytes a second."""
     from trainer import certainty, race
     from trainer.workloads import cifar10_94 as workload
 
-    rate, copied = products_per_second(torch.float16), bytes_per_second()
     flops = race.flops_per_example(race.KNOBS, workload.STEPS) * workload.STEPS * workload.BATCH
     print(f"\nThis card: {rate / 1e12:.0f} TFLOP/s in float16 products of 8192, {copied / 1e12:.2f} TB/s copied.")
     print(f"Ours computes {flops / 1e15:.3f} PFLOP a training but for the test: {flops / rate:.3f} s at that rate.\n")

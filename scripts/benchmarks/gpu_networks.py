@@ -17,6 +17,7 @@ from turns import in_turn
 
 NETWORKS = {"cifar10-keras": "resident", "cifar10": "constant"}
 WAYS = {"PyTorch eager": None, "torch.compile": "default", "torch.compile, reduce-overhead": "reduce-overhead"}
+WARM_UP = 20  # steps before, in which networks are compiled or recorded
 AT_ONCE = 50  # steps between two looks at the clock, which wait for the GPU
 MOVED = {"sgd": 3, "adam": 7}  # numbers of 4 bytes that a step reads and writes of each weight, gradients among them
 
@@ -56,7 +57,7 @@ def rate(step: Step, batch: int, seconds: float) -> float:
     """Give examples a second, over so many seconds at least."""
     import torch
 
-    for _ in range(5):
+    for _ in range(WARM_UP):
         step()
     torch.cuda.synchronize()
     steps, began = 0, time.perf_counter()
@@ -68,13 +69,13 @@ def rate(step: Step, batch: int, seconds: float) -> float:
     return steps * batch / (time.perf_counter() - began)
 
 
-def ours(workload: Any, images: Any, feed: str) -> Step:
+def ours(workload: Any, images: Any, feed: str, on: str = "gpu") -> Step:
     """Give a step of the trainer's own loop; the 20,000 made-up images are 625 whole batches of 32."""
     from trainer.frameworks.pytorch import Network
     from trainer.recipe import Model
 
     model = Model(workload.NETWORK, workload.RECIPE, workload.INPUT, workload.BATCH)
-    network = Network(model, "gpu")
+    network = Network(model, on)
     network.load(model.first(0))
     batches = network.batches(workload.source(images, workload.BATCH, 0, 0.4), 0, 2**62, feed)
     numbers = iter(range(2**62))
@@ -82,17 +83,15 @@ def ours(workload: Any, images: Any, feed: str) -> Step:
     def step() -> object:
         return network.train(next(batches), model.turn(next(numbers), 0))
 
-    for _ in range(10):
-        step()
     return step
 
 
-def usual(workload: Any, images: Any, feed: str, mode: str | None) -> Step:
+def usual(workload: Any, images: Any, feed: str, mode: str | None, on: str = "cuda") -> Step:
     import torch
     from torch.nn import functional
 
     torch.manual_seed(0)
-    model = torch.nn.Sequential(*layers(workload)).cuda().to(memory_format=torch.channels_last)
+    model = torch.nn.Sequential(*layers(workload)).to(on).to(memory_format=torch.channels_last)
     learned = torch.compile(model, mode=mode) if mode else model
     optimiser = OPTIMISERS[workload.RECIPE["optimiser"]["op"]](model.parameters(), workload)
     decayed = [layer.weight for layer, factor in zip(model, decays(workload), strict=True) if factor]
@@ -100,7 +99,7 @@ def usual(workload: Any, images: Any, feed: str, mode: str | None) -> Step:
     if workload.RECIPE["averages"]:
         kept = torch.optim.swa_utils.get_ema_multi_avg_fn(0.9999)
         averages = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=kept)
-    batches = fed(workload, images, feed)
+    batches = fed(workload, images, feed, on)
 
     def step() -> object:
         x, labels = next(batches)
@@ -114,8 +113,6 @@ def usual(workload: Any, images: Any, feed: str, mode: str | None) -> Step:
             averages.update_parameters(model)
         return loss.detach()
 
-    for _ in range(10):
-        step()
     return step
 
 
@@ -131,18 +128,18 @@ def _optim() -> Any:
     return torch.optim
 
 
-def fed(workload: Any, images: Any, feed: str) -> Iterator[Any]:
+def fed(workload: Any, images: Any, feed: str, on: str) -> Iterator[Any]:
     """Yield pictures [batch, 3, side, side] and labels, out of the same images in an order drawn on the device."""
     import torch
 
-    pixels, labels = torch.from_numpy(images.images).cuda(), torch.from_numpy(images.labels).long().cuda()
+    pixels, labels = torch.from_numpy(images.images).to(on), torch.from_numpy(images.labels).long().to(on)
     if feed == "constant":
         given, wanted = workload.source(images, workload.BATCH, 0, 0.4)(0)
-        batch = torch.from_numpy(given).cuda().permute(0, 3, 1, 2), torch.from_numpy(wanted).long().cuda()
+        batch = torch.from_numpy(given).to(on).permute(0, 3, 1, 2), torch.from_numpy(wanted).long().to(on)
         while True:
             yield batch
     while True:
-        order = torch.randperm(len(labels), device="cuda")
+        order = torch.randperm(len(labels), device=on)
         for chosen in order.split(workload.BATCH):
             if len(chosen) == workload.BATCH:
                 yield pixels[chosen].permute(0, 3, 1, 2).float() / 255, labels[chosen]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import CONTAINERS, needs
 
+from trainer import data
 from trainer.__main__ import imported
 
 sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
@@ -42,6 +43,34 @@ def test_the_usual_way_has_the_network_of_the_words(name):
     assert model(torch.zeros(2, 3, *workload.INPUT[:2])).shape == (2, 10)
     decayed = [layer for layer, factor in zip(model, gpu_networks.decays(workload), strict=True) if factor]
     assert [layer.out_features for layer in decayed] == ([384, 192] if name == "cifar10" else [])
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
+def test_both_ways_train_the_network_at_its_sources_batch(name):
+    needs("torch")
+    import gpu_networks
+
+    pixels = np.random.RandomState(0).randint(0, 256, (512, 32, 32, 3)).astype(np.uint8)
+    workload, images = imported(name), data.Dataset(pixels, np.arange(512, dtype=np.int32) % 10, "made", 1)
+    step = gpu_networks.usual(workload, images, gpu_networks.NETWORKS[name], None, "cpu")
+    loss, _ = gpu_networks.ours(workload, images, gpu_networks.NETWORKS[name], "cpu")()
+    for first in float(step()), float(loss.detach()):
+        assert 2 < first < 5, "nothing is learned yet: a cross-entropy of ln 10, and decay terms"
+
+
+def test_accuracies_are_told_where_the_images_are_real(capsys):
+    import gpu
+
+    way = gpu.Trained("graphs", lambda seed: (0.5 + seed / 100, 0.94 + seed / 1000))
+    assert [way() for _ in range(3)] == [0.5, 0.51, 0.52]
+    gpu.tell([way], True, 500e12, 4e12)
+    told = capsys.readouterr().out
+    assert "| graphs | 3 | 0.510 | 0.010 | 0.9410 | 0.0010 | 0.11 | 82% |" in told
+    assert "0.210 PFLOP" in told
+    gpu.tell([way], False, 500e12, 4e12)
+    assert "0.9410" not in capsys.readouterr().out
+    taken = {"graphs": (0.5,) * 3, "compiled": (0.4,) * 3, "peer": (0.9,) * 3}
+    assert [(one.against, one.is_met) for one in gpu.beside(taken, "a card")] == [("graphs", True), ("peer", True)]
 
 
 def test_a_peers_own_seconds_are_read_out_of_its_table():
