@@ -14,7 +14,7 @@ def here() -> dict[str, str]:
     """`machine` tells whether another run was on the same one."""
     told = {
         "machine": f"{_cpu()}, {os.cpu_count()} cores",
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "docker": _docker(),
         "load": f"{os.getloadavg()[0]:.1f}",  # before the first round
