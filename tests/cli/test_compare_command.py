@@ -52,12 +52,13 @@ def test_without_vary_a_training_asks_its_own_question(trained: House) -> None:
     assert (found["vary"], [arm["name"] for arm in found["arms"]]) == ("batch", ["batch=8", "batch=64"])
 
 
-def test_json_has_all_of_it_and_nothing_else_is_on_stdout(trained: House) -> None:
+def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: House) -> None:
     found = read(trained, *THREADS, "--repeat", "2")
     assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
     assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.shelf.ids()))
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
+    assert f"{found['id']}: none of its runs is under way" in trained.run("stop", found["id"]).stderr
 
 
 def test_each_run_is_recorded_with_its_place_and_is_not_evaluated(trained: House) -> None:

@@ -166,11 +166,15 @@ def stop(name: str) -> None:
     """Stop the runs of a comparison that have not ended, the last of a queue first. Raises NoSuchComparison."""
     from ngcdl.cli import runs
 
-    shelf = Store(settings.load().runs)
-    for trial in reversed(reconciled.comparison(shelf, name).trials):
+    shelf, has_any = Store(settings.load().runs), False
+    kept = reconciled.comparison(shelf, name)
+    for trial in reversed(kept.trials):
         with contextlib.suppress(NoSuchRun, RecordBroken):
             if shelf.load(trial.run).status == "running":
+                has_any = True
                 runs.stop(trial.run)
+    if not has_any:
+        console.say(f"{kept.id}: none of its runs is under way; look with: ngcdl compare --show {kept.id}")
 
 
 def show(name: str, as_json: bool) -> int:
