@@ -76,6 +76,14 @@ def test_what_is_kept_is_read_again_and_takes_the_place_of_the_same_figure(tmp_p
     assert figures.load(path) == [replace(ALONE, ours=(1.0, 1.0, 1.0)), PAIRED]
 
 
+def test_a_newer_peer_takes_the_place_of_the_older(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    older, newer = (replace(PAIRED, against=f"gpustat {version} -i 0.1") for version in ("1.1.1", "1.2"))
+    figures.keep([older, replace(PAIRED, against="nvitop 1.7.2's collector")], path)
+    figures.keep([newer], path)
+    assert [one.against for one in figures.load(path)] == ["gpustat 1.2 -i 0.1", "nvitop 1.7.2's collector"]
+
+
 def test_the_table_says_what_was_reached_and_under_which_conditions() -> None:
     told = page.table([PAIRED, ALONE]).splitlines()
     assert told[2:4] == [

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -74,8 +75,9 @@ class Figure:
     conditions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[str, str, str | None]:
-        return self.benchmark, self.what, self.against
+    def key(self) -> tuple[str, str, str]:
+        """What it has in common with another run's, whose peer may be a newer one."""
+        return self.benchmark, self.what, re.sub(r" \d+\.[\d.]+", "", self.against or "")
 
     @property
     def compared(self) -> Of:
