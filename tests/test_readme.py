@@ -79,6 +79,6 @@ def test_every_command_that_the_readme_names_exists(name: str) -> None:
 
 
 def test_every_link_of_the_markdown_files_leads_somewhere() -> None:
-    for page in ROOT.glob("*.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (ROOT / target).exists(), f"{page.name}: {target}"
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)[)#]", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
