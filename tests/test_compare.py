@@ -15,6 +15,7 @@ from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
 from ngcdl import compare, settings
+from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.compare import Kept, Trial, Variant
 from ngcdl.dataset import Dataset
@@ -29,7 +30,7 @@ from ngcdl.errors import (
     StateNotWritable,
 )
 from ngcdl.interrupt import Interrupted
-from ngcdl.prepare import Asked, Settled
+from ngcdl.prepare import Settled
 from ngcdl.record import Run
 from ngcdl.report import compared
 from ngcdl.rounds import Comparing

@@ -14,6 +14,7 @@ from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
 from ngcdl import __version__, fetch, plan, prepare, settings
+from ngcdl.asked import Asked
 from ngcdl.errors import (
     BadOption,
     DatasetWrong,
@@ -25,7 +26,6 @@ from ngcdl.errors import (
     StateNotWritable,
     UnknownRepository,
 )
-from ngcdl.prepare import Asked
 from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
 from ngcdl.store import Store
 

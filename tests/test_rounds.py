@@ -14,13 +14,14 @@ import pytest
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
 from ngcdl import compare
+from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.compare import Kept
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
 from ngcdl.errors import NotPlaceable, SlurmLost
 from ngcdl.interrupt import Interrupted
-from ngcdl.prepare import Asked, Settled
+from ngcdl.prepare import Settled
 from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, Placement, Workload
 from ngcdl.store import EVENTS, Store

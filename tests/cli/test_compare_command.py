@@ -15,10 +15,10 @@ from house import House, until
 from telemetry.stand_in import SOURCE, write_state
 
 from ngcdl import plan
+from ngcdl.asked import Asked
 from ngcdl.cli.compare import steps_of
 from ngcdl.cli.varied import arms, scaling_of
 from ngcdl.errors import BadOption
-from ngcdl.prepare import Asked
 from ngcdl.spec import GpuRequest, ImageRef, Placement, Workload
 
 COMPARE = ("compare", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")

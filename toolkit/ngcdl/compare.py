@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ngcdl import choice, launch, prepare, store
+from ngcdl.asked import Asked
+from ngcdl.asked import Show as Preparing
 from ngcdl.errors import NgcdlError, NoGpu, NoSuchComparison, RecordBroken, StateNotWritable
-from ngcdl.prepare import Asked, Settled
+from ngcdl.prepare import Settled
 from ngcdl.record import Run
 from ngcdl.report.comparison import Arm, Comparison, comparison
 from ngcdl.report.unlike import Measured
@@ -31,7 +33,7 @@ FORMAT = 1
 FOLDER = "comparisons"
 
 
-class Show(prepare.Show, launch.Show, Protocol):
+class Show(Preparing, launch.Show, Protocol):
     """Where a preparation and a run tell what they do."""
 
 

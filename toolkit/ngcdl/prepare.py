@@ -6,55 +6,23 @@ import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ngcdl import __version__, choice, fetch, plan
-from ngcdl.engines.base import Cluster, Engine, Order, PullEvent
-from ngcdl.errors import BadOption, MountMissing, NgcdlError, UnknownRepository, UnknownTag
+from ngcdl.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
+from ngcdl.engines.base import Engine, Order
+from ngcdl.errors import BadOption, NgcdlError, UnknownRepository, UnknownTag
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
-from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
+from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
 from ngcdl.store import Store
 from ngcdl.telemetry import host
-from ngcdl.telemetry.card import Probe
+from ngcdl.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from ngcdl import dataset
     from ngcdl.imagefacts import Found
-    from ngcdl.preflight.facts import HostFacts
-
-
-class Show(Protocol):
-    """Where a preparation tells what it does. None of these may raise or block for long."""
-
-    def say(self, text: str) -> None: ...
-
-    def pull(self, event: PullEvent) -> None: ...
-
-    def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None: ...
-
-    def quiet(self) -> None:
-        """Take down whatever moves on the screen."""
-        ...
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was typed, parsed. `own` is None for a training; for a command it is the spec to run (gpus not chosen)."""
-
-    engine: str
-    image: ImageRef | None
-    gpus: GpuRequest
-    workload: Workload | None
-    own: RunSpec | None = None
-    command: str = "run"  # the one of ngcdl that was typed: what is advised is to be typed after it
-    device: str | None = None
-    always_pull: bool = False
-    force: bool = False
-    root: bool = False
-    placement: Placement | None = None  # where on a cluster, None: no cluster
-    extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
 
 
 @dataclass(frozen=True)
@@ -88,7 +56,7 @@ def decide(
     show: Show,
     dry: bool = False,
     data: dataset.Dataset | None = None,
-    verdicts: _Verdicts | None = None,
+    verdicts: Verdicts | None = None,
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
     """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
     `data` is what an earlier decision found, `verdicts` keep what was seen of the image."""
@@ -96,19 +64,19 @@ def decide(
         plan.check_workload(asked.workload, asked.placement.nodes if asked.placement else 1)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
-    verdicts = verdicts or _Verdicts(asked, settings)
+    verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload), unfit)
     picked = choice.heard(picked, asked.device)
     if picked.engine.name == "local":
-        _nothing_of_a_container(asked)
+        nothing_of_a_container(asked)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
     if picked.engine.is_cluster:
-        _nothing_of_a_screen(asked, picked.engine.name)
+        nothing_of_a_screen(asked, picked.engine.name)
     if not dry:
-        _look_ahead(asked)
+        look_ahead(asked)
     placement = asked.placement
     if picked.engine.is_cluster:
         placement = verdicts.placement(picked, show, dry)
@@ -141,125 +109,6 @@ def _spec(
     return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
 
 
-def _nothing_of_a_container(asked: Asked) -> None:
-    """Raises BadOption where something was typed that only a container can have."""
-    plain, typed = RunSpec(None), asked.extra or RunSpec(None)
-    given = {
-        "-v": typed.mounts != plain.mounts,
-        "-p": typed.ports != plain.ports,
-        "--shm-size": typed.shm_bytes != plain.shm_bytes,
-        "--ulimit": typed.ulimits != plain.ulimits,
-        "-w": typed.workdir != plain.workdir,
-        "-i": typed.stdin != plain.stdin,
-        "--root": asked.root,
-        "--pull": asked.always_pull,
-    }
-    stray = [name for name, is_given in given.items() if is_given]
-    if stray:
-        raise BadOption(
-            f"{', '.join(stray)}: only a container has that, and this run is in none.",
-            "    ngcdl run IMAGE --engine docker ...",
-        )
-
-
-def _nothing_of_a_screen(asked: Asked, engine: str) -> None:
-    """Raises BadOption where something was typed that wants a person, or a port, beside the run."""
-    typed = asked.extra or RunSpec(None)
-    has_command = asked.own is None or bool(asked.own.command)
-    stray = [name for name, is_given in {"-i": typed.stdin, "-p": bool(typed.ports)}.items() if is_given]
-    if stray or not has_command:
-        what = f"{', '.join(stray)}: not with --engine {engine}" if stray else "A shell needs a terminal"
-        raise BadOption(
-            f"{what}: a run there has no terminal and no port of this machine.",
-            f"    ngcdl run IMAGE --engine {engine} -- COMMAND",
-        )
-
-
-def _look_ahead(asked: Asked) -> None:
-    """Raise what would end the run after a long download: a mount that is missing."""
-    for mount in asked.extra.mounts if asked.extra else ():
-        if not mount.is_volume and _is_missing(mount.host):
-            raise MountMissing(mount.host)
-
-
-@dataclass
-class _Verdicts:
-    """What the preflight says of an image that was asked for, on the whole host and on the cards that were chosen.
-
-    Host and image are looked at once: a registry that is silent is waited for once.
-    """
-
-    asked: Asked
-    settings: Settings
-    _seen: tuple[HostFacts, Found | NgcdlError] | None = None
-    _found: Found | NgcdlError | None = None
-
-    def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
-        """Give the UUIDs of the cards that `image` can't use; () where it can use none, which tell() explains."""
-        from ngcdl import judge
-
-        host, found = self._look(engine, image, probe)
-        useless = tuple(card.gpu.uuid for card in judge.cards(found, host) if card.verdict == "no" and card.gpu.uuid)
-        return useless if len(useless) < len(probe.cards) else ()
-
-    def tell(self, picked: choice.Choice, show: Show) -> None:
-        """Say what there is to say of the image on this host. Raises ImageUnfit, and what no pull can mend."""
-        if picked.image is None:
-            return
-        from ngcdl import judge
-
-        host, found = self._look(picked.engine, picked.image, picked.probe)
-        if picked.uuids:
-            host = replace(host, gpus=tuple(card for card in host.gpus if card.uuid in picked.uuids))
-        on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
-        told = judge.before(
-            picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force
-        )
-        for line in told:
-            show.say(line)
-
-    def placement(self, picked: choice.Choice, show: Show, dry: bool) -> Placement | None:
-        """Give a placement on nodes that can run the image, and say what there is to say. Raises ImageUnfit.
-
-        With `dry` the registry is not asked, the cluster is."""
-        place, cluster = self.asked.placement or Placement(), picked.engine
-        if picked.image is None or not isinstance(cluster, Cluster):
-            return self.asked.placement
-        from ngcdl import nodes
-
-        wants_none = picked.gpus.kind == "none"
-        on_cpu = wants_none or self.asked.device == "cpu"
-        told = nodes.ask(cluster, place, 0 if wants_none else picked.gpus.count or 1)
-        found = self.found(picked.image, told.architecture, dry)
-        place, lines = nodes.before(
-            picked.image, found, told, cluster, place, self.settings,
-            command=self.asked.command, on_cpu=on_cpu, force=self.asked.force,
-        )  # fmt: skip
-        for line in lines:
-            show.say(line)
-        return place
-
-    def found(self, image: ImageRef, architecture: str = "amd64", dry: bool = False) -> Found | NgcdlError:
-        """Give what the registry, which is asked once, says of an image for a cluster's nodes, or why it says nothing.
-
-        With `dry` it is not asked."""
-        if self._found is None:
-            from ngcdl import judge
-            from ngcdl.preflight.facts import HostFacts
-
-            self._found = judge.look(image, HostFacts(architecture), self.settings, None, offline=dry)
-        return self._found
-
-    def _look(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[HostFacts, Found | NgcdlError]:
-        if self._seen is None:
-            from ngcdl import hostfacts, judge
-
-            host = hostfacts.gather(engine, probe)
-            own = None if self.asked.always_pull else engine
-            self._seen = host, judge.look(image, host, self.settings, own)
-        return self._seen
-
-
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
     """Do all that comes before the start. Raises NgcdlError; then nothing was recorded."""
     return begin(settle(asked, settings, shelf, show), shelf)
@@ -268,7 +117,7 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
     """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
     shelf.ensure_writable()
-    verdicts = _Verdicts(asked, settings)
+    verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
     digest, target = _target(picked, asked, show, verdicts)
     return Settled(asked, picked, data, digest, target, spec.placement)
@@ -306,16 +155,6 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
     )
     folder = shelf.create(run)
     return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run, picked.uuids)
-
-
-def _is_missing(path: str) -> bool:
-    try:
-        Path(path).stat()
-    except PermissionError:
-        return False  # the daemon may see more than the caller
-    except OSError:
-        return True
-    return False
 
 
 def _gpu_words(picked: choice.Choice) -> str:
@@ -370,7 +209,7 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
     )
 
 
-def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: _Verdicts) -> tuple[str | None, str]:
+def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str]:
     """Give the image's digest and the name it is started by; fetch it where it is not here.
 
     The nodes of a cluster fetch for themselves: they are told the digest, where the registry can be asked for it."""

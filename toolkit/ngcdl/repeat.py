@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ngcdl import __version__, plan
+from ngcdl.asked import Asked, Show
 from ngcdl.errors import BadOption, BadReference, NotRepeatable
-from ngcdl.prepare import Asked, Show
 from ngcdl.record import Run
 from ngcdl.report import naming
 from ngcdl.settings import Settings

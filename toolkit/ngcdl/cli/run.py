@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from ngcdl import console, launch, plan, prepare, settings
+from ngcdl.asked import Asked
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.base import Order
@@ -33,7 +34,7 @@ def run(typed: Typed) -> int:
 
 
 def carry_out(
-    asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, *, detach: bool, as_json: bool
+    asked: Asked, config: settings.Settings, shelf: Store, screen: Screen, *, detach: bool, as_json: bool
 ) -> int:
     """Prepare, start and show what was asked, and give the exit code. Raises NgcdlError."""
     reconcile_last(shelf)
@@ -100,7 +101,7 @@ def _next_step(done: Run, shelf: Store) -> None:
         console.say("this image has no python: take one of TensorFlow or PyTorch")
 
 
-def _question(done: Run, asked: prepare.Asked) -> None:
+def _question(done: Run, asked: Asked) -> None:
     """After one arm of a training that asks something: what answers it."""
     if not asked.workload or asked.placement or done.status != "finished":
         return
@@ -135,7 +136,7 @@ def _terminal(spec: RunSpec) -> launch.Terminal | None:
     return RawTerminal() if spec.tty else Pipe()
 
 
-def dry_run(asked: prepare.Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
+def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
     """Print the request that would be sent, and the same by hand; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"

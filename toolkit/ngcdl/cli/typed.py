@@ -1,4 +1,4 @@
-"""What was typed for a run, parsed once: argv becomes prepare.Asked."""
+"""What was typed for a run, parsed once: argv becomes an Asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngcdl import plan, prepare, settings
+from ngcdl import plan, settings
+from ngcdl.asked import Asked
 from ngcdl.errors import BadOption
 from ngcdl.spec import (
     USED_BY,
@@ -67,7 +68,7 @@ class Typed:
     json: bool = False
 
 
-def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Asked:
+def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     """Parse. Raises UsageError with the form that was wanted."""
     if typed.stray:
         words = " ".join(typed.stray)
@@ -90,7 +91,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> prepare.Ask
         terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
         own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
         own = plan.at_hand(own, _here())
-    return prepare.Asked(
+    return Asked(
         engine=typed.engine,
         image=image,
         gpus=gpus,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ngcdl import plan
+from ngcdl.asked import Asked
 from ngcdl.compare import Variant
 from ngcdl.errors import BadOption
-from ngcdl.prepare import Asked
 from ngcdl.report.scaling import STRONG, UNITS, WEAK
 from ngcdl.spec import USED_BY, GpuRequest, ImageRef, Placement, Workload
 

@@ -1,0 +1,94 @@
+"""What was typed for a run, and what of it can't be meant where it is to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ngcdl.engines.base import PullEvent
+from ngcdl.errors import BadOption, MountMissing
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed, parsed. `own` is None for a training; for a command it is the spec to run (gpus not chosen)."""
+
+    engine: str
+    image: ImageRef | None
+    gpus: GpuRequest
+    workload: Workload | None
+    own: RunSpec | None = None
+    command: str = "run"  # the one of ngcdl that was typed: what is advised is to be typed after it
+    device: str | None = None
+    always_pull: bool = False
+    force: bool = False
+    root: bool = False
+    placement: Placement | None = None  # where on a cluster, None: no cluster
+    extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
+
+
+class Show(Protocol):
+    """Where a preparation tells what it does. None of these may raise or block for long."""
+
+    def say(self, text: str) -> None: ...
+
+    def pull(self, event: PullEvent) -> None: ...
+
+    def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None: ...
+
+    def quiet(self) -> None:
+        """Take down whatever moves on the screen."""
+        ...
+
+
+def nothing_of_a_container(asked: Asked) -> None:
+    """Raises BadOption where something was typed that only a container can have."""
+    plain, typed = RunSpec(None), asked.extra or RunSpec(None)
+    given = {
+        "-v": typed.mounts != plain.mounts,
+        "-p": typed.ports != plain.ports,
+        "--shm-size": typed.shm_bytes != plain.shm_bytes,
+        "--ulimit": typed.ulimits != plain.ulimits,
+        "-w": typed.workdir != plain.workdir,
+        "-i": typed.stdin != plain.stdin,
+        "--root": asked.root,
+        "--pull": asked.always_pull,
+    }
+    stray = [name for name, is_given in given.items() if is_given]
+    if stray:
+        raise BadOption(
+            f"{', '.join(stray)}: only a container has that, and this run is in none.",
+            "    ngcdl run IMAGE --engine docker ...",
+        )
+
+
+def nothing_of_a_screen(asked: Asked, engine: str) -> None:
+    """Raises BadOption where something was typed that wants a person, or a port, beside the run."""
+    typed = asked.extra or RunSpec(None)
+    has_command = asked.own is None or bool(asked.own.command)
+    stray = [name for name, is_given in {"-i": typed.stdin, "-p": bool(typed.ports)}.items() if is_given]
+    if stray or not has_command:
+        what = f"{', '.join(stray)}: not with --engine {engine}" if stray else "A shell needs a terminal"
+        raise BadOption(
+            f"{what}: a run there has no terminal and no port of this machine.",
+            f"    ngcdl run IMAGE --engine {engine} -- COMMAND",
+        )
+
+
+def look_ahead(asked: Asked) -> None:
+    """Raise what would end the run after a long download: a mount that is missing."""
+    for mount in asked.extra.mounts if asked.extra else ():
+        if not mount.is_volume and _is_missing(mount.host):
+            raise MountMissing(mount.host)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        Path(path).stat()
+    except PermissionError:
+        return False  # the daemon may see more than the caller
+    except OSError:
+        return True
+    return False
