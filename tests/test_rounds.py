@@ -178,3 +178,14 @@ def test_a_cluster_without_such_a_queue_gets_one_run_when_the_other_has_ended(sh
     it.go()
     assert handed_in == [0, 0, 0, 0]
     assert all(order.after == () for order in fake.orders)
+
+
+def test_one_that_is_stopped_from_another_shell_begins_no_other_run(shelf: Store) -> None:
+    def stopped() -> None:
+        compare.stop(compare.load(it.kept.id, shelf), shelf)
+
+    it, fake = going(shelf, jobs={2: FakeJob((stopped,))})
+    fake.name = "kubernetes"
+    it.go()
+    assert len(fake.orders) == 2
+    assert compare.load(it.kept.id, shelf).remarks == (compare.STOPPED,)

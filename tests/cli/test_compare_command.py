@@ -58,7 +58,7 @@ def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: Ho
     assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.shelf.ids()))
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
-    assert f"{found['id']}: none of its runs is under way" in trained.run("stop", found["id"]).stderr
+    assert f"{found['id']}: it has ended" in trained.run("stop", found["id"]).stderr
 
 
 def test_each_run_is_recorded_with_its_place_and_is_not_evaluated(trained: House) -> None:

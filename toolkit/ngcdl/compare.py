@@ -12,6 +12,7 @@ runs, and lies beside theirs:
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from ngcdl.store import Store
 
 FORMAT = 1
 FOLDER = "comparisons"
+STOPPED = "it was stopped: not all of its runs were finished"
 
 
 class Show(Preparing, launch.Show, Protocol):
@@ -166,6 +168,12 @@ def save(kept: Kept, shelf: Store) -> None:
     except OSError as error:
         raise StateNotWritable(path.parent, error.strerror or str(error)) from error
     store.write_whole(path, json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+
+
+def stop(kept: Kept, shelf: Store) -> None:
+    """Close a comparison, so that whoever sees its runs through begins no other. Raises StateNotWritable."""
+    if kept.finished is None:
+        save(replace(kept, finished=time.time(), remarks=(*kept.remarks, STOPPED)), shelf)
 
 
 def find(name: str, shelf: Store) -> str:

@@ -93,12 +93,12 @@ class Comparing:
     def _round(self, number: int) -> bool:
         """Run one round, and tell whether another can follow."""
         for name in self._order(number):
-            if self._is_late():
+            if self._is_late() or self._is_stopped():
                 return False
             if not self._run(name, number):
                 self._left.remove(name)
                 self._withdraw(name)
-        if number == self.kept.repeat or self._is_late():
+        if number == self.kept.repeat or self._is_late() or self._is_stopped():
             return False
         is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
         if is_over:
@@ -110,6 +110,14 @@ class Comparing:
         if late:
             self._time_is_up()
         return late
+
+    def _is_stopped(self) -> bool:
+        """Tell whether `compare.stop` has closed the file, from another shell."""
+        with contextlib.suppress(NgcdlError):  # a file that is gone stops nothing
+            if compare.load(self.kept.id, self._shelf).finished is not None:
+                self._end(compare.STOPPED)
+                return True
+        return False
 
     def _time_is_up(self) -> None:
         often = f"{self.kept.repeat} rounds were" if self.kept.repeat > 1 else "its runs were"

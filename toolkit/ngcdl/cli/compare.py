@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 import time
@@ -163,18 +162,26 @@ def _left(kept: Kept, as_json: bool) -> int:
 
 
 def stop(name: str) -> None:
-    """Stop the runs of a comparison that have not ended, the last of a queue first. Raises NoSuchComparison."""
+    """Stop the runs of a comparison that have not ended, the last of a queue first, and begin no other. Raises
+    NoSuchComparison."""
     from ngcdl.cli import runs
 
-    shelf, has_any = Store(settings.load().runs), False
+    shelf = Store(settings.load().runs)
     kept = reconciled.comparison(shelf, name)
-    for trial in reversed(kept.trials):
-        with contextlib.suppress(NoSuchRun, RecordBroken):
-            if shelf.load(trial.run).status == "running":
-                has_any = True
-                runs.stop(trial.run)
-    if not has_any:
-        console.say(f"{kept.id}: none of its runs is under way; look with: ngcdl compare --show {kept.id}")
+    left = [trial.run for trial in reversed(kept.trials) if _is_under_way(trial.run, shelf)]
+    if not left and (kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)):
+        console.say(f"{kept.id}: it has ended; look with: ngcdl compare --show {kept.id}")
+        return
+    comparing.stop(kept, shelf)
+    for run in left:
+        runs.stop(run)
+
+
+def _is_under_way(run: str, shelf: Store) -> bool:
+    try:
+        return shelf.load(run).status == "running"
+    except (NoSuchRun, RecordBroken):
+        return False
 
 
 def show(name: str, as_json: bool) -> int:
