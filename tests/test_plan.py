@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes import IMAGE
 
-from ngcdl import plan
+from ngcdl import plan, trainings
 from ngcdl.errors import BadOption
 from ngcdl.plan import _computed
 from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
@@ -23,7 +23,7 @@ def test_a_training_in_an_image_mounts_the_trainer_and_the_data_read_only() -> N
     assert " ".join(spec.command) == (
         "python -m trainer cifar10 --out /ngcdl/run --device auto --steps 7 --batch 8 --seed 9 --data /ngcdl/data"
     )
-    trainer = str(plan.containers_folder() / "trainer")
+    trainer = str(trainings.containers_folder() / "trainer")
     assert spec.mounts == (Mount(trainer, "/ngcdl/trainer"), Mount("/cache/cifar10", "/ngcdl/data"))
     assert (spec.workdir, spec.gpus, spec.workload) == ("/ngcdl", ALL, CIFAR10)
 
@@ -33,7 +33,7 @@ def test_a_training_on_this_host_names_this_host_s_folders() -> None:
     line = " ".join(spec.command)
     assert "--data /cache/cifar10 --resume /runs/older" in line
     assert "--out /ngcdl/run" in line, "the engine puts the run's folder here"
-    assert (spec.mounts, spec.workdir) == ((), str(plan.containers_folder()))
+    assert (spec.mounts, spec.workdir) == ((), str(trainings.containers_folder()))
 
 
 def test_a_resumed_training_sees_the_older_run_read_only() -> None:
@@ -113,16 +113,16 @@ def test_a_training_keeps_nvidia_s_documented_flags() -> None:
 
 
 def test_the_trainings_are_the_files_of_the_trainer() -> None:
-    assert "cifar10" in plan.workloads()
-    assert not [name for name in plan.workloads() if name.startswith("_")]
+    assert "cifar10" in trainings.names()
+    assert not [name for name in trainings.names() if name.startswith("_")]
 
 
 def test_what_a_training_is_stands_in_its_file_and_is_read_without_running_it() -> None:
-    keras = plan.bundled("cifar10-keras")
+    keras = trainings.bundled("cifar10-keras")
     assert (keras.parameters, keras.forward_macs, keras.flops_per_example) == (1_667_594, 14_439_424, 84_867_072)
     assert (keras.batch, keras.input, keras.data, keras.unit) == (32, (32, 32, 3), "cifar10", "images")
-    for name in plan.workloads():
-        known = plan.bundled(name)
+    for name in trainings.names():
+        known = trainings.bundled(name)
         least = 4 if known.trains else 2  # backward is up to twice forward, at 2 FLOP a MAC
         assert known.flops_per_example >= least * known.forward_macs > 0
         assert set(known.frameworks) <= {"pytorch", "tf1", "tf2"}
@@ -141,6 +141,7 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", device="tpu"), Workload("cifar10", threads=0), Workload("../cifar10"),
             Workload("cifar10_keras"), Workload("fcn-s", data="/cifar10"),
             Workload("cifar10", feed="fast"), Workload("cifar10", precision="fp16"), Workload("cifar10", epochs=0),
+            Workload("resnet-50", epochs=2),
             Workload("cifar10", seconds=0.0), Workload("cifar10", seconds=float("inf")),
             Workload("cifar10", seconds=float("nan")), Workload("cifar10", 7, epochs=1),
             Workload("cifar10", teacher="kept"), Workload("cifar10", feed="resident"),
@@ -238,5 +239,5 @@ def test_the_caller_s_folder_is_at_hand_and_a_working_directory_that_was_typed_s
 @pytest.mark.parametrize("typed", ["batchsweep", "batch_sweep", "Batch-Sweep"])
 def test_a_misspelt_training_is_told_what_may_be_meant(typed: str) -> None:
     with pytest.raises(BadOption, match=f"--train {typed}: there is alexnet-r, ") as refused:
-        plan.bundled(typed)
+        trainings.bundled(typed)
     assert refused.value.hint == "Did you mean --train batch-sweep?\n    ngcdl workloads"

@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "toolkit"))
 
-from ngcdl.plan import bundled
+from ngcdl.trainings import bundled
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 BEGIN, END = "<!-- scripts/benchmarks/scale.py -->", "<!-- end -->"

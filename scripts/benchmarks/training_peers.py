@@ -60,14 +60,22 @@ def keras(workload: str, epochs: str) -> dict[str, object]:
 def article():
     """The article's network, optimiser and loss."""
     layers = tf.keras.layers
-    model = tf.keras.Sequential([
-        layers.Input((32, 32, 3)),
-        layers.Conv2D(32, 3, padding="same", activation="relu"), layers.MaxPooling2D(), layers.Dropout(0.25),
-        layers.Conv2D(64, 3, padding="same", activation="relu"),
-        layers.Conv2D(64, 3, activation="relu"), layers.MaxPooling2D(), layers.Dropout(0.25),
-        layers.Flatten(), layers.Dense(512, activation="relu"), layers.Dropout(0.2),
-        layers.Dense(10, activation="softmax"),
-    ])
+    model = tf.keras.Sequential(
+        [
+            layers.Input((32, 32, 3)),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Dropout(0.25),
+            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(512, activation="relu"),
+            layers.Dropout(0.2),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
     model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     return counted(model, 1667594)
 
@@ -75,15 +83,21 @@ def article():
 def tutorial_in_keras():
     layers, l2 = tf.keras.layers, tf.keras.regularizers.L2(0.002)
     norm = {"depth_radius": 4, "bias": 1.0, "alpha": 0.001 / 9, "beta": 0.75}
-    model = tf.keras.Sequential([
-        layers.Input((SIDE, SIDE, 3)),
-        layers.Conv2D(64, 5, padding="same", activation="relu"), layers.MaxPooling2D(3, 2, "same"),
-        layers.Lambda(lambda x: tf.nn.lrn(x, **norm)),
-        layers.Conv2D(64, 5, padding="same", activation="relu"), layers.Lambda(lambda x: tf.nn.lrn(x, **norm)),
-        layers.MaxPooling2D(3, 2, "same"), layers.Flatten(),
-        layers.Dense(384, activation="relu", kernel_regularizer=l2),
-        layers.Dense(192, activation="relu", kernel_regularizer=l2), layers.Dense(10),
-    ])
+    model = tf.keras.Sequential(
+        [
+            layers.Input((SIDE, SIDE, 3)),
+            layers.Conv2D(64, 5, padding="same", activation="relu"),
+            layers.MaxPooling2D(3, 2, "same"),
+            layers.Lambda(lambda x: tf.nn.lrn(x, **norm)),
+            layers.Conv2D(64, 5, padding="same", activation="relu"),
+            layers.Lambda(lambda x: tf.nn.lrn(x, **norm)),
+            layers.MaxPooling2D(3, 2, "same"),
+            layers.Flatten(),
+            layers.Dense(384, activation="relu", kernel_regularizer=l2),
+            layers.Dense(192, activation="relu", kernel_regularizer=l2),
+            layers.Dense(10),
+        ]
+    )
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     # at the tutorial's rate of 0.1 Keras' first weights diverge; how fast a step is does not depend on it
     model.compile(optimizer=tf.keras.optimizers.SGD(0.01), loss=loss)
@@ -147,8 +161,9 @@ def tutorial(folder: str, steps: str) -> dict[str, object]:
 def written(folder: Path) -> list[str]:
     """Write the made-up images in the binary form, five files of equal size, and give their paths."""
     made = data.training(None)
-    rows = np.concatenate([made.labels[:, None].astype(np.uint8),
-                           made.images.transpose(0, 3, 1, 2).reshape(len(made.labels), -1)], axis=1)
+    rows = np.concatenate(
+        [made.labels[:, None].astype(np.uint8), made.images.transpose(0, 3, 1, 2).reshape(len(made.labels), -1)], axis=1
+    )
     paths = [folder / f"data_batch_{k}.bin" for k in range(1, 6)]
     for path, part in zip(paths, np.array_split(rows, 5), strict=True):
         path.write_bytes(part.tobytes())
@@ -164,8 +179,9 @@ def queued(v1, files: list[str], batch: int):
     image = tf.cast(tf.transpose(tf.reshape(record[1:], [3, 32, 32]), [1, 2, 0]), tf.float32)
     image = distort_one(image, v1.random_crop)
     image.set_shape([SIDE, SIDE, 3])
-    images, labels = v1.train.shuffle_batch([image, label], batch_size=batch, num_threads=16,
-                                            capacity=QUEUED + 3 * batch, min_after_dequeue=QUEUED)
+    images, labels = v1.train.shuffle_batch(
+        [image, label], batch_size=batch, num_threads=16, capacity=QUEUED + 3 * batch, min_after_dequeue=QUEUED
+    )
     v1.summary.image("images", images)
     return images, tf.reshape(labels, [batch])
 

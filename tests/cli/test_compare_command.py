@@ -14,7 +14,7 @@ import pytest
 from house import House, until
 from telemetry.stand_in import SOURCE, write_state
 
-from ngcdl import plan
+from ngcdl import trainings
 from ngcdl.asked import Asked
 from ngcdl.cli.compare import steps_of
 from ngcdl.cli.varied import arms, scaling_of
@@ -311,11 +311,11 @@ def test_a_value_that_an_axis_has_not_is_refused(vary: str, said: str) -> None:
 
 @pytest.mark.parametrize(("workload", "steps"), [("cifar10", 200), ("resnet-50", 81), ("catdog", 60), ("fcn-s", 200)])
 def test_a_big_network_gets_fewer_steps_where_none_were_asked_for(workload: str, steps: int) -> None:
-    assert steps_of(plan.bundled(workload)) == steps
+    assert steps_of(trainings.bundled(workload)) == steps
 
 
 def test_a_tiny_network_gets_more_steps_and_of_several_batches_the_largest_counts() -> None:
-    tiny = replace(plan.bundled("cifar10"), flops_per_example=11_500_000, batch=8)
+    tiny = replace(trainings.bundled("cifar10"), flops_per_example=11_500_000, batch=8)
     assert steps_of(tiny) == 2000
     assert steps_of(tiny, "batch=8,64") == 1358
     assert steps_of(tiny, "batch=8,64", 8) == steps_of(tiny, "batch=64, 8")

@@ -8,7 +8,7 @@ import re
 import pytest
 from house import TRAIN, House
 
-from ngcdl import plan
+from ngcdl import trainings
 from ngcdl.cli.suite import Experiment, estimates, experiments, foretold, pace, too_late
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
@@ -22,8 +22,10 @@ def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: 
     done = trained.run(*ARTICLES, "--json")
     assert done.returncode == 0, done.stderr
     outcomes = {outcome["workload"]: outcome for outcome in json.loads(done.stdout)}
-    assert set(outcomes) <= set(plan.workloads())
-    assert {name: one["vary"] for name, one in outcomes.items()} == {name: plan.bundled(name).vary for name in outcomes}
+    assert set(outcomes) <= set(trainings.names())
+    assert {name: one["vary"] for name, one in outcomes.items()} == {
+        name: trainings.bundled(name).vary for name in outcomes
+    }
     assert {"cifar10", "cifar10-keras", "catdog"} <= set(outcomes)
     for name in ("cifar10", "cifar10-keras", "catdog"):
         assert outcomes[name]["verdict"] == "Only the CPU was measured: 512.0 examples/s."
@@ -100,7 +102,7 @@ def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -
     assert {one.device for one in listed if one.vary} == {"cpu"}
     assert len(listed) == 14
     assert {one.vary for one in listed} == {"threads=1,2,4", None}
-    assert not [one.skip for one in listed if one.workload in plan.workloads() and one.skip]
+    assert not [one.skip for one in listed if one.workload in trainings.names() and one.skip]
     bare = experiments("table7", 1, "this machine has no NVIDIA GPU")
     assert {one.skip for one in bare} == {"this machine has one processor", "this machine has no NVIDIA GPU"}
     with pytest.raises(BadOption, match="articles and table7"):
@@ -122,7 +124,7 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
     skipped = Experiment("catdog", skip="no")
     typed = Typed(steps=100)
     found = estimates([tiny, both, skipped], typed, 2, pace(house.shelf), "no GPU")
-    flops = plan.bundled("cifar10").flops_per_example
+    flops = trainings.bundled("cifar10").flops_per_example
     assert found == {
         tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),
         both: pytest.approx(2 * (ASSUMED_SECONDS + 100 * 128 * flops / ASSUMED_FLOPS["cpu"])),

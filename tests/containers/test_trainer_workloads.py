@@ -9,7 +9,7 @@ import pytest
 from conftest import CONTAINERS, needs
 
 from trainer import __main__ as entry
-from trainer import cost, layers, workloads
+from trainer import cost, data, layers, workloads
 from trainer.recipe import Model
 
 # parameters, trained ones, forward multiply-accumulates, operations of a training step, batch
@@ -281,3 +281,11 @@ def test_networks_of_small_convolutions_say_so():
     assert shares["resnet-56"] > 0.9
     assert (shares["cifar10"], shares["fcn-s"], shares["lstm"]) == (0, 0, 0)
     assert 0.2 < shares["resnet-50"] < 0.5
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "cifar10-94"])
+def test_a_training_tells_at_its_top_whether_it_counts_epochs(name):
+    workload = entry.imported(name)
+    few = data.Dataset(np.zeros((8, *workload.INPUT), np.uint8), np.zeros(8, np.int32), "made", 1)
+    source = workload.source(workload.load(None) if name == "lstm" else few, 2, 0, 0.1)  # that text is one long row
+    assert hasattr(source, "epoch_steps") == getattr(workload, "EPOCHS", True)

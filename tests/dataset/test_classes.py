@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl import plan
+from ngcdl import trainings
 from ngcdl.dataset import classes, pictures
 from ngcdl.errors import BadOption
 
@@ -31,7 +31,7 @@ def test_a_class_is_a_folder_with_pictures_and_no_split(tmp_path: Path, files: t
 
 
 def test_it_is_the_trainer_s_way_to_count() -> None:
-    trainer = plan.containers_folder() / "trainer" / "pictures.py"
+    trainer = trainings.containers_folder() / "trainer" / "pictures.py"
     said = {
         statement.targets[0].id: ast.literal_eval(statement.value)
         for statement in ast.parse(trainer.read_text(encoding="utf-8")).body

@@ -28,8 +28,8 @@ from ngcdl.engines.kubernetes.asked import name
 from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
 from ngcdl.engines.kubernetes.manifest import objects, secret
 from ngcdl.errors import BadOption
-from ngcdl.plan import containers_folder
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
+from ngcdl.trainings import containers_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 IMAGE = ImageRef.parse("pytorch:25.03-py3")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import DIGEST, STARTED, UUID, Made
 
-from ngcdl import plan
+from ngcdl import trainings
 from ngcdl.record import Image, Run
 from ngcdl.report import naming, pairs, sheet, theirs
 from ngcdl.report.curves import told
@@ -204,7 +204,7 @@ def test_the_pair_of_a_network_is_derived_from_its_row_in_table_7(name: str) -> 
     assert pair is not None
     assert table is not None
     row = dict(zip(table.columns, dict(table.rows)["TensorFlow 1.0"], strict=True))
-    batch = plan.bundled(name).batch
+    batch = trainings.bundled(name).batch
     assert pair.cpu_examples_per_second == pytest.approx(batch / float(row["desktop CPU, 8 threads"]), rel=0.003)
     assert pair.gpu_examples_per_second == pytest.approx(batch / float(row["GTX 1080"]), rel=0.003)
     assert float(row["desktop CPU, 8 threads"]) == min(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ngcdl import __version__, choice, fetch, plan
+from ngcdl import __version__, choice, fetch, plan, trainings
 from ngcdl.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
 from ngcdl.engines.base import Engine, Order
 from ngcdl.errors import BadOption, NgcdlError, UnknownRepository, UnknownTag
@@ -168,7 +168,7 @@ def _gpu_words(picked: choice.Choice) -> str:
 def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
     from ngcdl import dataset
 
-    known = plan.bundled(workload.name)
+    known = trainings.bundled(workload.name)
     stands_for = known.data
     if known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
         return dataset.pictures(workload.data, known.classes)
@@ -183,7 +183,7 @@ def _data_of_claim(workload: Workload, placement: Placement | None) -> dataset.D
     """Give the data that pods see: a volume claim, by its name, or what is made up. No folder of this host is seen."""
     from ngcdl import dataset
 
-    known, claim = plan.bundled(workload.name), placement.data_pvc if placement else None
+    known, claim = trainings.bundled(workload.name), placement.data_pvc if placement else None
     if workload.data not in ("auto", "synthetic"):
         raise BadOption(
             f"--data {workload.data}: a pod sees no folder of this machine.",

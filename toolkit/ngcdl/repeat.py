@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ngcdl import __version__, plan
+from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
 from ngcdl.errors import BadOption, BadReference, NotRepeatable
 from ngcdl.record import Run
@@ -131,7 +131,7 @@ def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, sho
     """Give the folder of the same data set. Raises NotRepeatable where the one that is here is another."""
     from ngcdl import dataset
 
-    if before.dataset is None and not plan.bundled(workload.name).data_folder:
+    if before.dataset is None and not trainings.bundled(workload.name).data_folder:
         return workload.data  # it has none: the smoke test
     if before.dataset == "pictures":
         return str(dataset.pictures(workload.data).folder)

@@ -12,6 +12,7 @@ A workload's name is its file's with "-" for "_". What others read without runni
     MACS, FLOPS         of one example: multiply-accumulates forward; operations of a training step (cost.py)
     FRAMEWORKS          that have layers for all of its words
     TRAINS = False      where it only computes forward: no loss, no checkpoint; FLOPS are then those of the way forward
+    EPOCHS = False      where its source has no epoch_steps: it is trained on steps alone
     REPLICAS = False    where it is trained on one GPU alone
     TIMES = True        where it understands --times
     VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU

@@ -22,6 +22,7 @@ PARAMETERS = 1068298
 MACS = 18470784
 FLOPS = 105295104
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+EPOCHS = False
 VARIABLES = "cpu"       # the tutorial's _variable_on_cpu: in the CPU's memory, whatever computes
 
 SIDE = 24               # of the square cut out of 32 x 32

@@ -14,6 +14,7 @@ PARAMETERS = 1068298
 MACS = 18470784
 FLOPS = 105295104
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+EPOCHS = False
 VARY = "feed=input,constant,ahead"
 
 NETWORK, RECIPE = cifar10.NETWORK, cifar10.RECIPE

@@ -18,6 +18,7 @@ PARAMETERS = 1068298
 MACS = 18470784
 FLOPS = 105295104
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+EPOCHS = False
 VARIABLES = "cpu"
 VARY = "gpus=1,2"
 

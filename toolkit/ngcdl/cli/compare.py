@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ngcdl import compare as comparing
-from ngcdl import console, plan, settings
+from ngcdl import console, plan, settings, trainings
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
@@ -52,7 +52,7 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
     """Run the comparison that was typed, print it and give the exit code. `others` are further images."""
     if not typed.train:
         vary = rounds.vary
-        form = f"--train with {', '.join(plan.workloads())}"
+        form = f"--train with {', '.join(trainings.names())}"
         if vary is not None and vary.partition("=")[0] not in (*AXES, *OTHERS):
             form += f"; --vary {vary}: {FORM.rstrip('.')}"
         raise BadOption(
@@ -83,7 +83,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     """Run a comparison and give what is kept of it, and the signal that ended it. Raises NgcdlError before its runs."""
     config = settings.load()
     shelf = Store(config.runs)
-    known = plan.bundled(typed.train or "")
+    known = trainings.bundled(typed.train or "")
     _check(typed, rounds, known)
     repeat, vary = rounds.repeat, rounds.vary or (None if others else known.vary)
     if typed.steps is None and typed.epochs is None and typed.seconds is None:
@@ -116,7 +116,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     return going.kept, number
 
 
-def _check(typed: Typed, rounds: Rounds, known: plan.Bundled) -> None:
+def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled) -> None:
     """Raises BadOption where something was typed that no comparison has."""
     if rounds.repeat < 1:
         raise BadOption("--repeat is a whole number from 1 on.")
@@ -137,7 +137,7 @@ def _device(gpus: GpuRequest) -> str:
     return "cpu" if gpus.kind == "none" else "auto"
 
 
-def steps_of(known: plan.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
+def steps_of(known: trainings.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
     """Give as many steps as make RUN_FLOPS, in bounds: a big network's are few on a CPU, and enough for a median; those
     of a tiny one are many, until they take a moment. Of several batches the largest counts."""
     typed = str(batch or "")  # what is no number is refused later

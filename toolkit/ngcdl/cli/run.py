@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from ngcdl import console, launch, plan, prepare, settings
+from ngcdl import console, launch, prepare, settings, trainings
 from ngcdl.asked import Asked
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
@@ -105,7 +105,7 @@ def _question(done: Run, asked: Asked) -> None:
     """After one arm of a training that asks something: what answers it."""
     if not asked.workload or asked.placement or done.status != "finished":
         return
-    if plan.bundled(asked.workload.name).vary:
+    if trainings.bundled(asked.workload.name).vary:
         image = f"{asked.image} " if asked.image else ""
         console.say(f"its question: ngcdl compare {image}--train {asked.workload.name}")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ngcdl import compare as comparing
-from ngcdl import console, plan, settings
+from ngcdl import console, settings, trainings
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
@@ -67,9 +67,9 @@ def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experime
     where one can. Raises BadOption."""
     if name not in SUITES:
         raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite articles")
-    known = plan.workloads()
+    known = trainings.names()
     if name == "articles":
-        asked = [(one, plan.bundled(one).vary) for one in _ARTICLES if one in known]
+        asked = [(one, trainings.bundled(one).vary) for one in _ARTICLES if one in known]
         return [Experiment(one, vary, no_gpu if _is_of_cards(vary) else None) for one, vary in asked]
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"
@@ -147,7 +147,7 @@ def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) ->
 
 def pace(shelf: Store) -> expected.Pace:
     """Give how fast this machine is, by the last runs here."""
-    costs = {name: float(plan.bundled(name).flops_per_example) for name in plan.workloads()}
+    costs = {name: float(trainings.bundled(name).flops_per_example) for name in trainings.names()}
     return expected.pace(_seen(shelf), costs)
 
 
@@ -155,7 +155,7 @@ def estimates(
     listed: Sequence[Experiment], typed: Typed, repeat: int, at: expected.Pace, no_gpu: str | None
 ) -> dict[Experiment, float]:
     """Give for each experiment that can be had how many seconds it will probably take."""
-    known = {one.workload: plan.bundled(one.workload) for one in listed if not one.skip}
+    known = {one.workload: trainings.bundled(one.workload) for one in listed if not one.skip}
     found = {}
     for one in listed:
         if one.skip:
@@ -197,7 +197,7 @@ def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], min
 
 def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: bool) -> tuple[Outcome, int | None]:
     shelf = Store(settings.load().runs)
-    is_taken = typed.data == "synthetic" or plan.bundled(experiment.workload).data == "cifar10"
+    is_taken = typed.data == "synthetic" or trainings.bundled(experiment.workload).data == "cifar10"
     asked = replace(typed, train=experiment.workload, device=experiment.device, data=typed.data if is_taken else "auto")
     try:
         kept, number = carried_out(asked, (), rounds)

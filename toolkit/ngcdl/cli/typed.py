@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngcdl import plan, settings
+from ngcdl import plan, settings, trainings
 from ngcdl.asked import Asked
 from ngcdl.errors import BadOption
 from ngcdl.spec import (
@@ -135,7 +135,7 @@ def _nothing_of_a_training(typed: Typed) -> None:
 
 def _workload(typed: Typed, shelf: Store) -> Workload:
     assert typed.train is not None  # the caller looked
-    known = plan.bundled(typed.train)
+    known = trainings.bundled(typed.train)
     if typed.amp and typed.precision not in ("auto", "amp"):
         raise BadOption(f"--amp and --precision {typed.precision}: one of them.", "--amp is --precision amp.")
     is_bounded = typed.seconds is not None or typed.epochs is not None

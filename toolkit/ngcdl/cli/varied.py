@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import plan
+from ngcdl import plan, trainings
 from ngcdl.asked import Asked
 from ngcdl.compare import Variant
 from ngcdl.errors import BadOption
@@ -154,7 +154,7 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
 def _on_axis(base: Workload | None, name: str, value: str) -> Workload:
     assert base is not None  # compare has a training
     axis = AXES[name]
-    plain = Workload("", batch=plan.bundled(base.name).batch)
+    plain = Workload("", batch=trainings.bundled(base.name).batch)
     if getattr(base, axis.field) != getattr(plain, axis.field):
         raise BadOption(f"{axis.option} is what is varied.", f"Leave {axis.option} out.")
     try:

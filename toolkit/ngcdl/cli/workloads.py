@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import asdict
 
-from ngcdl import console, plan
+from ngcdl import console, trainings
 
 HEAD = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH", "WHAT")
 _FIGURES = range(1, 5)
@@ -14,7 +14,7 @@ _FIGURES = range(1, 5)
 
 def workloads(as_json: bool) -> None:
     """List what --train takes: a table, and below it whose numbers these are."""
-    found = [plan.bundled(name) for name in plan.workloads()]
+    found = [trainings.bundled(name) for name in trainings.names()]
     if as_json:
         console.result_json([asdict(one) for one in found])
         return
@@ -29,7 +29,7 @@ def workloads(as_json: bool) -> None:
     )
 
 
-def _row(one: plan.Bundled, frameworks: Collection[str]) -> tuple[str, ...]:
+def _row(one: trainings.Bundled, frameworks: Collection[str]) -> tuple[str, ...]:
     counts = (one.parameters, one.forward_macs, one.flops_per_example, one.batch)
     missing = [name for name in frameworks if name not in one.frameworks]
     without = f" (not in {', '.join(missing)})" if missing else ""
