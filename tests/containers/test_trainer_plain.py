@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import resource
 import subprocess
 import sys
 
@@ -152,21 +151,25 @@ class Learning:
 
 
 @pytest.mark.torch
-def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
+def test_memory_that_was_freed_is_mostly_not_asked_of_the_kernel_again():
     needs("torch")
-    program = """
+    assert new_pages("memory.keep()") < new_pages("pass") / 2
+
+
+def new_pages(first):
+    """Count the pages that the kernel gives while six buffers of 16 MB come and go, ten times, after `first`."""
+    program = f"""
 import resource, torch
 from trainer.frameworks.pytorch import memory
-memory.keep()
-torch.ones(2**22)
+{first}
+[torch.ones(2**22) for _ in range(6)]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):
-    torch.ones(2**22)
+    [torch.ones(2**22) for _ in range(6)]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    said = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
-    pages = 2**22 * 4 // resource.getpagesize()
-    assert int(said.stdout) <= pages, "of ten one at most lies on new pages"
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
+    return int(done.stdout)
 
 
 def environment():
