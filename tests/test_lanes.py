@@ -19,9 +19,9 @@ echo '<testsuites><testsuite tests="3" failures="0" errors="0" skipped="1"/></te
 @pytest.mark.parametrize(
     ("trainer", "code", "line"),
     [
-        (WELL, 0, "14 passed, 0 failed, 7 skipped"),
-        ("kill -9 $$", 1, "12 passed, 1 failed, 6 skipped"),
-        (f"{WELL}exit 3", 1, "14 passed, 0 failed, 7 skipped"),
+        (WELL, 0, "16 passed, 0 failed, 8 skipped"),
+        ("kill -9 $$", 1, "14 passed, 1 failed, 7 skipped"),
+        (f"{WELL}exit 3", 1, "16 passed, 0 failed, 8 skipped"),
     ],
 )
 def test_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(

@@ -37,12 +37,13 @@ def groups() -> list[Group]:
     """Give what the two lanes take, in this order: the longest early. Live tests stay one group: some of them cut
     their engine's lines, or look at all of its containers."""
     waiting = tuple(f"--ignore={one}" for one in WAITING)
-    named = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests/live")
+    named = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests/live", "tests/cli")
     return [
         Group("bench", ("tests/lab",)),
         Group("trainer", ("tests/containers",), is_trainer=True),
         Group("live", ("tests/live", *waiting)),
         Group("slurm", ("tests/slurm",)),
+        Group("commands", ("tests/cli",)),
         Group("ngcdl", ("tests", *(f"--ignore={one}" for one in named))),
         Group("compose", ("tests/compose",)),
     ]
