@@ -39,10 +39,6 @@ def check_workload(workload: Workload, nodes: int = 1) -> None:
     for option, number in (("--threads", workload.threads), ("--epochs", workload.epochs), ("--steps", workload.steps)):
         if number is not None and number < 1:
             raise BadOption(f"{option} is a whole number from 1 on.")
-    if workload.epochs and not known.has_epochs:
-        raise BadOption(
-            f"--epochs: {known.name} counts none.", f"    ngcdl run --train {known.name} --steps {known.steps}"
-        )
     if workload.batch < 1:
         raise BadOption("--batch is a whole number from 1 on, or largest.")
     if not known.parameters or workload.name == _RACE:
@@ -54,6 +50,10 @@ def check_workload(workload: Workload, nodes: int = 1) -> None:
             f"    ngcdl run --train {workload.name} --feed resident --data synthetic",
         )
     _check_together(workload)
+    if workload.epochs and not known.has_epochs:
+        raise BadOption(
+            f"--epochs: {known.name} counts none.", f"    ngcdl run --train {known.name} --steps {known.steps}"
+        )
     if nodes > 1 and not has_replicas(workload):
         raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
 
