@@ -53,9 +53,10 @@ def _ours(image: str, environment: dict[str, str]) -> float:
 def _bare(image: str, environment: dict[str, str]) -> float:
     with tempfile.TemporaryDirectory(dir="/tmp") as out:
         began = time.time()
-        mounts = ["-v", f"{ROOT / 'containers'}:/ngcdl:ro", "-v", f"{out}:/out", "-e", "PYTHONPATH=/ngcdl"]
-        trainer = ["python", "-m", "trainer", "cifar10", *TRAINING, "--out", "/out"]
-        seconds(["docker", "run", "--rm", "--init", *mounts, image, *trainer], environment)
+        mounts = ["-v", f"{ROOT / 'containers' / 'trainer'}:/ngcdl/trainer:ro", "-v", f"{out}:/out", "-w", "/ngcdl"]
+        mounts += ["-e", "PYTHONDONTWRITEBYTECODE=1"]  # as ngcdl does: the bench's images have none, and root writes it
+        command = ["python", "-m", "trainer", "cifar10", *TRAINING, "--out", "/out"]
+        seconds(["docker", "run", "--rm", "--init", *mounts, image, *command], environment)
         return _first_step(Path(out, "events.jsonl")) - began
 
 
