@@ -40,6 +40,10 @@ Batch = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+FixedBatch = Annotated[
+    str | None,
+    typer.Option("--batch", metavar="N", help="Examples a step; the workload's own number.", rich_help_panel=TRAINING),
+]
 Seed = Annotated[int, typer.Option(help="Of weights, order and distortions.", rich_help_panel=TRAINING)]
 Threads = Annotated[
     int | None, typer.Option(help="Processor threads that compute; as many as there are.", rich_help_panel=TRAINING)

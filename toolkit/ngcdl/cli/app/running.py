@@ -174,7 +174,7 @@ def compare(
     steps: options.Fewer = None,
     epochs: options.Epochs = None,
     seconds: options.Seconds = None,
-    batch: options.Batch = None,
+    batch: options.FixedBatch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     feed: options.Feed = "ahead",
