@@ -40,7 +40,7 @@ def test_a_reader_who_has_seen_enough_is_no_traceback() -> None:
 # ---- images ----
 
 
-def test_tensorflow_1_4_multiplies_the_matrices_of_the_first_seed(lab: dict[str, Any], docker: Docker) -> None:
+def test_tensorflow_1_4_multiplies_two_matrices(lab: dict[str, Any], docker: Docker) -> None:
     docker.login(lab["registry"]["key"])
     docker("pull", "-q", f"{lab['registry']['host']}/nvidia/tensorflow:18.01-py2")
     (Path(docker.environment["DOCKER_CONFIG"]) / "multiply.py").write_text(MULTIPLY)
