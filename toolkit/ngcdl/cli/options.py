@@ -2,167 +2,122 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-# The headings of --help.
-TRAINING, PLACE, CONTAINER, CLUSTER = "Training", "Where it runs", "Container", "On Slurm or Kubernetes"
-COMPARISON = "Comparison"
+# An option under one of the headings of --help.
+training = partial(typer.Option, rich_help_panel="Training")
+place = partial(typer.Option, rich_help_panel="Where it runs")
+container = partial(typer.Option, rich_help_panel="Container")
+cluster = partial(typer.Option, rich_help_panel="On Slurm or Kubernetes")
+comparison = partial(typer.Option, rich_help_panel="Comparison")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 # -- a training -----------------------------------------------------------------------------------------------------
 Train = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME", help="A bundled training: cifar10, or another of ngcdl workloads.", rich_help_panel=TRAINING
-    ),
+    training(metavar="NAME", help="A bundled training: cifar10, or another of ngcdl workloads."),
 ]
-Steps = Annotated[
-    int | None, typer.Option(help="Train up to this step; the workload's own number.", rich_help_panel=TRAINING)
-]
-Fewer = Annotated[
-    int | None, typer.Option(help="Train up to this step; 200, fewer of a big network.", rich_help_panel=TRAINING)
-]
-Epochs = Annotated[
-    int | None, typer.Option(help="Instead of --steps: so many times all examples.", rich_help_panel=TRAINING)
-]
+Steps = Annotated[int | None, training(help="Train up to this step; the workload's own number.")]
+Fewer = Annotated[int | None, training(help="Train up to this step; 200, fewer of a big network.")]
+Epochs = Annotated[int | None, training(help="Instead of --steps: so many times all examples.")]
 Seconds = Annotated[
     float | None,
-    typer.Option(help="Train that long; with --steps or --epochs, what comes first.", rich_help_panel=TRAINING),
+    training(help="Train that long; with --steps or --epochs, what comes first."),
 ]
 Batch = Annotated[
     str | None,
-    typer.Option(
-        metavar="N|largest",
-        help="Examples a step; the workload's own number. largest: what fits.",
-        rich_help_panel=TRAINING,
-    ),
+    training(metavar="N|largest", help="Examples a step; the workload's own number. largest: what fits."),
 ]
 FixedBatch = Annotated[
     str | None,
-    typer.Option("--batch", metavar="N", help="Examples a step; the workload's own number.", rich_help_panel=TRAINING),
+    training("--batch", metavar="N", help="Examples a step; the workload's own number."),
 ]
-Seed = Annotated[int, typer.Option(help="Of weights, order and distortions.", rich_help_panel=TRAINING)]
-Threads = Annotated[
-    int | None, typer.Option(help="Processor threads that compute; as many as there are.", rich_help_panel=TRAINING)
-]
+Seed = Annotated[int, training(help="Of weights, order and distortions.")]
+Threads = Annotated[int | None, training(help="Processor threads that compute; as many as there are.")]
 Data = Annotated[
     str,
-    typer.Option(
-        "--data",
-        metavar="auto|synthetic|DIR",
-        help="CIFAR-10: cached or downloaded, or a folder.",
-        rich_help_panel=TRAINING,
-    ),
+    training("--data", metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder."),
 ]
 Feed = Annotated[
     str,
-    typer.Option(
+    training(
         metavar="ahead|plain|resident|constant|input",
         help="Batches are made beforehand; when needed (plain); gathered on the device (resident); one again and again "
         "(constant); or made alone, and nothing is trained (input).",
-        rich_help_panel=TRAINING,
     ),
 ]
 Precision = Annotated[
     str,
-    typer.Option(
-        metavar="auto|float32|tf32|amp",
-        help="What is computed in. auto: tf32 where the card has it.",
-        rich_help_panel=TRAINING,
-    ),
+    training(metavar="auto|float32|tf32|amp", help="What is computed in. auto: tf32 where the card has it."),
 ]
-Amp = Annotated[bool, typer.Option("--amp", help="Mixed precision: --precision amp.", rich_help_panel=TRAINING)]
-Compile = Annotated[
-    bool, typer.Option("--compile", help="Compile the step: torch.compile, or XLA.", rich_help_panel=TRAINING)
-]
+Amp = Annotated[bool, training("--amp", help="Mixed precision: --precision amp.")]
+Compile = Annotated[bool, training("--compile", help="Compile the step: torch.compile, or XLA.")]
 ChannelsLast = Annotated[
     bool | None,
-    typer.Option("--channels-last/--channels-first", help="How pictures lie in memory.", rich_help_panel=TRAINING),
+    training("--channels-last/--channels-first", help="How pictures lie in memory."),
 ]
 Teacher = Annotated[
     str | None,
-    typer.Option(
-        metavar="together|before|ahead|kept|none",
-        help="Of distill: where and when its teacher computes.",
-        rich_help_panel=TRAINING,
-    ),
+    training(metavar="together|before|ahead|kept|none", help="Of distill: where and when its teacher computes."),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(metavar="gpu|cpu", help="What a training computes on, if not by --gpus.", rich_help_panel=PLACE),
+    place(metavar="gpu|cpu", help="What a training computes on, if not by --gpus."),
 ]
 
 # -- where it runs --------------------------------------------------------------------------------------------------
 Gpus = Annotated[
     str,
-    typer.Option(
-        metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0.", rich_help_panel=PLACE
-    ),
+    place(metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0."),
 ]
 EngineName = Annotated[
     str,
-    typer.Option(
-        "--engine", metavar="auto|docker|local|slurm|kubernetes", help="Where it runs.", rich_help_panel=PLACE
-    ),
+    place("--engine", metavar="auto|docker|local|slurm|kubernetes", help="Where it runs."),
 ]
 Volumes = Annotated[
     list[str] | None,
-    typer.Option("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount.", rich_help_panel=CONTAINER),
+    container("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount."),
 ]
 Variables = Annotated[
     list[str] | None,
-    typer.Option("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable.", rich_help_panel=CONTAINER),
+    container("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable."),
 ]
-ShmSize = Annotated[str, typer.Option(metavar="SIZE", help="Of /dev/shm.", rich_help_panel=CONTAINER)]
+ShmSize = Annotated[str, container(metavar="SIZE", help="Of /dev/shm.")]
 Limits = Annotated[
     list[str] | None,
-    typer.Option(
-        "--ulimit", metavar="NAME=N", help="Instead of memlock=-1, stack=67108864.", rich_help_panel=CONTAINER
-    ),
+    container("--ulimit", metavar="NAME=N", help="Instead of memlock=-1, stack=67108864."),
 ]
-AsRoot = Annotated[
-    bool, typer.Option("--root", help="Run as the image's own user, mostly root.", rich_help_panel=CONTAINER)
-]
-Pull = Annotated[str, typer.Option("--pull", metavar="missing|always", help="When to pull.", rich_help_panel=CONTAINER)]
-Force = Annotated[bool, typer.Option("--force", help="Also an image that can't run here.", rich_help_panel=CONTAINER)]
+AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, mostly root.")]
+Pull = Annotated[str, container("--pull", metavar="missing|always", help="When to pull.")]
+Force = Annotated[bool, container("--force", help="Also an image that can't run here.")]
 
 # -- on a cluster ----------------------------------------------------------------------------------------------------
-Nodes = Annotated[
-    int, typer.Option(help="Machines, each with --gpus N; with --engine slurm or kubernetes.", rich_help_panel=CLUSTER)
-]
-Partition = Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's partition.", rich_help_panel=CLUSTER)]
+Nodes = Annotated[int, cluster(help="Machines, each with --gpus N; with --engine slurm or kubernetes.")]
+Partition = Annotated[str | None, cluster(metavar="NAME", help="Slurm's partition.")]
 TimeLimit = Annotated[
     str | None,
-    typer.Option("--time", metavar="TIME", help="At most; 30, 1:00:00 or 2-12 (Slurm).", rich_help_panel=CLUSTER),
+    cluster("--time", metavar="TIME", help="At most; 30, 1:00:00 or 2-12 (Slurm)."),
 ]
-Account = Annotated[str | None, typer.Option(metavar="NAME", help="Who is charged (Slurm).", rich_help_panel=CLUSTER)]
-Qos = Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service.", rich_help_panel=CLUSTER)]
+Account = Annotated[str | None, cluster(metavar="NAME", help="Who is charged (Slurm).")]
+Qos = Annotated[str | None, cluster(metavar="NAME", help="Slurm's quality of service.")]
 RunIn = Annotated[
     str | None,
-    typer.Option(
-        "--container",
-        metavar="pyxis|docker|podman|apptainer",
-        help="What runs images on Slurm's nodes.",
-        rich_help_panel=CLUSTER,
-    ),
+    cluster("--container", metavar="pyxis|docker|podman|apptainer", help="What runs images on Slurm's nodes."),
 ]
 Sbatch = Annotated[
     list[str] | None,
-    typer.Option(
-        "--sbatch", metavar="WORD", help="One more word for sbatch: --sbatch=--exclusive.", rich_help_panel=CLUSTER
-    ),
+    cluster("--sbatch", metavar="WORD", help="One more word for sbatch: --sbatch=--exclusive."),
 ]
-Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="Kubernetes' namespace.", rich_help_panel=CLUSTER)]
+Namespace = Annotated[str | None, cluster(metavar="NAME", help="Kubernetes' namespace.")]
 DataPvc = Annotated[
     str | None,
-    typer.Option(metavar="CLAIM", help="A volume claim that has the data (Kubernetes).", rich_help_panel=CLUSTER),
+    cluster(metavar="CLAIM", help="A volume claim that has the data (Kubernetes)."),
 ]
-PullSecret = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The secret to pull with (Kubernetes).", rich_help_panel=CLUSTER)
-]
+PullSecret = Annotated[str | None, cluster(metavar="NAME", help="The secret to pull with (Kubernetes).")]
 
 # -- what is named --------------------------------------------------------------------------------------------------
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]

@@ -47,11 +47,9 @@ def run(
     data: options.Data = "auto",
     resume: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Go on from the last checkpoint of a run.", rich_help_panel=options.TRAINING),
+        options.training(metavar="RUN", help="Go on from the last checkpoint of a run."),
     ] = None,
-    no_eval: Annotated[
-        bool, typer.Option("--no-eval", help="Don't test the trained network.", rich_help_panel=options.TRAINING)
-    ] = False,
+    no_eval: Annotated[bool, options.training("--no-eval", help="Don't test the trained network.")] = False,
     gpus: options.Gpus = "auto",
     device: options.Device = None,
     engine: options.EngineName = "auto",
@@ -60,21 +58,17 @@ def run(
     env: options.Variables = None,
     publish: Annotated[
         list[str] | None,
-        typer.Option(
-            "-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port.", rich_help_panel=options.CONTAINER
-        ),
+        options.container("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port."),
     ] = None,
     shm_size: options.ShmSize = "1g",
     ulimit: options.Limits = None,
     workdir: Annotated[
         str | None,
-        typer.Option("-w", "--workdir", metavar="DIR", help="In the container.", rich_help_panel=options.CONTAINER),
+        options.container("-w", "--workdir", metavar="DIR", help="In the container."),
     ] = None,
     interactive: Annotated[
         bool,
-        typer.Option(
-            "-i", "--interactive", help="Pass stdin on, also when it is no terminal.", rich_help_panel=options.CONTAINER
-        ),
+        options.container("-i", "--interactive", help="Pass stdin on, also when it is no terminal."),
     ] = False,
     tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
     rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
@@ -149,27 +143,22 @@ def compare(
     train: options.Train = None,
     vary: Annotated[
         str | None,
-        typer.Option(
+        options.comparison(
             metavar="NAME=A,B",
             help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image or framework; "
             "without it what the training asks, else CPU against GPU.",
-            rich_help_panel=options.COMPARISON,
         ),
     ] = None,
     scaling: Annotated[
         str | None,
-        typer.Option(
-            metavar="strong|weak",
-            help="Of --vary gpus or nodes: --batch is of all together, or of each replica.",
-            rich_help_panel=options.COMPARISON,
+        options.comparison(
+            metavar="strong|weak", help="Of --vary gpus or nodes: --batch is of all together, or of each replica."
         ),
     ] = None,
-    repeat: Annotated[
-        int, typer.Option(help="Rounds; of one alone no ratio is given.", rich_help_panel=options.COMPARISON)
-    ] = 3,
+    repeat: Annotated[int, options.comparison(help="Rounds; of one alone no ratio is given.")] = 3,
     show: Annotated[
         str | None,
-        typer.Option(metavar="ID|last", help="Print one from its records again.", rich_help_panel=options.COMPARISON),
+        options.comparison(metavar="ID|last", help="Print one from its records again."),
     ] = None,
     steps: options.Fewer = None,
     epochs: options.Epochs = None,
