@@ -32,6 +32,7 @@ from ngcdl.store import Store
 
 FORMAT = 1
 FOLDER = "comparisons"
+KIND = "compare"  # of their ids, as runs have what they train
 STOPPED = "it was stopped: not all of its runs were finished"
 
 
@@ -174,6 +175,11 @@ def stop(kept: Kept, shelf: Store) -> None:
     """Close a comparison, so that whoever sees its runs through begins no other. Raises StateNotWritable."""
     if kept.finished is None:
         save(replace(kept, finished=time.time(), remarks=(*kept.remarks, STOPPED)), shelf)
+
+
+def is_named(name: str) -> bool:
+    """Is it a comparison's id, or enough of one, and no run's?"""
+    return KIND in name
 
 
 def find(name: str, shelf: Store) -> str:

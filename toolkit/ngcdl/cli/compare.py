@@ -102,7 +102,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
-        kept = Kept(shelf.new_id("compare"), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
+        kept = Kept(shelf.new_id(comparing.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
         going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, rounds.until)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if typed.engine in QUEUES else "ngcdl logs -f last"

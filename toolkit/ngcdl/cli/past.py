@@ -96,7 +96,7 @@ def export(words: Sequence[str]) -> None:
     from ngcdl import archive, compare
 
     store = kept.shelf()
-    comparisons = {name: compare.load(name, store) for name in names if "compare" in name}
+    comparisons = {name: compare.load(name, store) for name in names if compare.is_named(name)}
     named = [run for name in names for run in (_there(comparisons[name], store) if name in comparisons else [name])]
     runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]

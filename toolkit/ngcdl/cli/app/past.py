@@ -128,5 +128,6 @@ def export(
 def stop(run: RunName) -> None:
     """Stop a run: it saves a checkpoint, and its record is closed. Of a comparison all that is left of it."""
     from ngcdl.cli import compare, runs
+    from ngcdl.compare import is_named
 
-    (compare if "compare" in run else runs).stop(run)
+    (compare if is_named(run) else runs).stop(run)
