@@ -93,17 +93,20 @@ class Comparing:
     def _round(self, number: int) -> bool:
         """Run one round, and tell whether another can follow."""
         for name in self._order(number):
-            if self._is_late() or self._is_stopped():
+            if self._is_cut_short():
                 return False
             if not self._run(name, number):
                 self._left.remove(name)
                 self._withdraw(name)
-        if number == self.kept.repeat or self._is_late() or self._is_stopped():
+        if number == self.kept.repeat or self._is_cut_short():
             return False
         is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
         if is_over:
             self._end("nothing is left to compare with: no further rounds")
         return not is_over
+
+    def _is_cut_short(self) -> bool:
+        return self._is_late() or self._is_stopped()
 
     def _is_late(self) -> bool:
         late = self._until is not None and self._clock() > self._until

@@ -108,7 +108,7 @@ class Store:
         return sorted(found, key=age, reverse=True)
 
     def is_ended(self, run_id: str) -> bool:
-        """Does its record say so? Looked up without reading the whole of it; False also where it can't be read."""
+        """Does its record say so? Nothing else of it is looked at; False also where it can't be read."""
         import orjson
 
         try:
