@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.record import Gpu, Image, Machine, Run
-from ngcdl.report.curves import Story, told
+from ngcdl.report.columns import told
 from ngcdl.report.filled import filled
+from ngcdl.report.story import Story
 from ngcdl.store import EVENTS, SAMPLES, Store
 
 UUID = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"

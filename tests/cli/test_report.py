@@ -19,7 +19,7 @@ from ngcdl.compare import Kept, Trial
 from ngcdl.errors import NoBrowser
 from ngcdl.report import browser, markdown, page
 from ngcdl.report.comparison import Arm, comparison
-from ngcdl.report.curves import MOST_LETTERS, letters
+from ngcdl.report.story import MOST_LETTERS, letters
 from ngcdl.report.unlike import Measured
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -17,13 +17,14 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Run
 from ngcdl.report import naming
+from ngcdl.report.columns import told
 from ngcdl.report.comparison import Arm, comparison
-from ngcdl.report.curves import Story, told
 from ngcdl.report.difference import difference
 from ngcdl.report.filled import filled
 from ngcdl.report.markdown import markdown
 from ngcdl.report.page import page
 from ngcdl.report.sheet import sheet
+from ngcdl.report.story import Story
 from ngcdl.report.unlike import Measured
 from ngcdl.report.verdict import verdict
 

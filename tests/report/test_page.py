@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
+from ngcdl.report.columns import told
 from ngcdl.report.comparison import Arm, comparison
-from ngcdl.report.curves import Story, told
 from ngcdl.report.markdown import markdown
 from ngcdl.report.page import POLICY, page
+from ngcdl.report.story import Story
 from ngcdl.report.unlike import Measured
 from ngcdl.report.verdict import verdict
 

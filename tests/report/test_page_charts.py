@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Run
 from ngcdl.report import throttling
-from ngcdl.report.curves import COLUMNS, Curve, thinned, told
+from ngcdl.report.columns import told
+from ngcdl.report.curves import COLUMNS, Curve, thinned
 from ngcdl.report.scale import axis, bytes_axis, seconds_axis
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
@@ -61,6 +63,21 @@ def test_what_is_drawn_was_measured(values: list[float | None], many: int) -> No
     known = [y for _, y in points if y is not None]
     if known:
         assert {min(known), max(known)} <= {y for _, y in drawn}
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.one_of(st.none(), st.floats(-9, 9))), min_size=1, max_size=60))
+def test_a_line_is_broken_where_more_than_a_column_is_unknown_and_nowhere_else(steps: list[Any]) -> None:
+    points, x = [], 0.0
+    for apart, y in steps * (2 * COLUMNS // len(steps) + 2):
+        x += apart
+        points.append((x, y))
+    breaks, before, is_hidden = [], None, False
+    for x, y in points:
+        if y is not None and before is not None and is_hidden and x - before > points[-1][0] / COLUMNS:
+            breaks.append((before, x))
+        before, is_hidden = (before, True) if y is None else (x, False)
+    drawn = thinned(curve(*points), 0, points[-1][0], breaks=False)
+    assert [(one[-1][0], other[0][0]) for one, other in pairwise(drawn)] == breaks
 
 
 def test_a_training_that_went_on_from_a_checkpoint_tells_each_step_once() -> None:

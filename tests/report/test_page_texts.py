@@ -19,7 +19,7 @@ from made_runs import DIGEST, STARTED, UUID, Made
 from ngcdl import trainings
 from ngcdl.record import Image, Run
 from ngcdl.report import naming, pairs, sheet, theirs
-from ngcdl.report.curves import told
+from ngcdl.report.columns import told
 from ngcdl.report.difference import difference
 from ngcdl.report.markdown import markdown, plain
 from ngcdl.report.tables import conditions

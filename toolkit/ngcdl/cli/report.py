@@ -18,9 +18,9 @@ from ngcdl.store import EVENTS, Store, lines, samples
 
 if TYPE_CHECKING:
     from ngcdl.report.comparison import Comparison
-    from ngcdl.report.curves import Story
+    from ngcdl.report.story import Story
 
-MOST_RUNS = 702  # report/curves.py: A to ZZ; each is some kilobytes of the page
+MOST_RUNS = 702  # report/story.py: A to ZZ; each is some kilobytes of the page
 _STDOUT = "-"
 
 
@@ -103,7 +103,8 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
 
 
 def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -> list[Story]:
-    from ngcdl.report.curves import letters, told
+    from ngcdl.report.columns import told
+    from ngcdl.report.story import letters
 
     arms = {run: (arm.name, at) for at, arm in enumerate(comparison.arms if comparison else ()) for run in arm.runs}
     stories = []

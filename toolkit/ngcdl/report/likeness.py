@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ngcdl.report import naming
-from ngcdl.report.curves import Story
+from ngcdl.report.story import Story
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 
 # What `ngcdl compare` holds the same and two runs of different days seldom have: it is named beside the figures, and

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ngcdl.report import compared, likeness, tables
 from ngcdl.report.comparison import Comparison
-from ngcdl.report.curves import Story
+from ngcdl.report.story import Story
 from ngcdl.report.verdict import verdict
 
 # What Markdown, or the HTML in it, could take for more than a letter; @ and # would call people and issues.

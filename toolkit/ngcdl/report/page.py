@@ -8,9 +8,9 @@ from pathlib import Path
 from ngcdl.report import compared, diagnosis, likeness, naming, tables, theirs
 from ngcdl.report.bars import bars
 from ngcdl.report.comparison import Comparison
-from ngcdl.report.curves import Story
 from ngcdl.report.markup import Markup, joined, tag
 from ngcdl.report.pictures import pictures
+from ngcdl.report.story import Story
 from ngcdl.report.verdict import verdict
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

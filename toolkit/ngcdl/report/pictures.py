@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ngcdl.report import charts, naming
 from ngcdl.report.charts import Band, Chart, Line
-from ngcdl.report.curves import MOST_LETTERS, CardCurves, Curve, Story, letters
+from ngcdl.report.curves import Curve
 from ngcdl.report.markup import Markup
 from ngcdl.report.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
+from ngcdl.report.story import MOST_LETTERS, CardCurves, Story, letters
 
 
 @dataclass(frozen=True)

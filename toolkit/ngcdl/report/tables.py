@@ -10,7 +10,7 @@ from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
 from ngcdl.record import Run
 from ngcdl.report import naming
-from ngcdl.report.curves import Story
+from ngcdl.report.story import Story
 from ngcdl.report.verdict import duration, rate
 
 Row = tuple[str, tuple[str, ...]]

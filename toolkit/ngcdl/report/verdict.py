@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ngcdl.console import measured
 from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
-from ngcdl.report.curves import Story
+from ngcdl.report.story import Story
 
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:

@@ -1,0 +1,98 @@
+"""Lines that are read many at a time say what each says by itself."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import STARTED
+
+from ngcdl.record import Run
+from ngcdl.report.columns import told
+from ngcdl.report.lines import are_numbers, number
+
+RUN = Run("x", "finished", STARTED, STARTED + 100)
+# as a training writes them, and what a foreign program or a torn clock may
+ODD = st.sampled_from([None, True, "5", math.nan, math.inf, 1e300, 10**400, -(10**400), [], {}])
+VALUES = st.one_of(st.floats(0, 1e6), st.integers(0, 1000), ODD)
+TIMES = st.one_of(st.integers(0, 100).map(lambda t: STARTED + t), ODD)
+
+
+def column(values: list[Any]) -> list[float]:
+    return [math.nan if number(value) is None else float(value) for value in values]
+
+
+def same(found: Any, wanted: list[float]) -> bool:
+    return len(found) == len(wanted) and all(a == b or (a != a and b != b) for a, b in zip(found, wanted, strict=True))
+
+
+@given(st.lists(st.one_of(VALUES, st.floats(allow_nan=True))))
+def test_numbers_are_known_together_as_each_is_by_itself(values: list[Any]) -> None:
+    assert are_numbers(values) in (False, all(number(value) is not None for value in values))
+    assert are_numbers([value for value in values if number(value) is not None and abs(value) < 1e290])
+
+
+@given(st.lists(st.tuples(TIMES, VALUES, VALUES, VALUES), max_size=20), st.integers(1, 30), st.integers(0, 300))
+def test_steps_have_their_rates_and_losses_wherever_others_stand_between(
+    lines: list[Any], many: int, place: int
+) -> None:
+    lines = lines * many
+    events = [dict(zip(("t", "examples_per_second", "step", "loss"), line, strict=True)) for line in lines]
+    steps = [{"event": "step", **event} for event in events]
+    training = told(RUN, [*steps[:place], {"event": "stages", "read": 1.0}, *steps[place:]], []).training
+    timed = [event for event in events if number(event["t"]) is not None]
+    placed = [event for event in events if number(event["step"]) is not None]
+    assert same(training.rates.xs, [event["t"] - STARTED for event in timed])
+    assert same(training.rates.ys, column([event["examples_per_second"] for event in timed]))
+    assert same(training.losses.xs, column([event["step"] for event in placed]))
+    assert same(training.losses.ys, column([event["loss"] for event in placed]))
+    assert training.stages["read"] == 1.0
+
+
+@given(st.lists(st.tuples(TIMES, VALUES, st.lists(VALUES, max_size=3)), max_size=20), st.integers(1, 30))
+def test_processors_have_their_least_most_and_mean(lines: list[Any], many: int) -> None:
+    names = ("t", "host_cpu_percent", "cpu_percents")
+    samples = [dict(zip(names, line, strict=True)) for line in lines * many]
+    measured = told(RUN, [], samples).measured
+    timed = [sample for sample in samples if number(sample["t"]) is not None]
+    known = [[value for value in sample["cpu_percents"] if number(value) is not None] for sample in timed]
+    assert same(measured.host.xs, [sample["t"] - STARTED for sample in timed])
+    assert same(measured.host.ys, column([sample["host_cpu_percent"] for sample in timed]))
+    assert same(measured.least.ys, [min(row, default=math.nan) for row in known])
+    assert same(measured.most.ys, [max(row, default=math.nan) for row in known])
+    rows = [sample["cpu_percents"] for sample, some in zip(timed, known, strict=True) if some]
+    for place, mean in enumerate(measured.cores):
+        of_core = [row[place] for row in rows if place < len(row) and number(row[place]) is not None]
+        assert mean == (pytest.approx(fmean(of_core)) if of_core else None)
+    assert len(measured.cores) == max(map(len, rows), default=0)
+
+
+@given(st.lists(st.tuples(TIMES, st.lists(st.tuples(st.integers(0, 2), VALUES), max_size=3)), max_size=20),
+       st.integers(1, 30))  # fmt: skip
+def test_a_card_has_a_point_for_each_sample_from_its_first_on(lines: list[Any], many: int) -> None:
+    samples = [
+        {"t": t, "gpus": [{"uuid": f"GPU-{card}", "watts": watts, "memory_total_bytes": watts} for card, watts in gpus]}
+        for t, gpus in lines * many
+    ]
+    wanted: dict[str, tuple[list[float], list[Any]]] = {}
+    totals: dict[str, float | None] = {}
+    for sample in samples:
+        if number(sample["t"]) is None:
+            continue
+        for gpu in sample["gpus"]:
+            wanted.setdefault(gpu["uuid"], ([], []))
+            totals[gpu["uuid"]] = number(gpu["watts"]) if number(gpu["watts"]) is not None else totals.get(gpu["uuid"])
+        for uuid, (xs, ys) in wanted.items():
+            here = [gpu["watts"] for gpu in sample["gpus"] if gpu["uuid"] == uuid] or [None]
+            xs += [sample["t"] - STARTED] * len(here)
+            ys += here
+    cards = told(RUN, [], samples).measured.cards
+    assert list(cards) == list(wanted)
+    for uuid, (xs, ys) in wanted.items():
+        assert same(cards[uuid].curves["watts"].xs, xs)
+        assert same(cards[uuid].curves["watts"].ys, column(ys))
+        assert cards[uuid].memory_total_bytes == totals[uuid]

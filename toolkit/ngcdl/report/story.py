@@ -1,0 +1,82 @@
+"""What is drawn of a run, and of several beside each other: curves, and the few words that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from string import ascii_uppercase
+
+from ngcdl.record import Run
+from ngcdl.report.curves import Curve
+
+_CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
+
+
+@dataclass
+class Training:
+    """What the trainer told. `start` is its last start event; rates are over seconds since the run's start."""
+
+    rates: Curve = field(default_factory=Curve)
+    losses: Curve = field(default_factory=Curve)  # over steps
+    epoch_losses: Curve = field(default_factory=Curve)  # over steps: means of whole epochs, while it learned
+    accuracies: Curve = field(default_factory=Curve)  # over steps, 0..1, on images that it was not trained on
+    training_accuracies: Curve = field(default_factory=Curve)
+    start: Mapping[str, object] = field(default_factory=dict)
+    stages: Mapping[str, object] = field(default_factory=dict)  # how fast the stages of the pipeline are
+    error: str | None = None  # the kind of the error that ended it
+    span: tuple[float, float] | None = None  # the first and the last logged step, s since the run's start
+
+
+@dataclass
+class Throttled:
+    """Stretches in which a card held its clocks back, in s since the run's start, and the reasons it gave."""
+
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    reasons: set[str] = field(default_factory=set)
+
+
+@dataclass
+class CardCurves:
+    name: str | None
+    index: int | None
+    curves: dict[str, Curve] = field(default_factory=lambda: {one: Curve() for one in _CARD})
+    memory_total_bytes: float | None = None
+    throttled: Throttled = field(default_factory=Throttled)
+
+
+@dataclass
+class Measured:
+    """What was sampled. `cores` are means of each logical processor while it trained, 0..100."""
+
+    host: Curve = field(default_factory=Curve)
+    least: Curve = field(default_factory=Curve)  # the core that did least, and the one that did most
+    most: Curve = field(default_factory=Curve)
+    cards: dict[str, CardCurves] = field(default_factory=dict)
+    cores: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run with all that can be drawn of it. `letter` names it among others: A, B, ... `arm` is its part in a
+    comparison, whose runs have one `colour`; None: each its own."""
+
+    run: Run
+    training: Training
+    measured: Measured
+    letter: str = "A"
+    arm: str | None = None
+    colour: int | None = None
+
+    @property
+    def is_training(self) -> bool:
+        """Was it one of the bundled trainings, and not somebody's own command?"""
+        return bool(self.training.start) or bool((self.run.spec or {}).get("workload"))
+
+
+MOST_LETTERS = 26 + 26 * 26
+
+
+def letters(count: int) -> list[str]:
+    """A, B, ..., Z, AA, AB, ..., ZZ: of at most MOST_LETTERS."""
+    single = list(ascii_uppercase)
+    return (single + [first + second for first in single for second in single])[:count]
