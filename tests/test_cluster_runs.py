@@ -10,6 +10,7 @@ import pytest
 from fakes import FakeJob, FakeShow, ready
 
 from ngcdl import launch, store
+from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit, Started
 from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
 from ngcdl.store import Store
@@ -70,7 +71,7 @@ def test_a_stop_that_another_ngcdl_asked_for_is_in_the_record(shelf: Store) -> N
     prepared, _ = ready(shelf, job, is_cluster=True)
 
     def another_asks() -> None:
-        shelf.save(shelf.load(prepared.run.id).noting(launch.STOPPED))
+        shelf.save(shelf.load(prepared.run.id).noting(STOPPED))
         job.exit = Exit(143, False, None, 50.0)
 
     job.chunks = (another_asks,)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ngcdl import choice, launch, prepare, store
+from ngcdl import choice, meanwhile, prepare, store
 from ngcdl.asked import Asked
 from ngcdl.asked import Show as Preparing
 from ngcdl.errors import NgcdlError, NoGpu, NoSuchComparison, RecordBroken, StateNotWritable
@@ -36,7 +36,7 @@ KIND = "compare"  # of their ids, as runs have what they train
 STOPPED = "it was stopped: not all of its runs were finished"
 
 
-class Show(Preparing, launch.Show, Protocol):
+class Show(Preparing, meanwhile.Show, Protocol):
     """Where a preparation and a run tell what they do."""
 
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ngcdl import engines, store
+from ngcdl.ending import STOPPED, stopped_by
 from ngcdl.engines.base import Exit, Job
 from ngcdl.errors import NgcdlError
-from ngcdl.launch import STOPPED, stopped_by
 from ngcdl.owner import is_alive
 from ngcdl.record import Run
 from ngcdl.report import figures

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from ngcdl import console, launch, prepare, settings, trainings
+from ngcdl import console, launch, meanwhile, prepare, settings, trainings
 from ngcdl.asked import Asked
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
@@ -117,7 +117,7 @@ def exit_code(done: Run) -> int:
     return done.exit_code
 
 
-def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: launch.Terminal | None) -> Run:
+def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: meanwhile.Terminal | None) -> Run:
     try:
         return launch.follow(ready, shelf, screen, terminal)
     except NgcdlError as error:
@@ -128,7 +128,7 @@ def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: laun
         raise
 
 
-def _terminal(spec: RunSpec) -> launch.Terminal | None:
+def _terminal(spec: RunSpec) -> meanwhile.Terminal | None:
     if not spec.stdin:
         return None
     from ngcdl.cli.terminal import Pipe, RawTerminal

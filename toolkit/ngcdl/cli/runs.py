@@ -13,8 +13,8 @@ from typing import Any
 from ngcdl import console, engines
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
+from ngcdl.ending import STOPPED
 from ngcdl.errors import NgcdlError, NoLog, RecordBroken
-from ngcdl.launch import STOPPED
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run, Summary

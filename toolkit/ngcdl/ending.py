@@ -1,0 +1,79 @@
+"""How a run ended: its status, exit code and reason, by what its engine, its trainer and our own signals say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ngcdl.engines.base import Exit
+from ngcdl.errors import GpuNotInside, NgcdlError
+from ngcdl.interrupt import Stopper
+from ngcdl.record import Run
+from ngcdl.report.lines import Line
+
+STOPPED = "ngcdl stop was typed."
+
+
+@dataclass(frozen=True)
+class End:
+    """What is known of an end: the engine's word, and what went wrong here. `is_lost`: nobody can tell."""
+
+    exit: Exit
+    trouble: Exception | None = None
+    is_lost: bool = False
+
+
+def closed(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> Run:
+    """Give the run as it ended: status, code and why."""
+    status, code, reason = _judged(run, end, events, stopper)
+    return replace(
+        run, status=status, exit_code=code, oom_killed=end.exit.oom_killed, reason=reason,
+        finished=end.exit.finished or time.time(),
+        owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
+    )  # fmt: skip
+
+
+def stopped_by(run: Run, ended: Exit) -> str | None:
+    """Say by what a run was stopped that did not end by itself."""
+    return "stopped by ngcdl stop" if STOPPED in run.notes else ended.reason
+
+
+def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
+    """Give the error of a training that ended because its framework saw no GPU and was to compute on one."""
+    error = _error(events)
+    if ended.code != 0 and error and error.get("kind") == "no_gpu":
+        return GpuNotInside(str(error.get("message")))
+    return None
+
+
+def _judged(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> tuple[str, int | None, str | None]:
+    code, why, trouble = end.exit.code, _why(end, events), end.trouble
+    told = {event.get("event") for event in events}
+    if end.is_lost:
+        return "lost", code, why
+    if stopper.signal or (stopper.is_late and code != 0):
+        return "interrupted", stopper.exit_code or code, stopper.why
+    if end.exit.is_stopped or (STOPPED in run.notes and code != 0):
+        return "interrupted", code, stopped_by(run, end.exit)
+    if trouble:
+        return "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code, why
+    is_training = bool((run.spec or {}).get("workload"))
+    if code != 0 or (end.exit.oom_killed and is_training and "finish" not in told):
+        return "failed", code, why
+    # what the kernel killed was a try of the search for the largest batch
+    return "finished", code, None if "oom" in told else why
+
+
+def _why(end: End, events: Sequence[Line]) -> str | None:
+    """Give the first that is there: our own trouble, the engine's reason, the trainer's."""
+    trouble, error = end.trouble, _error(events)
+    if trouble:
+        return trouble.message if isinstance(trouble, NgcdlError) else f"{type(trouble).__name__}: {trouble}"
+    if end.exit.reason or end.exit.code == 0 or not error:
+        return end.exit.reason
+    return f"{error.get('kind')}: {error.get('message')}"
+
+
+def _error(events: Sequence[Line]) -> Line | None:
+    return next((event for event in reversed(events) if event.get("event") == "error"), None)

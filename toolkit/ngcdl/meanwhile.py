@@ -1,0 +1,119 @@
+"""What is done while a run runs: its GPUs looked for, its output brought to log and screen, its figures sampled."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ngcdl import store
+from ngcdl.engines.base import Chunk, Job
+from ngcdl.errors import GpuNotInside
+from ngcdl.prepare import Ready
+from ngcdl.record import Run
+
+if TYPE_CHECKING:
+    from ngcdl.telemetry import container, sampler
+
+SAMPLE_SECONDS = 1.0
+UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
+
+
+class Show(Protocol):
+    """Where a run tells what it does and writes."""
+
+    def say(self, text: str) -> None: ...
+
+    def chunk(self, chunk: Chunk) -> None: ...
+
+
+class Terminal(Protocol):
+    """The caller's stdin, while the container has it; `raw`: it is a terminal, and Ctrl-C a byte of it."""
+
+    raw: bool
+
+    def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
+
+
+class Herald:
+    """Says at once when a training that was free to choose computes on the CPU, although it was given a GPU."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._is_known = False
+        self.told: tuple[str, ...] = ()
+
+    def look(self, run: Run, events: Iterable[dict[str, object]]) -> None:
+        """Look whether the trainer has said what it computes on; nothing is read of `events` once it has."""
+        workload = (run.spec or {}).get("workload") or {}
+        if self._is_known or not run.gpus or workload.get("device") != "auto":
+            return
+        for event in events:
+            if event.get("event") == "start":
+                self._is_known = True
+                if event.get("device") == "cpu":
+                    self.told = (UNUSED_GPU,)
+                    self._show.say(UNUSED_GPU)
+
+
+def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
+    """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing."""
+    if ready.order.way == "none" or ready.engine.name == "local" or ready.engine.is_cluster:
+        return run
+    try:
+        inside = job.gpus_inside()
+        if inside == ():
+            raise GpuNotInside("nvidia-smi lists no card")
+    except GpuNotInside as error:
+        if ready.order.spec.gpus.demanded:
+            raise
+        note = f"WARNING: the container sees no GPU and computes on the CPU: {error.message}"
+        show.say(note)
+        return replace(run, gpus=()).noting(note)
+    if inside is None:
+        return run.noting("It ended before the GPUs inside could be looked at.")
+    return replace(run, gpus=inside)
+
+
+def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> None:
+    """Bring the output to the log and the screen. A log that can't be written is said once; the run goes on.
+
+    `look` is called after each piece of it."""
+    output = terminal.pump(job, job.output()) if terminal else job.output()
+    with contextlib.ExitStack() as stack:
+        log = None
+        try:
+            log = None if job.started.keeps_log else stack.enter_context((folder / store.LOG).open("ab", buffering=0))
+        except OSError as error:
+            show.say(f"log.txt can't be written ({error.strerror}); the run goes on without it.")
+        for chunk in output:
+            if log:
+                try:
+                    log.write(chunk.data)
+                except OSError as error:
+                    show.say(f"log.txt can't be written any more ({error.strerror}); the run goes on without it.")
+                    log = None
+            show.chunk(chunk)
+            look()
+
+
+@contextlib.contextmanager
+def sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[sampler.Sampler]:
+    from ngcdl.telemetry import container, gpu_reader, sampler
+
+    pid, is_local = job.started.pid, ready.engine.name == "local"
+    usage: container.Meter | None = None
+    if pid:
+        usage = container.ProcessMeter(pid) if is_local else container.ContainerMeter(pid)
+    gpus = None
+    if uuids and ready.engine.is_here:
+        ours = None if is_local else job.identity
+        gpus = gpu_reader.GpuReader(uuids, container_id=ours, pid=pid if is_local else None)
+    taken = sampler.Sampler(ready.order.folder / store.SAMPLES, sampler.sources(usage, gpus), SAMPLE_SECONDS)
+    taken.start()
+    try:
+        yield taken
+    finally:
+        taken.stop()
