@@ -12,7 +12,7 @@
  *     fail.CALL=CODE            answer this code            fail_after.CALL=N:CODE    after N calls of this process
  *     delay_ms.CALL=N           answer late                 hang.CALL=1               no answer while the line stands
  * and each of them for one card: fail.gpu0.CALL=CODE. -DNGCDL_OLD_DRIVER leaves out what drivers before 2018 lack.
- * -DNGCDL_STILL reads the file only once, and knows no faults, where it is to be measured what asking costs.
+ * -DNGCDL_STILL reads the file and each number only once, and knows no faults, where it is measured what asking costs.
  *
  * Only libc calls older than glibc 2.15 are used, because it is mounted into old images too; hence no strtoull, which
  * a newer compiler binds to __isoc23_strtoull, and no fstat.
@@ -31,33 +31,37 @@ enum { STATE_BYTES = 65536, CARDS = 64 };
 
 typedef unsigned long long u64;
 typedef struct card *nvmlDevice_t;
+#ifdef NGCDL_STILL
+typedef struct { const char *text; } State;
+#else
 typedef struct { char text[STATE_BYTES]; } State;
+#endif
 
 static struct card { char unused; } cards[CARDS];
 static int started;
 
 /* ---- the state file ---- */
 
-static int read_file(State *state) {
+static int read_file(char *text) {
     const char *path = getenv("NGCDL_NVML_STATE");
     int file = open(path && *path ? path : "/run/ngcdl-lab/nvml.state", O_RDONLY | O_CLOEXEC);
     size_t have = 0;
     ssize_t n;
     if (file < 0) return 0;
-    while (have < STATE_BYTES - 1 && (n = read(file, state->text + have, STATE_BYTES - 1 - have)) > 0) have += (size_t)n;
+    while (have < STATE_BYTES - 1 && (n = read(file, text + have, STATE_BYTES - 1 - have)) > 0) have += (size_t)n;
     close(file);
-    state->text[have] = 0;
+    text[have] = 0;
     return 1;
 }
 
 static int load(State *state) {
 #ifdef NGCDL_STILL
-    static State kept;
-    if (!*kept.text && !read_file(&kept)) return 0;
-    strcpy(state->text, kept.text);
+    static char kept[STATE_BYTES];
+    if (!*kept && !read_file(kept)) return 0;
+    state->text = kept;
     return 1;
 #else
-    return read_file(state);
+    return read_file(state->text);
 #endif
 }
 
@@ -104,6 +108,17 @@ static int card_text(const State *state, long card, const char *key, char *value
 
 static int card_number(const State *state, long card, const char *key, u64 *value) {
     char name[96];
+#ifdef NGCDL_STILL
+    static struct { const char *key; u64 value; int found; } all[CARDS][32], *kept; /* by the key's address */
+    for (kept = all[card]; kept->key && kept->key != key; kept++) {}
+    if (!kept->key) {
+        snprintf(name, sizeof name, "gpu%ld.%s", card, key);
+        kept->found = number_of(state, name, &kept->value);
+        kept->key = key;
+    }
+    *value = kept->value;
+    return kept->found;
+#endif
     snprintf(name, sizeof name, "gpu%ld.%s", card, key);
     return number_of(state, name, value);
 }
