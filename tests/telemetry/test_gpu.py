@@ -142,8 +142,8 @@ from ngcdl.telemetry import gpu
 with gpu.open_nvml() as nvml:
     before, _ = nvml.read()
     calls = []
-    ask = nvml._ask
-    nvml._ask = lambda row, call, *rest: (calls.append((row.which, call)), ask(row, call, *rest))[1]
+    answer, names = nvml._answer, {id(asked): name for name, asked in nvml._questions.items()}
+    nvml._answer = lambda row, asked: (calls.append((row.which, names[id(asked)])), answer(row, asked))[1]
     rows = [nvml.read()[0] for _ in range(3)]
     asked = [call for which, call in calls if which == 0]
     print(json.dumps([before.gpu_percent, [r.error for r in rows], [r.name for r in rows], asked]))
@@ -152,7 +152,7 @@ with gpu.open_nvml() as nvml:
     assert rows[0] == 87
     assert all("GPU is lost" in error for error in rows[1])
     assert rows[2] == ["NVIDIA GeForce GTX 1050 Ti"] * 3
-    assert rows[3].count("DeviceGetUtilizationRates") == 1
+    assert rows[3].count("percents") == 1
 
 
 def test_values_that_cannot_be_true_are_unknown_and_counted(card: Host) -> None:

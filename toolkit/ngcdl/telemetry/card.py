@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from ngcdl.errors import NvmlUnavailable
 
@@ -25,6 +26,7 @@ REASONS = {
 }
 
 
+@cache
 def reasons(mask: int) -> tuple[str, ...]:
     """Name the bits that are set; one of a later driver is given as a number, 0x800."""
     bits = (1 << place for place in range(mask.bit_length()))

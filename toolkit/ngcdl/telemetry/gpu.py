@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngcdl.errors import NvmlUnavailable
-from ngcdl.telemetry import bounds, container, driver
+from ngcdl.telemetry import bounds, calls, container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, reasons
 
 __all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "open_nvml", "probe"]
@@ -25,7 +25,19 @@ log = logging.getLogger(__name__)
 Binding = Any
 Handle = Any
 
-_SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
+_SUCCESS = 0
+_UNKNOWN: dict[str, Any] = dict.fromkeys(
+    [
+        *("gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes", "watts", "energy_joules"),
+        *("celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
+    ]
+)
+# Of the answers to calls.questions().
+_MOST = (
+    *(bounds.BYTES, bounds.BYTES, bounds.PERCENT, bounds.PERCENT, bounds.MILLIWATTS, bounds.MILLIJOULES),
+    *(bounds.CELSIUS, bounds.MHZ, bounds.MHZ, bounds.REASONS),
+)
+_SM_CLOCK = 1  # NVML_CLOCK_SM
 
 
 class _Gone(Exception):
@@ -50,11 +62,11 @@ class Nvml:
 
     def __init__(self, binding: Binding) -> None:
         self._n = binding
-        self._rows: dict[int | str, tuple[Handle, Card]] = {}
+        self._rows: dict[int | str, _Row] = {}
+        self._cards: dict[int | str, Card] = {}
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
-        self._calls: dict[str, Callable[..., Any]] = {}  # those that were found
-        self._memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
+        self._questions = calls.questions(binding)
         self._bounds = bounds.Bounds()
 
     @property
@@ -98,22 +110,26 @@ class Nvml:
         return tuple(self._reading(one, processes, limits) for one in wanted)
 
     def _reading(self, which: int | str, processes: bool, limits: bool) -> GpuReading:
+        card, values, error = self.use(which, processes, limits)
+        capability = card.compute_capability
+        return GpuReading(card.index, card.uuid, card.name, capability, error=error, **values)
+
+    def use(
+        self, which: int | str, processes: bool = False, limits: bool = False
+    ) -> tuple[Card, dict[str, Any], str | None]:
+        """Say what a card is, what it does now (by GpuReading's fields), and what failed of it."""
         card, values, error = self._card(which), {}, None
         try:
             row = self._open(which)
-            asked = self._values(row) | (self._limits(row) if limits else {})
-            values = asked | {"processes": self._processes(row) if processes else None}
-            error = row.error
+            values = self._values(row)
+            if limits:
+                values |= self._limits(row)
+            if processes:
+                values["processes"] = self._processes(row)
+            error = row.error if row.trouble else None
         except _Gone as gone:
-            error = str(gone)
-        return GpuReading(
-            index=card.index,
-            uuid=card.uuid,
-            name=card.name,
-            compute_capability=card.compute_capability,
-            error=error or card.error,
-            **({"memory_total_bytes": card.memory_total_bytes} | values),
-        )
+            values, error = _UNKNOWN | {"memory_total_bytes": card.memory_total_bytes}, str(gone)
+        return card, values, error or card.error
 
     def _limits(self, row: _Row) -> dict[str, Any]:
         watts = self._ask(row, "DeviceGetEnforcedPowerLimit")
@@ -124,41 +140,37 @@ class Nvml:
         }
 
     def _values(self, row: _Row) -> dict[str, Any]:
-        within, thousandths = self._bounds.within, self._bounds.thousandths
-        total, used = self._memory(row)
-        percents = self._ask(row, "DeviceGetUtilizationRates")
-        temperature = self._first(row, ("DeviceGetTemperatureV", "DeviceGetTemperature"), 0)
+        answers: list[int | None] = []
+        for question in self._questions.values():
+            call = question.ways[0]
+            code = call.function(row.handle, *call.arguments)
+            answers += call.read() if code == _SUCCESS else self._otherwise(row, question, code)
+        total, used, gpu, traffic, milliwatts, millijoules, celsius, sm, memory, mask = map(
+            self._bounds.within, answers, _MOST
+        )
         return {
-            "memory_total_bytes": total,
-            "memory_used_bytes": used,
-            "gpu_percent": within(percents.gpu, bounds.PERCENT) if percents else None,
-            "memory_percent": within(percents.memory, bounds.PERCENT) if percents else None,
-            "watts": thousandths(self._ask(row, "DeviceGetPowerUsage"), bounds.MILLIWATTS),
-            "energy_joules": thousandths(self._ask(row, "DeviceGetTotalEnergyConsumption"), bounds.MILLIJOULES),
-            "celsius": within(temperature, bounds.CELSIUS),
-            "sm_mhz": within(self._ask(row, "DeviceGetClockInfo", _SM_CLOCK), bounds.MHZ),
-            "memory_mhz": within(self._ask(row, "DeviceGetClockInfo", _MEMORY_CLOCK), bounds.MHZ),
-            "throttle_reasons": self._throttle_reasons(row),
+            "gpu_percent": gpu,
+            "memory_percent": traffic,
+            "memory_used_bytes": self._bounds.within(used, total or bounds.BYTES),
+            "memory_total_bytes": total or None,
+            "watts": None if milliwatts is None else milliwatts / 1000,
+            "energy_joules": None if millijoules is None else millijoules / 1000,
+            "celsius": celsius,
+            "sm_mhz": sm,
+            "memory_mhz": memory,
+            "throttle_reasons": None if mask is None else reasons(mask),
         }
-
-    def _throttle_reasons(self, row: _Row) -> tuple[str, ...] | None:
-        # The second name is the older one: https://docs.nvidia.com/deploy/nvml-api/api/deprecated.html
-        calls = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
-        mask = self._bounds.within(self._first(row, calls), bounds.REASONS)
-        return None if mask is None else reasons(mask)
 
     def _card(self, which: int | str) -> Card:
         """Say what a card is; asked once, or until nothing fails."""
-        if which in self._rows and self._rows[which][1].error is None:
-            return self._rows[which][1]
+        known = self._cards.get(which)
+        if known and known.error is None:
+            return known
         index, uuid = (which, None) if isinstance(which, int) else (None, which)
         try:
-            row = self._open(which)
-            card = self._described(row, index, uuid)
-            self._rows[which] = row.handle, card
+            card = self._cards[which] = self._described(self._open(which), index, uuid)
         except _Gone as gone:
-            known = self._rows[which][1] if which in self._rows else Card(index, uuid)
-            card = replace(known, error=str(gone))
+            card = replace(known or Card(index, uuid), error=str(gone))
         return card
 
     def _described(self, row: _Row, index: int | None, uuid: str | None) -> Card:
@@ -170,24 +182,13 @@ class Nvml:
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
             name=self._ask(row, "DeviceGetName"),
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-            memory_total_bytes=self._memory(row)[0],
+            memory_total_bytes=self._bounds.within(self._answer(row, self._questions["memory"])[0], bounds.BYTES)
+            or None,
             brand=self._ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
             persistence=None if persistence is None else bool(persistence),
         )
         return replace(card, error=row.error)
-
-    def _memory(self, row: _Row) -> tuple[int | None, int | None]:
-        """Give total and used bytes. Version 2 leaves out what the driver itself reserves, as nvidia-smi does."""
-        memory = self._ask(row, "DeviceGetMemoryInfo", self._memory_version)
-        if self._memory_version and "DeviceGetMemoryInfo" in self._missing:  # before driver 510
-            self._memory_version = None
-            self._missing.discard("DeviceGetMemoryInfo")
-            memory = self._ask(row, "DeviceGetMemoryInfo")
-        if memory is None:
-            return None, None
-        total = self._bounds.within(memory.total, bounds.BYTES) or None
-        return total, self._bounds.within(memory.used, total or bounds.BYTES)
 
     def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
         calls = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
@@ -197,51 +198,68 @@ class Nvml:
         return tuple(_process(one.pid, self._bounds.within(one.usedGpuMemory, bounds.BYTES)) for one in found)
 
     def _open(self, which: int | str) -> _Row:
+        row = self._rows.get(which) or self._found(which)
+        if row.trouble:
+            row.trouble = {}
+        return row
+
+    def _found(self, which: int | str) -> _Row:
         if which in self._lost:
             raise _Gone(self._lost[which])
-        if which in self._rows:
-            return _Row(which, self._rows[which][0])
         find = self._n.nvmlDeviceGetHandleByIndex if isinstance(which, int) else self._n.nvmlDeviceGetHandleByUUID
         try:
-            return _Row(which, find(which))
+            row = self._rows[which] = _Row(which, find(which))
         except self._n.NVMLError as error:
             raise self._gone(which, error.value) from error
+        return row
 
     def _gone(self, which: int | str, code: int) -> _Gone:
         if code == driver.GPU_LOST:
             self._lost[which] = driver.words(code)
+            self._rows.pop(which, None)
         absent = code == (driver.INVALID_ARGUMENT if isinstance(which, int) else driver.NOT_FOUND)
         return _Gone(f"there is no GPU {which} (any more)" if absent else driver.words(code))
 
-    def _first(self, row: _Row, calls: Sequence[str], *arguments: object) -> Any:
-        """Ask the first of `calls` that this driver has."""
+    def _otherwise(self, row: _Row, question: calls.Question, code: int) -> Sequence[int | None]:
+        """Ask by the older calls where this driver has no newer one; None where the card gives no value."""
+        self._refused(row, question.ways[0].name, code)
+        if code != driver.FUNCTION_NOT_FOUND or len(question.ways) == 1:
+            return (None,) * question.numbers
+        del question.ways[0]
+        return self._answer(row, question)
+
+    def _answer(self, row: _Row, question: calls.Question) -> Sequence[int | None]:
+        call = question.ways[0]
+        code = call.function(row.handle, *call.arguments)
+        return call.read() if code == _SUCCESS else self._otherwise(row, question, code)
+
+    def _first(self, row: _Row, calls: Sequence[str]) -> Any:
+        """Ask by the first of `calls` that this driver has."""
         for call in calls:
-            value = self._ask(row, call, *arguments)
+            value = self._ask(row, call)
             if call not in self._missing:
                 return value
         return None
 
     def _ask(self, row: _Row, call: str, *arguments: object) -> Any:
-        """Call NVML. None where it gives no value; why goes to the row, if that is a fault."""
-        if call in self._missing:
-            return None
-        function = self._calls.get(call) or getattr(self._n, f"nvml{call}", None)
+        """Ask by a function of the binding, for what is asked seldom."""
+        function = None if call in self._missing else getattr(self._n, f"nvml{call}", None)
         if function is None:
             self._missing.add(call)
             return None
-        self._calls[call] = function
         try:
             return function(*(() if row.handle is None else (row.handle,)), *arguments)
         except self._n.NVMLError as error:
-            if error.value == driver.GPU_LOST and row.which is not None:
-                raise self._gone(row.which, error.value) from error
-            self._note(row, call, error.value)
+            self._refused(row, call, error.value)
             return None
 
-    def _note(self, row: _Row, call: str, code: int) -> None:
+    def _refused(self, row: _Row, call: str, code: int) -> None:
+        if code == driver.GPU_LOST and row.which is not None:
+            raise self._gone(row.which, code)
         if code == driver.FUNCTION_NOT_FOUND:
+            if call not in self._missing:
+                log.warning("this driver has no nvml%s; what it would say is unknown", call)
             self._missing.add(call)
-            log.warning("this driver has no nvml%s; what it would say is unknown", call)
         elif code not in driver.NOT_OFFERED:
             row.trouble.setdefault(code, call)
 
