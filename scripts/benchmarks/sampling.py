@@ -126,12 +126,14 @@ def _jitter(samples: Path) -> float:
 
 def _sample(path: Path) -> None:
     """Sample as a run in a container is sampled, until somebody ends it."""
-    from ngcdl.telemetry.container import ContainerMeter
-    from ngcdl.telemetry.gpu_reader import GpuReader
-    from ngcdl.telemetry.sampler import Sampler, sources
+    from ngcdl.telemetry.apart import Apart
+    from ngcdl.telemetry.cards import Run
+    from ngcdl.telemetry.gpu import open_nvml
+    from ngcdl.telemetry.usage import ContainerMeter
 
-    me = os.getpid()
-    with Sampler(path, sources(ContainerMeter(me), GpuReader(pid=me)), 1 / HERTZ):
+    with open_nvml() as nvml:
+        uuids = [str(card.uuid) for card in nvml.inventory()]
+    with Apart(path, ContainerMeter(os.getpid()), Run(uuids, pid=os.getpid()), 1 / HERTZ):
         time.sleep(1e6)
 
 

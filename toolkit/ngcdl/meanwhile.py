@@ -15,7 +15,7 @@ from ngcdl.prepare import Ready
 from ngcdl.record import Run
 
 if TYPE_CHECKING:
-    from ngcdl.telemetry import container, sampler
+    from ngcdl.telemetry import apart, sampler
 
 SAMPLE_SECONDS = 1.0
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
@@ -100,20 +100,19 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
 
 
 @contextlib.contextmanager
-def sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[sampler.Sampler]:
-    from ngcdl.telemetry import container, gpu_reader, sampler
+def sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[apart.Apart | sampler.Sampler]:
+    from ngcdl.telemetry import apart, cards, sampler, usage
 
     pid, is_local = job.started.pid, ready.engine.name == "local"
-    usage: container.Meter | None = None
+    meter: usage.Meter | None = None
     if pid:
-        usage = container.ProcessMeter(pid) if is_local else container.ContainerMeter(pid)
-    gpus = None
+        meter = usage.ProcessMeter(pid) if is_local else usage.ContainerMeter(pid)
+    path = ready.order.folder / store.SAMPLES
+    taken: apart.Apart | sampler.Sampler
     if uuids and ready.engine.is_here:
-        ours = None if is_local else job.identity
-        gpus = gpu_reader.GpuReader(uuids, container_id=ours, pid=pid if is_local else None)
-    taken = sampler.Sampler(ready.order.folder / store.SAMPLES, sampler.sources(usage, gpus), SAMPLE_SECONDS)
-    taken.start()
-    try:
+        run = cards.Run(uuids, None if is_local else job.identity, pid if is_local else None)
+        taken = apart.Apart(path, meter, run, SAMPLE_SECONDS)
+    else:
+        taken = sampler.Sampler(path, sampler.sources(meter), SAMPLE_SECONDS)
+    with taken:
         yield taken
-    finally:
-        taken.stop()

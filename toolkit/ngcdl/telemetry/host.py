@@ -13,8 +13,9 @@ import psutil
 
 from ngcdl import record
 from ngcdl.telemetry.card import Card
+from ngcdl.telemetry.kept import Kept
 
-CPUINFO, STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
+CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/meminfo")
 MOST_CORES = 512  # of which each is measured
 
 
@@ -34,7 +35,7 @@ def machine(driver: str | None = None, cards: Sequence[Card] = ()) -> record.Mac
 
 
 def _cpu() -> str | None:
-    for line in (_text(CPUINFO) or "").splitlines():
+    for line in (Kept(CPUINFO).read() or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
             return value.strip() or None
@@ -53,20 +54,24 @@ class Cpu:
 class CpuMeter:
     """Measures the use of all processors, and of each of the first 512, since the reading before."""
 
-    def __init__(self, read: Callable[[], str | None] = lambda: _text(STAT)) -> None:
-        self._read = read
-        self._last = _times(read() or "")
+    def __init__(self, read: Callable[[], str | None] | None = None) -> None:
+        self._read = read or Kept(STAT).read
+        self._last = _times(self._read() or "")
 
     def read(self) -> Cpu:
         """What is unknown is None: where no time has passed since the last reading, or /proc/stat can't be read."""
         text = self._read() or ""
         before, self._last = self._last, _times(text)
-        shares = [_percent(then, now) for then, now in zip(before, self._last, strict=False)]
-        running = text.partition("\nprocs_running ")[2].partition("\n")[0]
+        shares = [
+            round(min(100.0, max(0.0, 100 * (busy - was_busy) / (whole - was))), 1) if whole > was else None
+            for (was_busy, was), (busy, whole) in zip(before, self._last, strict=False)
+        ]
+        each = [share for share in shares[1:] if share is not None]
+        running = text.rpartition("\nprocs_running ")[2].partition("\n")[0]
         return Cpu(
             shares[0] if shares else None,
             # a processor that was switched on or off meanwhile moves those after it
-            _all_known(shares[1:]) if len(before) == len(self._last) else None,
+            tuple(each) if each and len(each) + 1 == len(before) == len(self._last) else None,
             max(int(running) - 1, 0) if running.isdecimal() else None,  # this thread is one of them
         )
 
@@ -78,30 +83,25 @@ def _times(stat: str) -> list[tuple[int, int]]:
         if not line.startswith("cpu") or len(found) > MOST_CORES:
             break
         # the two behind these, guests' time, are counted within user and nice already
-        ticks = [int(one) for one in line.split()[1:9]]
-        whole = sum(ticks)
-        found.append((whole - ticks[3] - ticks[4], whole))
+        user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = map(int, line.split(None, 9)[1:9])
+        busy = user + nice + system + interrupts + soft_interrupts + stolen
+        found.append((busy, busy + idle + waiting))
     return found
 
 
-def _percent(then: tuple[int, int], now: tuple[int, int]) -> float | None:
-    busy, whole = now[0] - then[0], now[1] - then[1]
-    return round(min(100.0, max(0.0, 100 * busy / whole)), 1) if whole > 0 else None
+class MemoryMeter:
+    """Measures the memory in use on this machine: all that is not available to a new program."""
+
+    def __init__(self, read: Callable[[], str | None] | None = None) -> None:
+        self._read = read or Kept(MEMORY).read
+
+    def read(self) -> int | None:
+        """Give bytes. None: /proc/meminfo can't be read, or the kernel is one before 3.14."""
+        text = self._read() or ""
+        total, available = _kilobytes(text, "MemTotal:"), _kilobytes(text, "MemAvailable:")
+        return None if total is None or available is None else 1024 * (total - available)
 
 
-def _all_known(shares: Sequence[float | None]) -> tuple[float, ...] | None:
-    known = tuple(share for share in shares if share is not None)
-    return known if known and len(known) == len(shares) else None
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return None
-
-
-def memory_bytes() -> int | None:
-    """Give the memory in use on this machine: all that is not available to a new program."""
-    memory = psutil.virtual_memory()
-    return int(memory.total - memory.available)
+def _kilobytes(text: str, name: str) -> int | None:
+    number = text.partition(name)[2].partition(" kB")[0].strip()
+    return int(number) if number.isdecimal() else None

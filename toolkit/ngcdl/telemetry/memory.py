@@ -9,9 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import psutil
+
+from ngcdl.telemetry.kept import Kept
 
 SHORTEST_SECONDS = 1.0  # the pressure is a mean of ten
 
@@ -28,10 +31,18 @@ class Limits:
     """Reads them of a group by its folders, {"": of version 2, "memory": of version 1}."""
 
     def __init__(self, folders: Mapping[str, Path], now: Callable[[], float] = time.monotonic) -> None:
-        self._folders, self._now = folders, now
+        self._now = now
         self._read_at: float | None = None
         self._pressure = Pressure()
         self._limit: int | None = None
+        self._total = psutil.virtual_memory().total
+        older = folders.get("memory")  # which then knows the group, and version 2 only the service that started it
+        group = older or folders.get("")
+        self._some = None if older or group is None else Kept(group / "memory.pressure")
+        self._events = Kept(group / ("memory.oom_control" if older else "memory.events")) if group else None
+        file = "memory.limit_in_bytes" if older else "memory.max"
+        around = [Kept(one / file) for one in (group, *group.parents)] if group else []
+        self._limits = list(takewhile(_text, around))  # as far as they have it
 
     @property
     def limit_bytes(self) -> int | None:
@@ -50,41 +61,18 @@ class Limits:
             self._read_at, self._pressure, self._limit = now, self._read(), self._limit_bytes()
 
     def _read(self) -> Pressure:
-        some = _text(self._folders.get(""), "memory.pressure").partition("avg10=")[2].split(" ")[0]
-        events = _text(self._folders.get(""), "memory.events") or _text(
-            self._folders.get("memory"), "memory.oom_control"
-        )
-        kills = next((line.split()[1] for line in events.splitlines() if line.startswith("oom_kill ")), "")
+        some = _text(self._some).partition("avg10=")[2].split(" ")[0]
+        kills = f"\n{_text(self._events)}".partition("\noom_kill ")[2].partition("\n")[0]
         return Pressure(_float(some), int(kills) if kills.isdecimal() else None)
 
     def _limit_bytes(self) -> int | None:
         """Give the lowest limit of the group and those around it, or all memory where it has none."""
-        limits = [
-            limit
-            for controller, file in (("", "memory.max"), ("memory", "memory.limit_in_bytes"))
-            for limit in _upwards(self._folders.get(controller), file)
-        ]
-        return (
-            min([psutil.virtual_memory().total, *(int(one) for one in limits if one.isdecimal())]) if limits else None
-        )
+        limits = [int(text) for text in map(_text, self._limits) if text.isdecimal()]
+        return min([self._total, *limits]) if self._limits else None
 
 
-def _upwards(folder: Path | None, file: str) -> list[str]:
-    """Read a file of a group, and of those around it as far as they have it."""
-    found: list[str] = []
-    for one in (folder, *folder.parents) if folder else ():
-        text = _text(one, file).strip()
-        if not text:
-            break
-        found.append(text)
-    return found
-
-
-def _text(folder: Path | None, file: str) -> str:
-    try:
-        return (folder / file).read_text() if folder else ""
-    except OSError:
-        return ""
+def _text(file: Kept | None) -> str:
+    return ((file.read() if file else None) or "").strip()
 
 
 def _float(text: str) -> float | None:

@@ -1,7 +1,7 @@
-"""The thread that measures while a run goes on: one line of samples.jsonl (format: sample.py) at each tick.
+"""What measures while a run goes on, in a thread or (apart.py) a process: a line of samples.jsonl (sample.py) a tick.
 
 It keeps time (no drift; ticks that could not be kept are named in the next line's gap), and nothing that fails here
-stops the run: a reading that fails is a gap with its reason, a file that can't be written is a problem, said once.
+stops the run: a reading that fails is a gap with its reason, a file that can't be written is a problem, and the end.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ngcdl.telemetry import host
-from ngcdl.telemetry.container import Meter, Usage
 from ngcdl.telemetry.gpu_reader import Gap
 from ngcdl.telemetry.sample import GpuSample, Sample
+from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
 
@@ -30,7 +30,6 @@ class GpuSource(Protocol):
 
     def ready(self, seconds: float) -> bool: ...
     def read(self) -> tuple[GpuSample, ...]: ...
-    def close(self) -> None: ...
 
 
 class Clock(Protocol):
@@ -63,13 +62,20 @@ class Sources:
 
 def sources(usage: Meter | None = None, gpus: GpuSource | None = None) -> Sources:
     """Give what is read for a run: this host, the run's container or process tree, its GPUs."""
-    return Sources(host.CpuMeter().read, host.memory_bytes, usage, gpus)
+    return Sources(host.CpuMeter().read, host.MemoryMeter().read, usage, gpus)
 
 
 class Sampler:
     """Writes samples from start() to stop(), or within `with`. `taken` counts ticks, `gaps` those with a gap."""
 
-    def __init__(self, path: Path, sources: Sources, interval_seconds: float = 1.0, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        sources: Sources,
+        interval_seconds: float = 1.0,
+        clock: Clock | None = None,
+        started: float | None = None,  # by that clock
+    ) -> None:
         if interval_seconds < SHORTEST_SECONDS:
             raise ValueError(f"samples can't be closer than {SHORTEST_SECONDS:g} s, not {interval_seconds:g} s")
         self._sources = sources
@@ -78,7 +84,7 @@ class Sampler:
         self._lines = _Lines(path)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._started = self._clock.monotonic()
+        self._started = self._clock.monotonic() if started is None else started
         self._stuck: tuple[str, ...] = ()
         self.taken = self.gaps = 0
 
@@ -98,14 +104,12 @@ class Sampler:
             self._thread.start()
 
     def stop(self) -> None:
-        """End within 2 s, whatever the driver does; harmless twice."""
+        """End within 2 s; harmless twice."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
             if self._thread.is_alive() and not self._stuck:
                 self._stuck = ("a reading of the host did not return; the sampler was left behind",)
-        if self._sources.gpus is not None:
-            self._sources.gpus.close()
 
     def __enter__(self) -> Sampler:
         self.start()
@@ -115,12 +119,12 @@ class Sampler:
         self.stop()
 
     def run(self) -> None:
-        """Take samples until stop(). start() calls it in its thread."""
+        """Take samples until stop(), or until they can't be written. start() calls it in its thread."""
         if self._sources.gpus is not None:
             self._sources.gpus.ready(_READY_SECONDS)
         with self._lines:
             due, skipped = self._clock.monotonic(), 0
-            while not self._stop.is_set():
+            while not self._stop.is_set() and self._lines.are_open:
                 self._take(skipped)
                 due += self._interval
                 late = self._clock.monotonic() - due
@@ -182,6 +186,10 @@ class _Lines:
         self.problems: tuple[str, ...] = ()
         self.written = 0
 
+    @property
+    def are_open(self) -> bool:
+        return self._file is not None
+
     def __enter__(self) -> _Lines:
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -201,10 +209,9 @@ class _Lines:
         if self._file is None:
             return
         data = line.encode() + b"\n"
-        size = os.fstat(self._file).st_size
         try:
             if (count := os.write(self._file, data)) < len(data):
-                os.ftruncate(self._file, size)
+                os.ftruncate(self._file, os.fstat(self._file).st_size - count)
                 self._give_up(f"only {count} of {len(data)} bytes found room")
             else:
                 self.written += 1

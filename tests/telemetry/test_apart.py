@@ -1,0 +1,177 @@
+"""The process that samples, on a driver that hangs, crashes, and is not there; and what takes its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl.telemetry import apart, cards
+from ngcdl.telemetry.apart import Apart
+from ngcdl.telemetry.usage import ContainerMeter, ProcessMeter
+
+from .stand_in import Host
+
+FIRST = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
+RUN = cards.Run([FIRST])
+
+
+@pytest.fixture
+def host(card: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A host whose driver is the stand-in, for the children of this process."""
+    for name, value in card.environment().items():
+        monkeypatch.setenv(name, value)
+    return card
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def until(path: Path, met: Callable[[dict[str, Any]], Any], after: int = 0) -> dict[str, Any]:
+    """Wait for a row behind the first `after` ones that is as wanted: at most 20 s."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if found := [row for row in rows(path)[after:] if met(row)]:
+            return found[0]
+        time.sleep(0.02)
+    raise AssertionError(f"no such row in 20 s; the last one is {rows(path)[-1:]}")
+
+
+def ended(sampler: Apart) -> float:
+    before = time.monotonic()
+    sampler.stop()
+    return time.monotonic() - before
+
+
+def test_a_run_s_cards_its_host_and_its_usage_are_in_a_line(host: Host, tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    host.set(gpu0__clock_reasons=4, gpu0__energy_mj=2500)
+    with Apart(path, ProcessMeter(os.getpid()), RUN, 0.1) as sampler:
+        row = until(path, lambda row: row["container_cpu_percent"] is not None)
+    (gpu,) = row["gpus"]
+    assert (gpu["uuid"], gpu["index"], gpu["gpu_percent"], gpu["foreign_processes"]) == (FIRST, 0, 87, None)
+    assert (gpu["energy_joules"], gpu["throttle_reasons"], gpu["memory_mhz"]) == (2.5, ["sw_power_cap"], 3504)
+    assert row["gap"] is None
+    assert row["memory_bytes"] > 0
+    assert row["host_memory_bytes"] > 0
+    assert len(row["cpu_percents"]) == os.cpu_count()
+    assert sampler.problems == ()
+    assert rows(path)[0]["seconds"] > 0, "seconds are since the start here, not since that of the process"
+
+
+def test_a_hanging_call_leaves_the_other_readings_and_comes_back_when_it_returns(host: Host, tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    with Apart(path, None, RUN, 0.1) as sampler:
+        until(path, lambda row: row["gpus"])
+        host.set(hang__DeviceGetPowerUsage=1, gpu0__utilization=13)
+        row = until(path, lambda row: "NVML gave no answer" in (row["gap"] or ""))
+        assert row["gpus"] == []
+        assert row["host_memory_bytes"] > 0
+        assert "ticks before this one were missed" in until(path, lambda row: "missed" in (row["gap"] or ""))["gap"]
+        host.set(gpu0__utilization=14)
+        back = until(path, lambda row: row["gpus"], after=rows(path).index(row))
+        assert back["gpus"][0]["gpu_percent"] == 14, "what was read before the hang is not what is now"
+    assert sampler.problems == ()
+
+
+def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_end(host: Host, tmp_path: Path) -> None:
+    host.set(hang__Init=1)
+    path = tmp_path / "s.jsonl"
+    sampler = Apart(path, ContainerMeter(os.getpid()), RUN, 0.1)
+    sampler.start()
+    sampler.start()
+    row = until(path, lambda row: row["host_cpu_percent"] is not None)
+    assert row["gpus"] == []
+    assert row["gap"].startswith("GPUs: NVML gave no answer for ")
+    assert ended(sampler) < 2
+    assert ended(sampler) < 0.1
+    assert sampler.problems == ()
+
+
+def test_a_driver_that_is_not_there_is_a_gap_with_its_words(host: Host, tmp_path: Path) -> None:
+    host.state.unlink()
+    with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
+        row = until(tmp_path / "s.jsonl", lambda row: row["gap"])
+    assert row["gap"] == "GPUs: The NVIDIA driver is installed but not loaded."
+
+
+def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go_on_here(
+    host: Host, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.jsonl"
+    with Apart(path, ContainerMeter(os.getpid()), RUN, 0.1) as sampler:
+        until(path, lambda row: row["gpus"])
+        assert sampler._process is not None
+        os.kill(sampler._process.pid, signal.SIGSEGV)
+        row = until(path, lambda row: row["gap"])
+        assert row["gap"] == "GPUs: the sampling process ended by itself (signal 11)"
+        until(path, lambda row: row["host_cpu_percent"] is not None, after=rows(path).index(row))
+    assert row["gpus"] == []
+    assert [row["seconds"] for row in rows(path)] == sorted(row["seconds"] for row in rows(path))
+    assert ended(sampler) < 2
+
+
+def test_a_process_that_is_silent_is_ended_and_the_other_readings_go_on_here(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "_LOOK_SECONDS", 0.1)
+    path = tmp_path / "s.jsonl"
+    with Apart(path, None, RUN, 0.1) as sampler:
+        until(path, lambda row: row["gpus"])
+        assert sampler._process is not None
+        os.kill(sampler._process.pid, signal.SIGSTOP)
+        sampler._silent_seconds = 0.4
+        row = until(path, lambda row: row["gap"])
+    assert row["gap"].startswith("GPUs: the sampling process wrote nothing for ")
+    assert row["host_memory_bytes"] > 0
+
+
+def test_a_process_that_does_not_end_is_killed(host: Host, tmp_path: Path) -> None:
+    sampler = Apart(tmp_path / "s.jsonl", None, RUN, 0.1)
+    sampler.start()
+    process = sampler._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    assert ended(sampler) < 2
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_child_ends_with_its_parent(host: Host, tmp_path: Path) -> None:
+    code = f"""
+import os, sys
+from pathlib import Path
+from ngcdl.telemetry import apart, cards
+sampler = apart.Apart(Path(sys.argv[1]), None, cards.Run([{FIRST!r}]), 60)
+sampler.start()
+print(sampler._process.pid, flush=True)
+os._exit(1)
+"""
+    pid = int(host.python(code, str(tmp_path / "s.jsonl")).stdout)
+    stat = Path(f"/proc/{pid}/stat")
+    end = time.monotonic() + 10
+    while stat.exists() and ") Z" not in stat.read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not stat.exists() or ") Z" in stat.read_text()
+
+
+def test_a_program_that_cannot_be_started_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
+        row = until(tmp_path / "s.jsonl", lambda row: row["gap"])
+    assert row["gap"].startswith("GPUs: the sampling process can't be started: ")
+    assert apart._abandoned == []
+
+
+def test_samples_that_cannot_be_written_are_one_problem(host: Host, tmp_path: Path) -> None:
+    with Apart(tmp_path / "no/s.jsonl", None, RUN, 0.1) as sampler:
+        assert sampler._process is not None
+        assert sampler._process.wait(20) == 0
+    assert len(sampler.problems) == 1
+    assert "No such file or directory; no samples are written from here on (0 were)" in sampler.problems[0]

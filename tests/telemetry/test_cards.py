@@ -1,0 +1,65 @@
+"""What a run's cards do, on the stand-in's driver, and whose processes are on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from ngcdl.telemetry import cards, container
+from ngcdl.telemetry.card import GpuProcess
+from ngcdl.telemetry.cards import Run
+
+from .stand_in import Host
+
+
+def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
+    ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
+    run = Run([], "a")
+    assert cards.foreign((ours, theirs, GpuProcess(3)), run) == 2
+    assert cards.foreign((), run) == 0
+    assert cards.foreign((ours, hidden), run) is None
+    assert cards.foreign(None, run) is None
+    assert cards.foreign((ours,), Run([])) is None
+    with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
+        assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid())) == 1
+        child.kill()
+
+
+READ = """
+import json
+from dataclasses import asdict
+from ngcdl.telemetry import cards, container, gpu
+container.pids_are_the_hosts = lambda: True
+container.cgroup_text = lambda pid: "0::/"
+uuids = ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"]
+nvml, now = gpu.connect(), iter([0.0, 0.4, 0.6])
+asked, use = [], nvml.use
+nvml.use = lambda uuid, processes: (asked.append(processes), use(uuid, processes))[1]
+reader = cards.Cards(nvml, cards.Run(uuids, "a"), lambda: next(now))
+print(json.dumps([[[asdict(one) for one in reader.read()] for _ in range(3)], asked]))
+"""
+
+
+def test_the_processes_of_others_are_looked_at_twice_a_second_at_most_and_known_in_between(card: Host) -> None:
+    card.set(gpu0__processes="2:-")
+    readings, asked = card.ask(READ)
+    assert [reading[0]["foreign_processes"] for reading in readings] == [1, 1, 1]
+    assert [reading[1]["foreign_processes"] for reading in readings] == [0, 0, 0]
+    assert asked == [True, True, False, False, True, True]
+
+
+def test_a_card_that_is_lost_has_each_field_of_a_sample_and_the_others_have_their_values(card: Host) -> None:
+    whole, _ = card.ask(READ)
+    card.set(**{"fail_after__gpu0__DeviceGetPowerUsage": "1:15"})
+    readings, _ = card.ask(READ)
+    assert readings[0][0]["error"] is None
+    lost, other = readings[1]
+    assert "GPU is lost" in lost["error"]
+    assert (lost["name"], lost["gpu_percent"], lost["watts"]) == ("NVIDIA GeForce GTX 1050 Ti", None, None)
+    assert lost["memory_total_bytes"] == whole[0][0]["memory_total_bytes"]
+    assert list(lost) == list(other)
+    assert other == whole[1][1]

@@ -1,0 +1,159 @@
+"""Samples taken in a process of their own, for the driver may crash it, or keep it for ever; here it is watched.
+
+Where it ends, or is silent for too long, the samples are taken in this process from then on, without GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from ngcdl.telemetry.cards import Run
+from ngcdl.telemetry.gpu_reader import Gap
+from ngcdl.telemetry.sampler import Sampler, sources
+from ngcdl.telemetry.usage import Meter
+
+_TOOLKIT = Path(__file__).parents[2]
+_LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0
+_JOIN_SECONDS, _KILL_SECONDS = 1.0, 0.5
+# Killed, but stuck in the kernel: kept from the garbage collector, which would complain that they still run.
+_abandoned: list[subprocess.Popen[bytes]] = []
+
+
+class _Ended:
+    """The GPUs when nobody reads them any more."""
+
+    why = "the sampling process did not run"
+
+    def ready(self, seconds: float) -> bool:
+        return seconds < 0
+
+    def read(self) -> NoReturn:
+        raise Gap(self.why)
+
+
+class Apart:
+    """Samples the cards of `run`, its host, and its `usage`, from start() to stop(), or within `with`."""
+
+    def __init__(self, path: Path, usage: Meter | None, run: Run, interval_seconds: float = 1.0) -> None:
+        started = time.monotonic()
+        self._path = path
+        self._gpus = _Ended()
+        self._here = Sampler(path, sources(usage, self._gpus), interval_seconds, started=started)
+        self._silent_seconds = _SILENT_SECONDS + interval_seconds
+        self._argument = json.dumps(
+            {
+                "path": str(path.absolute()),
+                "interval_seconds": interval_seconds,
+                "started": started,
+                "usage": usage.told() if usage else None,
+                "run": asdict(run),
+            }
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._said: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong with the sampling itself, for the run's notes."""
+        return self._said + self._here.problems
+
+    def start(self) -> None:
+        """Begin; harmless twice."""
+        if self._thread is not None:
+            return
+        try:
+            self._process = self._begun()
+        except OSError as error:
+            self._gpus.why = f"the sampling process can't be started: {error}"
+        self._thread = threading.Thread(target=self._run, name="ngcdl-sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within 2 s, whatever the driver does; harmless twice."""
+        self._here.stop()
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+        if process is not None:
+            self._kill(process)
+
+    def __enter__(self) -> Apart:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        paths = [str(_TOOLKIT), os.environ.get("PYTHONPATH", "")]
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "ngcdl.telemetry.sampling", self._argument],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for ngcdl, which ends it
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )
+
+    def _run(self) -> None:
+        if self._process is not None:
+            self._gpus.why = self._watched(self._process)
+        if not self._said:
+            self._here.run()
+
+    def _watched(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait until the process ends, or end it, for being silent. Tells how it ended."""
+        assert process.stdout is not None
+        size, grown = -1, time.monotonic()
+        while True:
+            if select.select([process.stdout], [], [], _LOOK_SECONDS)[0]:
+                if not (said := os.read(process.stdout.fileno(), 1 << 16)):
+                    return _how(process)
+                self._said = (said.decode(),)
+            before, size = size, _size(self._path)
+            now = time.monotonic()
+            if size != before:
+                grown = now
+            elif now - grown > self._silent_seconds:
+                process.kill()  # it writes no more: who is killed makes no step outside the kernel
+                return f"the sampling process wrote nothing for {now - grown:.0f} s, and was ended"
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        try:
+            process.wait(timeout=_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            _abandoned.append(process)
+            return
+        if self._thread is not None and process.stdout is not None:
+            self._thread.join()  # it has seen the end
+            process.stdout.close()
+
+
+def _how(process: subprocess.Popen[bytes]) -> str:
+    code = None
+    with suppress(subprocess.TimeoutExpired):
+        code = process.wait(timeout=0.2)
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return f"the sampling process ended by itself ({how})"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
