@@ -39,6 +39,22 @@ def lab() -> dict[str, Any]:
     return status
 
 
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take NVIDIA's driver away, where this host has one: neither its library nor its traces are found."""
+    import pynvml
+
+    from ngcdl.telemetry import driver
+
+    def lacking(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    for module in pynvml, driver.ctypes:
+        monkeypatch.setattr(module, "CDLL", lacking)
+    monkeypatch.setattr(driver, "has_driver", lambda: False)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Where CI is set a skipped test is a failed one: what was not run did not pass.

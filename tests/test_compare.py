@@ -282,7 +282,7 @@ def test_a_place_that_can_t_be_written_is_told_before_anything_runs(shelf: Store
 # -- before ---------------------------------------------------------------------------------------------------------
 
 OTHER = ImageRef.parse("pytorch:24.05-py3")
-no_driver = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this host has an NVIDIA driver")
+no_driver = pytest.mark.usefixtures("no_driver")
 docker_s_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 

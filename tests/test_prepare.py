@@ -85,7 +85,7 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
     assert spec.user is None, "--root"
 
 
-@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this host has an NVIDIA driver")
+@pytest.mark.usefixtures("no_driver")
 def test_that_a_run_computes_on_the_cpu_is_no_warning_where_the_cpu_was_asked_for(
     daemon: Daemon, config: settings.Settings, shelf: Store
 ) -> None:

@@ -252,7 +252,18 @@ def test_a_host_with_gpus_has_them(card: Host) -> None:
     assert card.ask(PROBE) == [2, None, False]
 
 
-@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this host has an NVIDIA driver")
+# What this host may have of NVIDIA's is not to be found: no trace of a driver, and no library but the test's own.
+ALONE = """
+import os, sys
+from ngcdl.telemetry import driver
+driver.has_driver = lambda: False
+def find(event, given):
+    if event == "ctypes.dlopen" and given[0] == driver.LIBRARY and driver.LIBRARY not in os.listdir(sys.argv[1]):
+        raise OSError(f"{driver.LIBRARY}: cannot open shared object file: No such file or directory")
+sys.addaudithook(find)
+"""
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [(None, "There is no NVIDIA driver on this host."), (b"", "file too short"), (b"text\n" * 99, "ELF")],
@@ -264,7 +275,7 @@ def test_a_library_that_cannot_be_loaded_is_explained(
     folder.mkdir()
     if content is not None:
         (folder / "libnvidia-ml.so.1").write_bytes(content)
-    count, message, absent = replace(card, library=folder).ask(PROBE)
+    count, message, absent = replace(card, library=folder).ask(ALONE + PROBE, str(folder))
     assert (count, absent) == (0, True)
     assert words in message
 
