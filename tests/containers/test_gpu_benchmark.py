@@ -107,4 +107,5 @@ def test_what_compilers_ask_in_the_old_words_has_the_same_answer():
     for allowed in True, False:
         allow_tf32(allowed)
         assert torch.backends.cuda.matmul.allow_tf32 is allowed
+        assert torch.backends.cudnn.allow_tf32 is allowed
         assert (torch.get_float32_matmul_precision() == "high") is allowed

@@ -1,5 +1,6 @@
 """In which numbers PyTorch computes, whether it compiles, and how pictures lie: what was asked for, made so."""
 import contextlib
+import warnings
 
 import torch
 
@@ -13,7 +14,7 @@ LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
 
 def chosen(asked, device):
     """Give what computing.numbers() gives, and switch TF32 on or off for all that stays float32."""
-    capability = torch.cuda.get_device_capability(0) if device == "gpu" else None
+    capability = torch.cuda.get_device_capability() if device == "gpu" else None  # of this replica's card
     precision = computing.numbers(asked, device, capability)
     if precision in HALVES and not hasattr(torch, "autocast"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast, as 1.10 and later have: "
@@ -25,10 +26,13 @@ def chosen(asked, device):
 def allow_tf32(allowed):
     """Say it in the words of this PyTorch: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32"""
     products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    if hasattr(products, "fp32_precision"):  # 2.9 and later, where the words below are deprecated
+    if hasattr(products, "fp32_precision"):  # 2.9 and later, where allow_tf32 is deprecated
         # torch.compile still asks in the old words, and fails where they say otherwise than the new ones:
-        # https://github.com/pytorch/pytorch/issues/166387
+        # https://github.com/pytorch/pytorch/issues/166387 and /179445
         torch.set_float32_matmul_precision("high" if allowed else "highest")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cudnn.allow_tf32 = allowed
         for library in products, cudnn.conv, cudnn.rnn:
             library.fp32_precision = "tf32" if allowed else "ieee"
     else:
@@ -43,9 +47,9 @@ def casting(precision, device):
     return lambda: torch.autocast(kind, dtype=HALVES[precision])
 
 
-def uncast(x):
-    """Give the context in which a layer says its numbers itself."""
-    return torch.autocast(x.device.type, enabled=False) if hasattr(torch, "autocast") else contextlib.ExitStack()
+def uncast(x, half):
+    """Give the context in which a layer says its numbers itself; half: what casting() casts to, or None."""
+    return torch.autocast(x.device.type, enabled=False) if half else contextlib.ExitStack()
 
 
 def layout(asked, model):

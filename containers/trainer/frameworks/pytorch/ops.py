@@ -32,7 +32,7 @@ def lrn(word, x, at):
     near = torch.arange(channels, device=x.device)
     band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).float() * word["alpha"]
     last = x.permute(0, 2, 3, 1).float()
-    with uncast(x):
+    with uncast(x, at.half):
         if at.is_compiled:
             found = last * (torch.matmul(last * last, band) + word["bias"]).pow(-word["beta"])
         else:
@@ -98,7 +98,7 @@ def lstm(word, x, at):
     begin = states if at.is_training else [x.new_zeros(len(x), word["outputs"])] * 2
     arrays = [weights[:size].t().contiguous(), weights[size:].t().contiguous(), biases, torch.zeros_like(biases)]
     begin = [state[None].clone() for state in begin]  # the way back needs them as they were
-    with uncast(x):  # autocast would do it to some of them, and not on every device
+    with uncast(x, at.half):  # autocast would do it to some of them, and not on every device
         x, *lists = [[each.to(at.half or x.dtype) for each in many] for many in ([x], begin, arrays)]
         found, *last = torch.lstm(x[0], *lists, True, 1, 0.0, at.is_training, False, True)
     if at.is_training:
