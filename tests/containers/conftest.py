@@ -52,6 +52,35 @@ def trained(folder, *words):
     return losses(folder), out, err
 
 
+def places():
+    """Where PyTorch can compute: on a GPU too, where there is one."""
+    try:
+        import torch
+    except ImportError:
+        return ["cpu"]
+    return ["cpu", "gpu"] if torch.cuda.is_available() else ["cpu"]
+
+
+class Played:
+    """A recorder of CUDA graphs without a GPU: it calls what would be played. refusing: why it records nothing."""
+
+    def __init__(self, refusing=None, tight=False):
+        self.refusing, self.tight, self.ordinary, self.recordings = refusing, tight, 0, 0
+
+    def is_tight(self):
+        return self.tight
+
+    def ahead(self, step):
+        self.ordinary += 1
+        return step()
+
+    def recorded(self, step):
+        self.recordings += 1
+        if self.refusing:
+            raise RuntimeError(self.refusing)
+        return step
+
+
 def needs(module):
     found = find_spec(module)
     if found is None or found.origin is None:  # a folder of that name, containers/tensorflow, is no package

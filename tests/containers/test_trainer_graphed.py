@@ -1,18 +1,20 @@
-"""A step that is recorded and played again is the ordinary one. Here a function is played, where a GPU has a graph."""
+"""A step that is recorded and played again is the ordinary one. Without a GPU a function is played, not a graph."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import needs
+from conftest import Played, needs, places
 
-from trainer.layers import constant, conv, dense, he, relu
+from trainer.computing import Way
+from trainer.layers import constant, conv, dense, dropout, he, relu
 from trainer.recipe import Model, adam, momentum, recipe, sgd
 
 pytestmark = pytest.mark.torch
 WORDS = [
     conv("conv", 3, 3, 4, he(3, 9), constant(0.1)),
     relu("relu"),
+    dropout("dropout", 0.2),
     dense("end", 6 * 6 * 4, 5, he(144), constant(0.0), decay=0.01),
 ]
 RECIPES = {
@@ -22,11 +24,15 @@ RECIPES = {
 }
 
 
-def network(name):
+COMPILES = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+
+
+def network(name, place="cpu", is_compiled=False):
     needs("torch")
     from trainer.frameworks.pytorch import Network
 
-    made = Network(Model(WORDS, RECIPES[name], (6, 6, 3), 8), "cpu")
+    way = Way("float32", is_compiled, None)
+    made = Network(Model(WORDS, RECIPES[name], (6, 6, 3), 8), place, way=way)
     made.load(made.model.first(1))
     return made
 
@@ -43,55 +49,67 @@ def trained(made, stepper, sizes=(8,) * 6):
 
     made.stepper, told = stepper, []
     for step, batch in enumerate(batches(torch, sizes)):
-        told.append(made.train(batch, made.model.turn(step, 0)))
-    return [float(loss.detach()) for loss, _ in told], [right for _, right in told], made.values()
+        told.append(made.train([one.to(made.on) for one in batch], made.model.turn(step, 0)))
+    right = [None if one is None else int(one) for _, one in told]
+    return [float(loss.detach()) for loss, _ in told], right, made.values()
 
 
-@pytest.mark.parametrize("name", list(RECIPES))
-def test_what_is_played_trains_as_ordinary_steps_do(name):
-    ordinary, played = network(name), network(name)
-    from trainer.frameworks.pytorch.graphed import FIRST, Stepper
+def stepper(made, recorder):
+    from trainer.frameworks.pytorch.graphed import Stepper
 
-    recorded = []
-    stepper = Stepper(played, lambda step: recorded.append(stepper.steps) or step)
+    return Stepper(made, recorder)
+
+
+@COMPILES
+@pytest.mark.parametrize(("name", "is_compiled"), [*((name, False) for name in RECIPES), ("adam", True)])
+@pytest.mark.parametrize("place", places())
+def test_what_is_played_trains_as_ordinary_steps_do(name, place, is_compiled):
+    ordinary, played = (network(name, place, is_compiled) for _ in range(2))
     losses, right, values = trained(ordinary, None)
-    found, counted, after = trained(played, stepper)
-    assert recorded == [FIRST + 1], "once, after the ordinary ones"
-    assert found == pytest.approx(losses, rel=1e-5)
+    steps = stepper(played, Played() if place == "cpu" else None)
+    found, counted, after = trained(played, steps)
+    assert steps.replay, "it was recorded"
+    assert found == pytest.approx(losses, rel=1e-5 if place == "cpu" else 1e-3)
     assert counted == right
-    assert all(np.abs(after[key] - values[key]).max() < 1e-5 for key in values)
+    assert all(np.abs(after[key] - values[key]).max() < (1e-5 if place == "cpu" else 1e-2) for key in values)
+
+
+def test_steps_are_recorded_once_after_ordinary_ones():
+    made, recorder = network("sgd"), Played()
+    trained(made, stepper(made, recorder))
+    from trainer.frameworks.pytorch.graphs import FIRST
+
+    assert (recorder.ordinary, recorder.recordings) == (FIRST, 1)
 
 
 def test_a_batch_of_another_size_is_an_ordinary_step():
     sizes = 8, 8, 8, 8, 3, 8
     ordinary, played = network("adam"), network("adam")
-    from trainer.frameworks.pytorch.graphed import Stepper
-
-    assert trained(played, Stepper(played, lambda step: step), sizes)[0] == pytest.approx(
+    assert trained(played, stepper(played, Played()), sizes)[0] == pytest.approx(
         trained(ordinary, None, sizes)[0], rel=1e-5
     )
 
 
 def test_what_can_not_be_recorded_is_said_and_trained_as_ever(capsys):
     ordinary, played = network("sgd"), network("sgd")
-    from trainer.frameworks.pytorch.graphed import Stepper
-
-    def refuse(step):
-        raise RuntimeError("operation not permitted when stream is capturing")
-
-    assert trained(played, Stepper(played, refuse))[0] == trained(ordinary, None)[0]
+    recorder = Played("operation not permitted when stream is capturing")
+    found = trained(played, stepper(played, recorder))[0]
+    assert found == pytest.approx(trained(ordinary, None)[0], rel=1e-5)
+    assert recorder.recordings == 1
     assert capsys.readouterr().err.count("not permitted when stream is capturing") == 1
+
+
+def test_steps_that_would_leave_too_little_memory_are_not_recorded(capsys):
+    made, recorder = network("sgd"), Played(tight=True)
+    assert len(trained(made, stepper(made, recorder))[0]) == 6
+    assert recorder.recordings == 0
+    assert "too little memory beside it" in capsys.readouterr().err
 
 
 def test_too_little_memory_for_it_ends_the_training():
     made = network("sgd")
-    from trainer.frameworks.pytorch.graphed import Stepper
-
-    def refuse(step):
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-
     with pytest.raises(RuntimeError, match="out of memory"):
-        trained(made, Stepper(made, refuse))
+        trained(made, stepper(made, Played("CUDA out of memory. Tried to allocate 2 GiB")))
 
 
 def test_on_a_cpu_there_are_no_graphs():

@@ -6,7 +6,7 @@ from ...computing import PLAIN, Scale
 from ...group import ALONE
 from . import graphed, memory, numbers
 from .feeding import FEEDS
-from .learning import LOSSES, OPTIMISERS, clip, each, right, squares, unscaled
+from .learning import LOSSES, OPTIMISERS, clip, each, follow, right, squares, unscaled
 from .ops import LAYERS
 from .together import Together
 
@@ -131,7 +131,7 @@ class Network:
         slots = [self.named(slot + "/") for slot in model.slots]
         OPTIMISERS[model.optimiser["op"]](model.optimiser, weights, slots, turn.rate, gradients)
         if model.averaged:
-            each("lerp", self.named("average/"), weights, 1 - turn.keep)
+            follow(self.named("average/"), weights, turn.keep)
 
     def named(self, prefix):
         return [self.kept[prefix + name] for name in self.model.weights]

@@ -9,18 +9,8 @@ import sys
 import torch
 
 from ...fits import is_out_of_memory
-from .learning import clip, each, right
-from .race.graphs import has_graphs
-
-FIRST = 3  # ordinary steps, in which libraries choose and prepare what they will use
-
-
-def recorded(step):
-    """Record what step() does, which is not done meanwhile, and give what does it."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
+from ...recipe import Turn
+from . import graphs
 
 
 def can_be(network, feed):
@@ -28,87 +18,57 @@ def can_be(network, feed):
     PyTorch 2, where a graph may keep the seed that it was recorded with: https://github.com/pytorch/pytorch/pull/84967
     """
     draws_anew = "dropout" not in network.model.ops or hasattr(torch, "compile")
-    return (feed in ("resident", "constant") and has_graphs(network.on) and network.model.trains and draws_anew
-            and not (network.together or network.scale or network.compiled))
+    return (feed in ("resident", "constant") and graphs.has_graphs(network.on) and network.model.trains and draws_anew
+            and not (network.together or network.scale))
 
 
 class Stepper:
-    """network: of pytorch.Network; record: see above, another one where there are no CUDA graphs."""
+    """network: of pytorch.Network; recorder: a graphs.Recorder, or what does the same without a GPU."""
 
-    def __init__(self, network, record=recorded):
-        self.network, self.record, self.steps = network, record, 0
-        self.examples = self.labels = self.replay = None
-        self.rate, self.stays = (torch.zeros((), device=network.on) for _ in range(2))
+    def __init__(self, network, recorder=None):
+        self.network, self.recorder, self.done = network, recorder or graphs.Recorder(), 0
+        self.batch = self.examples = self.labels = self.replay = None
+        rate, keep = (torch.zeros((), device=network.on) for _ in range(2))
+        self.turn = Turn(None, None, rate, keep, 1.0)
 
     def train(self, batch, turn):
         """Do what Network.step() does; give loss and right guesses, or None where that is to be called itself."""
-        self.steps += 1
-        if self.steps <= FIRST or len(batch[1]) != self.network.usual or not (self.replay or self.prepare(batch)):
+        if len(batch[1]) != self.network.usual or not self.recorder:
             return None
-        self.examples.copy_(batch[0])
-        self.labels.copy_(batch[1])
-        self.rate.fill_(turn.rate)
-        self.stays.fill_(1.0 if turn.keep is None else turn.keep)
+        self.put(batch, turn)
+        self.done += 1
+        if self.done <= graphs.FIRST:
+            return self.recorder.ahead(self.step)
+        if not (self.replay or self.record()):
+            return None
         self.replay()
         return tuple(None if one is None else one.clone() for one in self.told)  # the next step writes over them
 
-    def prepare(self, batch):
-        """Record; give whether that could be done. It is tried once."""
-        if self.examples is None:
-            self.examples, self.labels = (one.clone() for one in batch)
-            try:
-                self.replay = self.record(self.step)
-            except (RuntimeError, TypeError) as error:  # the latter: an older PyTorch whose rates are no tensors
-                if is_out_of_memory(str(error)):
-                    raise
-                print(f"Steps are no CUDA graphs here: {error}", file=sys.stderr)
-        return self.replay is not None
+    def put(self, batch, turn):
+        """Copy what a step is told to where it reads it."""
+        if self.batch is None:
+            self.examples, self.labels = (torch.empty_like(one) for one in batch)
+        if batch is not self.batch:  # --feed constant has one alone
+            self.batch = batch
+            self.examples.copy_(batch[0])
+            self.labels.copy_(batch[1])
+        self.turn.rate.fill_(turn.rate)
+        if turn.keep is not None:
+            self.turn.keep.fill_(turn.keep)
 
     def step(self):
-        network, model = self.network, self.network.model
-        loss, logits = network.learn(self.examples, self.labels)
-        weights = network.named("")
-        gradients = torch.autograd.grad(loss, weights)
-        with torch.no_grad():
-            guessed = right(model, logits, self.labels) if model.counted else None
-            self.told = loss + network.decay(gradients), guessed
-            if model.clip:
-                clip(gradients, model.clip)
-            slots = [network.named(slot + "/") for slot in model.slots]
-            MOVES[model.optimiser["op"]](model.optimiser, weights, slots, self.rate, gradients)
-            if model.averaged:
-                for average, weight in zip(network.named("average/"), weights):
-                    average.lerp_(weight, 1 - self.stays)
+        self.told = self.network.step(self.examples, self.labels, [], self.turn)
+        return self.told
 
-
-# learning.OPTIMISERS with a rate that is a tensor
-def sgd(words, weights, slots, rate, gradients):
-    taken(weights, gradients, rate)
-
-
-def momentum(words, weights, slots, rate, gradients):
-    each("mul", slots[0], words["share"])
-    each("add", slots[0], gradients)
-    taken(weights, [one.clone() for one in slots[0]], rate)
-
-
-def adam(words, weights, slots, rate, gradients):
-    first, second = slots
-    each("mul", first, words["b1"])
-    each("add", first, gradients, alpha=1 - words["b1"])
-    each("mul", second, words["b2"])
-    each("addcmul", second, gradients, gradients, value=1 - words["b2"])
-    roots = [one.sqrt() for one in second]
-    each("add", roots, words["epsilon"])
-    steps = [one.clone() for one in first]
-    each("div", steps, roots)
-    taken(weights, steps, rate)
-
-
-def taken(weights, steps, rate):
-    """Take rate * step from each weight; the steps are written over."""
-    each("mul", steps, rate)
-    each("sub", weights, steps)
-
-
-MOVES = {"sgd": sgd, "momentum": momentum, "adam": adam}
+    def record(self):
+        """Give whether that could be done. It is tried once."""
+        try:
+            if self.recorder.is_tight():  # and steps as large as that do not wait for the host
+                raise RuntimeError("an epoch's smaller last batch would find too little memory beside it")
+            self.replay = self.recorder.recorded(self.step)
+        except RuntimeError as error:
+            if is_out_of_memory(str(error)):
+                raise
+            print(f"Steps are no CUDA graphs here: {error}", file=sys.stderr)
+            self.recorder = None
+        return self.replay is not None

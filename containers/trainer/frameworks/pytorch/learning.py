@@ -36,7 +36,7 @@ def each(op, tensors, *others, **said):
 
 def squares(tensors):
     """Sum the squares of all; on the CPU not by the norm, which there is 1e-5 off for a million numbers."""
-    if tensors[0].is_cuda and hasattr(torch, "_foreach_norm"):
+    if tensors[0].device.type != "cpu" and hasattr(torch, "_foreach_norm"):
         return torch.stack(torch._foreach_norm(tensors)).pow(2).sum()
     return torch.stack([tensor.pow(2).sum() for tensor in tensors]).sum()
 
@@ -55,21 +55,54 @@ def clip(gradients, most):
         gradient.mul_(scale)
 
 
+def take(weights, steps, rate):
+    """Take rate * step from each weight. A rate on the device (graphed.py) is no alpha: the host would have to read it.
+    """
+    if isinstance(rate, torch.Tensor):
+        each("sub", weights, scaled(steps, rate))
+    else:
+        each("add", weights, steps, alpha=-rate)
+
+
+def scaled(tensors, factor):
+    """Give each times a number on the device."""
+    if "Tensor" in overloads("_foreach_mul"):
+        return torch._foreach_mul(tensors, factor)
+    return [tensor * factor for tensor in tensors]
+
+
+def overloads(name):
+    """Give what kinds of an operation this PyTorch tells of: none of one that it has not, nor before 1.12."""
+    return getattr(getattr(torch.ops.aten, name), "overloads", tuple)() if hasattr(torch, name) else ()
+
+
+def follow(averages, weights, keep):
+    """Keep this share of each average, and take the rest from its weight."""
+    share = 1 - keep
+    if isinstance(share, torch.Tensor):
+        for average, weight in zip(averages, weights):
+            average.lerp_(weight, share)
+    else:
+        each("lerp", averages, weights, share)
+
+
 def sgd(words, weights, slots, rate, gradients):
-    each("add", weights, gradients, alpha=-rate)
+    take(weights, gradients, rate)
 
 
 def momentum(words, weights, slots, rate, gradients):
     each("mul", slots[0], words["share"])
     each("add", slots[0], gradients)
-    each("add", weights, slots[0], alpha=-rate)
+    take(weights, slots[0], rate)
 
 
 def is_fused(device):
-    """Has this PyTorch all of Adam in one pass over the weights? On the CPU from 2.4 on. To ask about an operation that
-    there is not (before 1.13) is an error."""
-    return (device.type == "cpu" and hasattr(torch, "_fused_adam_")
-            and torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adam_", "CPU"))
+    """Has this PyTorch all of Adam in one pass over the weights? On the CPU from 2.4 on, on GPUs with a rate that lies
+    there from 2.1 on. To ask for the kernel of an operation that there is not (before 1.13) is an error."""
+    if device.type == "cpu":
+        return (hasattr(torch, "_fused_adam_")
+                and torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adam_", "CPU"))
+    return device.type == "cuda" and "tensor_lr" in overloads("_fused_adam_")
 
 
 def adam(words, weights, slots, rate, gradients):
@@ -79,18 +112,21 @@ def adam(words, weights, slots, rate, gradients):
         # so many steps, for the rate has it already
         laid = [torch.empty_like(one).copy_(gradient) if one.stride() != gradient.stride() else gradient
                 for one, gradient in zip(weights, gradients)]
+        steps = [torch.full((), float("inf"), device=weights[0].device)] * len(weights)
         torch._fused_adam_(
-            weights, laid, first, second, [], [torch.tensor(float("inf"))] * len(weights), lr=rate,
+            weights, laid, first, second, [], steps, lr=rate,
             beta1=words["b1"], beta2=words["b2"], weight_decay=0.0, eps=words["epsilon"], amsgrad=False, maximize=False)
         return
     each("mul", first, words["b1"])
     each("add", first, gradients, alpha=1 - words["b1"])
     each("mul", second, words["b2"])
     each("addcmul", second, gradients, gradients, value=1 - words["b2"])
-    roots = [value.clone() for value in second]
-    each("sqrt", roots)
+    roots = [value.sqrt() for value in second]
     each("add", roots, words["epsilon"])
-    each("addcdiv", weights, first, roots, value=-rate)
+    if isinstance(rate, torch.Tensor):
+        take(weights, [one / root for one, root in zip(first, roots)], rate)
+    else:
+        each("addcdiv", weights, first, roots, value=-rate)
 
 
 OPTIMISERS = {"sgd": sgd, "momentum": momentum, "adam": adam}

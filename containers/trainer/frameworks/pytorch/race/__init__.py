@@ -11,8 +11,9 @@ import torch
 from .... import race
 from ....events import Stop
 from ....fits import is_out_of_memory
+from .. import graphs
 from ..numbers import HALVES, LAST, compiled
-from . import graphs, net, pictures
+from . import net, pictures
 from .arrays import Arrays
 
 AT_ONCE = 2000  # pictures at most that are tested together
@@ -62,28 +63,33 @@ class Race:
         return into.copy_(images).sub_(self.mean).div_(self.deviation)
 
     # -- beforehand -----------------------------------------------------------------------------------------------
-    def prepare(self, test):
+    def prepare(self, test, records=True):
         """Compile, record, and train and test once on labels that say nothing, so that nothing of it hides in the time
-        of a training. On a CPU there is nothing to prepare. test: the images that will be tested, on the device."""
+        of a training. On a CPU there is nothing to prepare. test: the images that will be tested, on the device;
+        records: whether steps are to be CUDA graphs, where they can."""
         if self.waits:
             return
         torch.backends.cudnn.benchmark = True
         labels = self.labels.clone()
         self.labels.random_(0, race.CLASSES, generator=self.generator)
-        if graphs.has_graphs(self.on):
-            self.record()
+        if records and graphs.has_graphs(self.on):
+            self.record(graphs.Recorder())
         self.train(0)
         self.predict(test)
         self.labels.copy_(labels)
         self.wait()
 
-    def record(self):
-        found, pool = [], None
+    def record(self, recorder):
+        """Record each kind of step after some that mean nothing. recorder: a graphs.Recorder, or what does the same."""
+        found = []
         try:
             for take in self.takes:
-                found.append(graphs.captured(take, functools.partial(self.reset, 0), pool))
-                pool = found[0].pool()
-            self.takes, self.recorded = [graph.replay for graph in found], True
+                for _ in range(graphs.FIRST):
+                    self.reset(0)
+                    recorder.ahead(take)
+                self.reset(0)
+                found.append(recorder.recorded(take))
+            self.takes, self.recorded = found, True
         except RuntimeError as error:
             if is_out_of_memory(str(error)):
                 raise
