@@ -18,7 +18,10 @@ import page
 from figures import Figure, Missing, fell, keep, load
 
 # Each is a file here whose `measure(rounds)` (None: as many as it likes) gives Figures, or raises Missing.
-BENCHMARKS = ("start_up", "launch", "pull", "sampling", "report", "replicas", "train_cpu", "gpu")
+BENCHMARKS = (
+    *("start_up", "launch", "pull", "sampling", "report", "replicas", "train_cpu"),
+    *("gpu", "gpu_networks", "gpu_starts"),
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEN = ("toolkit", "tests", "scripts")  # by benchmarks: ngcdl, made_runs, lab_parts

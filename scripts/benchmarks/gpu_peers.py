@@ -12,11 +12,13 @@ which for a peer of yet another kind is a file of a few lines beside it. Nothing
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -57,6 +59,7 @@ def as_airbench(module: ModuleType, train: Any, test: Any) -> Once:
     import torch
 
     folder = tempfile.mkdtemp(prefix="ngcdl-peer-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     Path(folder, "cifar10").mkdir()
     for name, part in (("train", train), ("test", test)):
         labels = torch.from_numpy(part.labels).long()
