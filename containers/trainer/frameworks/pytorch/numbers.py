@@ -72,7 +72,7 @@ def compiled(function):
         try:
             return made(*arguments)
         except Exception as error:
-            ours = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+            ours = type(error).__module__.startswith(("torch._dynamo", "torch._inductor", "triton"))
             if not ours or is_out_of_memory(str(error)):
                 raise
             reason = str(error).strip().split("\n\n")[0][:1000]  # what follows is advice for PyTorch's own developers
