@@ -24,9 +24,6 @@ RECIPES = {
 }
 
 
-COMPILES = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
-
-
 def network(name, place="cpu", is_compiled=False):
     needs("torch")
     from trainer.frameworks.pytorch import Network
@@ -60,10 +57,12 @@ def stepper(made, recorder):
     return Stepper(made, recorder)
 
 
-@COMPILES
-@pytest.mark.parametrize(("name", "is_compiled"), [*((name, False) for name in RECIPES), ("adam", True)])
-@pytest.mark.parametrize("place", places())
-def test_what_is_played_trains_as_ordinary_steps_do(name, place, is_compiled):
+@pytest.mark.parametrize(
+    ("place", "name", "is_compiled"),
+    [(place, name, False) for place in places() for name in RECIPES]
+    + [(place, "adam", True) for place in places() if place == "gpu"],  # of compiling on a CPU there are other tests
+)
+def test_what_is_played_trains_as_ordinary_steps_do(place, name, is_compiled):
     ordinary, played = (network(name, place, is_compiled) for _ in range(2))
     losses, right, values = trained(ordinary, None)
     steps = stepper(played, Played() if place == "cpu" else None)

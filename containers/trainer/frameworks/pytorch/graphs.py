@@ -1,4 +1,5 @@
 """A step as a CUDA graph: the host starts hundreds of kernels at once, and the GPU never waits for it."""
+import gc
 import warnings
 
 import torch
@@ -48,6 +49,7 @@ class Recorder:
         where the host waits without an attempt, which would leave PyTorch's memory and chance in disorder."""
         if self.waits:
             raise RuntimeError("the host waits for the GPU within a step")
+        gc.collect()  # early releases can't free another graph meanwhile
         before, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=self.pool):
