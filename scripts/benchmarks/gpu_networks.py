@@ -44,8 +44,8 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
     workload, images = imported(name), data.synthetic("train")
     ways = {"ours": partial(rate, ours(workload, images, NETWORKS[name]), workload.BATCH, WINDOW_SECONDS)}
     for way, mode in WAYS.items():
-        once = partial(rate, usual(workload, images, NETWORKS[name], mode), workload.BATCH, WINDOW_SECONDS)
         try:
+            once = partial(rate, usual(workload, images, NETWORKS[name], mode), workload.BATCH, WINDOW_SECONDS)
             once()
         except Exception as error:  # a compiler's: the others are measured all the same
             print(f"    {name}, {way}: left out: {type(error).__name__}: {str(error)[:500]}", flush=True)
