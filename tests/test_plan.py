@@ -66,14 +66,29 @@ def test_a_training_has_a_replica_for_each_card_that_was_asked_for(gpus: str, ma
     assert ("--replicas" in words) == (many > 1)
 
 
-def test_what_several_cannot_train_has_one_replica_and_a_batch_has_an_example_for_each() -> None:
+def test_what_several_cannot_train_has_one_replica() -> None:
     names = ("inference", "distill", "smoke", "cifar10-94")
     for alone in (*map(Workload, names), replace(CIFAR10, feed="input")):
         assert "--replicas" not in plan.training(IMAGE, alone, GpuRequest("count", count=2), None, None).command
     taught = plan.training(IMAGE, Workload("distill", teacher="none"), GpuRequest("count", count=2), None, None)
     assert "--replicas" in taught.command
-    with pytest.raises(BadOption, match="--batch 8: too small for 9 GPUs"):
-        plan.training(IMAGE, CIFAR10, GpuRequest("count", count=9), None, None)
+
+
+@pytest.mark.parametrize(("name", "gpus", "nodes", "least"), [
+    ("cifar10", "none", 1, 1), ("cifar10", "9", 1, 9), ("cifar10", "2", 3, 6), ("inference", "none", 1, 1),
+    ("resnet-56", "none", 1, 2), ("resnet-56", "GPU-1,GPU-2", 1, 4), ("resnet-56", "2", 3, 12),
+    ("catdog", "none", 2, 4), ("distill", "4", 1, 2), ("cifar10-94", "none", 1, 2),
+])  # fmt: skip
+def test_each_replica_must_have_an_example_and_two_where_there_is_batch_norm(
+    name: str, gpus: str, nodes: int, least: int
+) -> None:
+    asked, cards = Workload(name, batch=least), GpuRequest.parse(gpus)
+    plan.check_workload(asked, nodes, cards)
+    if least > 1:
+        with pytest.raises(BadOption, match=f"--batch {least - 1}: too small") as refused:
+            plan.check_workload(replace(asked, batch=least - 1), nodes, cards)
+        assert refused.value.hint == f"    --batch {least}"
+        assert ("batch norm" in str(refused.value)) == (name != "cifar10")
 
 
 def test_what_several_cannot_train_is_refused_on_several_machines() -> None:

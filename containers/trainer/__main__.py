@@ -194,8 +194,9 @@ def modelled(asked, workload):
     model = Model(words, recipe, workload.INPUT, asked.batch, getattr(workload, "VARIABLES", None))
     if asked.resume and not model.trains:
         raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
-    if asked.batch < 2 and model.trains and "batch_norm" in model.ops:
-        raise Stop("bad_argument", "%s has batch norm, which needs a --batch of 2 at least" % asked.workload)
+    least = getattr(workload, "LEAST_BATCH", 1)
+    if asked.batch < least:
+        raise Stop("bad_argument", "%s has batch norm, which needs a --batch of %d at least" % (asked.workload, least))
     return model
 
 

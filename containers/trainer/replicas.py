@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from . import fits, layers
+from . import fits
 from .events import Events, Stop, clock
 from .group import VARIABLE, Lost
 from .meeting import meet
@@ -44,8 +44,8 @@ def check(asked, workload):
 
 
 def least_batch(asked, workload):
-    """Give the smallest batch that all have something to do with: of batch norm each wants two examples."""
-    return asked.replicas * asked.nodes * (2 if "batch_norm" in layers.ops(workload.NETWORK) else 1)
+    """Give the smallest batch that all have something to do with."""
+    return asked.replicas * asked.nodes * getattr(workload, "LEAST_BATCH", 1)
 
 
 def lead(asked, events, voice, signals):

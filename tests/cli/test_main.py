@@ -75,6 +75,13 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "--train", "cifar10", "--batch", "most"), "or largest"),
         (("run", "--train", "cifar10", "--teacher", "kept"), "cifar10 has none"),
         (("run", "--train", "cifar10", "--gpus", "none", "--precision", "tf32"), "computes on the CPU"),
+        (("run", "--train", "resnet-56", "--batch", "1"), "batch norm of resnet-56 wants 2 examples"),
+        (("run", "--train", "resnet-56", "--batch", "3", "--gpus", "2"), "too small for 2 replicas"),
+        (("compare", "--train", "resnet-56", "--vary", "batch=1,8"), "batch norm of resnet-56 wants 2 examples"),
+        (
+            ("compare", "--train", "cifar10", "--gpus", "64", "--vary", "nodes=1,4", "--engine", "slurm", "t:1"),
+            "too small for 256 replicas",
+        ),
         (("run", "tensorflow:1", "--device", "cpu"), "--device: only --train reads that"),
         (
             ("run", "tensorflow:1", "--feed", "plain", "--amp", "--channels-first", "--batch", "largest"),

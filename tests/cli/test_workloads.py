@@ -8,7 +8,7 @@ from house import House
 
 KEYS = {
     "name", "summary", "source", "data", "data_folder", "unit", "steps", "batch", "input", "parameters", "forward_macs",
-    "flops_per_example", "frameworks", "vary", "trains", "classes", "has_replicas", "has_epochs",
+    "flops_per_example", "frameworks", "vary", "trains", "classes", "has_replicas", "has_epochs", "least_batch",
 }  # fmt: skip
 
 

@@ -72,6 +72,12 @@ def test_parameters_and_work_are_those_of_the_source(name):
     assert model(name).trains == getattr(workload, "TRAINS", True)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_trained_with_batch_norm_wants_two_examples_at_least(name):
+    of_two = model(name).trains and "batch_norm" in model(name).ops
+    assert getattr(entry.imported(name), "LEAST_BATCH", 1) == (2 if of_two else 1)
+
+
 @pytest.mark.parametrize(("name", "running"), RUNNING.items())
 def test_batch_norm_keeps_two_running_values_a_channel(name, running):
     assert count(layers.shapes(entry.imported(name).NETWORK, "running")) == running

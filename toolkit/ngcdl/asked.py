@@ -28,6 +28,11 @@ class Asked:
     placement: Placement | None = None  # where on a cluster, None: no cluster
     extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
 
+    @property
+    def nodes(self) -> int:
+        """Of how many machines?"""
+        return self.placement.nodes if self.placement else 1
+
 
 class Show(Protocol):
     """Where a preparation tells what it does. None of these may raise or block for long."""

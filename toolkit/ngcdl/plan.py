@@ -21,8 +21,8 @@ _MEANT = dict.fromkeys(("fp16", "float16", "half", "bf16", "bfloat16", "mixed", 
 _MEANT |= dict.fromkeys(("fp32", "full", "single", "32"), "float32")
 
 
-def check_workload(workload: Workload, nodes: int = 1) -> None:
-    """Raises BadOption where the trainer would refuse what was typed, on so many machines."""
+def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None = None) -> None:
+    """Raises BadOption where the trainer would refuse what was typed, on so many machines with these cards in each."""
     known = bundled(workload.name)
     if not known.data_folder and workload.data not in ("auto", "synthetic"):
         raise BadOption(f"--data {workload.data}: {workload.name} makes its data up.", "Leave --data away.")
@@ -56,6 +56,17 @@ def check_workload(workload: Workload, nodes: int = 1) -> None:
         )
     if nodes > 1 and not has_replicas(workload):
         raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
+    check_batch(workload, gpus or GpuRequest(), nodes)
+
+
+def check_batch(workload: Workload, gpus: GpuRequest, nodes: int = 1) -> None:
+    """Raises BadOption where a batch is too small for all the replicas that share it."""
+    replicas, each = nodes * _replicas(workload, gpus), bundled(workload.name).least_batch
+    if workload.largest_batch or workload.batch >= replicas * each:
+        return
+    share = f"too small for {replicas} replicas" if replicas > 1 else "too small"
+    why = f": the batch norm of {workload.name} wants {each} examples{' in each' * (replicas > 1)}" if each > 1 else ""
+    raise BadOption(f"--batch {workload.batch}: {share}{why}.", f"    --batch {replicas * each}")
 
 
 def _check_alone(workload: Workload, known: Bundled) -> None:
@@ -174,14 +185,9 @@ def has_replicas(workload: Workload) -> bool:
 def _replicas(workload: Workload, gpus: GpuRequest) -> int:
     """Give how many replicas train on a machine: one for each card that was asked for by number or name.
 
-    What can't be trained by several has one, whatever it is given. Raises BadOption where the batch is too small.
+    What can't be trained by several has one, whatever it is given.
     """
-    many = gpus.count or len(gpus.devices) or 1
-    if many == 1 or not has_replicas(workload):
-        return 1
-    if workload.batch < many and not workload.largest_batch:
-        raise BadOption(f"--batch {workload.batch}: too small for {many} GPUs.", f"    --batch {many}")
-    return many
+    return (gpus.count or len(gpus.devices) or 1) if has_replicas(workload) else 1
 
 
 def _computed(workload: Workload) -> list[str]:

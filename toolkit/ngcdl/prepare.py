@@ -61,7 +61,7 @@ def decide(
     """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
     `data` is what an earlier decision found, `verdicts` keep what was seen of the image."""
     if asked.workload:
-        plan.check_workload(asked.workload, asked.placement.nodes if asked.placement else 1)
+        plan.check_workload(asked.workload, asked.nodes, asked.gpus)
     elif asked.image is None:
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
     verdicts = verdicts or Verdicts(asked, settings)
@@ -83,6 +83,7 @@ def decide(
     elif not dry:
         verdicts.tell(picked, show)
     if asked.workload:
+        plan.check_batch(asked.workload, picked.gpus, asked.nodes)
         plan.check_place(asked.workload, picked.image, asked.device or picked.device)
         if picked.engine.shares_files:
             data = data or _data(asked.workload, settings, show, dry)

@@ -30,7 +30,8 @@ class Bundled:
     matrix products alone. `parameters` is as the source counts them. `vary` is what a comparison of it varies, None:
     the CPU against the GPU. One that does not train only computes forward; one without parameters is a check, which is
     run once. `classes`: so many folders of pictures --data must have, None where it takes none. Without `has_replicas`
-    it is trained on one GPU alone; without `has_epochs` its examples have no turns to count.
+    it is trained on one GPU alone; without `has_epochs` its examples have no turns to count. `least_batch`: so many
+    examples each of its replicas must have.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Bundled:
     classes: int | None = None
     has_replicas: bool = True
     has_epochs: bool = True
+    least_batch: int = 1
 
 
 def names() -> tuple[str, ...]:
@@ -89,6 +91,7 @@ def bundled(name: str) -> Bundled:
         classes=said.get("CLASSES"),
         has_replicas=said.get("REPLICAS", True),
         has_epochs=said.get("EPOCHS", True),
+        least_batch=said.get("LEAST_BATCH", 1),
     )
 
 

@@ -24,6 +24,7 @@ TRAINED = 21455521
 MACS = 5189928960
 FLOPS = 31026327552
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+LEAST_BATCH = 2         # batch norm has no variance of a single example
 
 NONE = constant(0.0)
 CLASSES = 2

@@ -36,6 +36,7 @@ PARAMETERS = 1971650    # 288 of them are the whitening's, which nothing trains
 MACS = 118147360        # as the words are read; the pools throw away a tenth, which is not computed
 FLOPS = 708330624       # the same; the start event tells what a training really does, most of it on smaller pictures
 FRAMEWORKS = ("pytorch",)
+LEAST_BATCH = 2         # batch norm has no variance of a single example
 VARY = "compile=off,on"
 LINES = 25
 TIMES = True            # --times is understood

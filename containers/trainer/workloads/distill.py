@@ -20,6 +20,7 @@ PARAMETERS = 853018
 MACS = 125485696
 FLOPS = 752029440
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+LEAST_BATCH = 2         # batch norm has no variance of a single example
 TEACHER = "cifar10-keras"
 VARY = "teacher=none,together,before,ahead,kept"
 

@@ -23,6 +23,7 @@ PARAMETERS = 25557032
 MACS = 3857973248
 FLOPS = 22911811584
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+LEAST_BATCH = 2         # batch norm has no variance of a single example
 EPOCHS = False
 
 IMAGES = 128

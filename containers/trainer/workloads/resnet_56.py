@@ -23,6 +23,7 @@ PARAMETERS = 853018
 MACS = 125485696
 FLOPS = 752029440
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
+LEAST_BATCH = 2         # batch norm has no variance of a single example
 
 BLOCKS = 9
 L2 = 1e-4

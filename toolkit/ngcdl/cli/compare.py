@@ -93,7 +93,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     asked = replace(parsed(typed, config, shelf), command="compare")
     name, variants = arms(asked, vary, images, config.registry, scaling)
     for one in (variant.asked for variant in variants):
-        plan.check_workload(one.workload or Workload(""))
+        plan.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         plan.check_place(one.workload or Workload(""), one.image, one.device or _device(one.gpus))
     reconcile_last(shelf)
     screen, number = _Hushed(typed.engine in USED_BY), None

@@ -94,22 +94,18 @@ def scaling_of(vary: str, typed: str | None) -> str | None:
 
 
 def _scaled(arm: str, asked: Asked, is_weak: bool) -> Asked:
-    """Give what is asked with the batch of all its replicas. Raises BadOption where there can't be so many."""
+    """Give what is asked with the batch of all its replicas. Raises BadOption where there is only one."""
     work = asked.workload
     assert work is not None  # compare has a training
     if not plan.has_replicas(work):
         raise BadOption(f"--vary {arm}: of {work.name} only one replica can run.", "    ngcdl workloads")
-    nodes, each = asked.placement.nodes if asked.placement else 1, asked.gpus.count or len(asked.gpus.devices)
+    each = asked.gpus.count or len(asked.gpus.devices) or 1
     if is_weak and asked.gpus.kind == "all":
         raise BadOption(f"--vary {arm}: --scaling weak wants their number.", "    ngcdl compare --vary gpus=1,2 ...")
-    replicas = nodes * (each or 1)
-    if is_weak:
-        return replace(asked, workload=replace(work, batch=work.batch * replicas))
-    if work.batch < replicas:
-        raise BadOption(
-            f"--batch {work.batch}: too small for the {replicas} replicas of {arm}.", f"    --batch {replicas}"
-        )
-    return asked
+    if not is_weak:
+        return asked
+    plan.check_batch(work, GpuRequest())  # of one replica, as it was typed
+    return replace(asked, workload=replace(work, batch=work.batch * asked.nodes * each))
 
 
 def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], registry: str) -> Asked:
