@@ -9,6 +9,7 @@ from house import House
 KEYS = {
     "name", "summary", "source", "data", "data_folder", "unit", "steps", "batch", "input", "parameters", "forward_macs",
     "flops_per_example", "frameworks", "vary", "trains", "classes", "has_replicas", "has_epochs", "least_batch",
+    "has_times",
 }  # fmt: skip
 
 

@@ -36,7 +36,12 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
             meant = _MEANT.get(value.lower()) if option == "--precision" else None
             hint = f"Did you mean {option} {meant}?" if meant else ""
             raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.", hint)
-    for option, number in (("--threads", workload.threads), ("--epochs", workload.epochs), ("--steps", workload.steps)):
+    for option, number in (
+        ("--threads", workload.threads),
+        ("--epochs", workload.epochs),
+        ("--steps", workload.steps),
+        ("--times", workload.times),
+    ):
         if number is not None and number < 1:
             raise BadOption(f"{option} is a whole number from 1 on.")
     if workload.batch < 1:
@@ -53,6 +58,11 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
     if workload.epochs and not known.has_epochs:
         raise BadOption(
             f"--epochs: {known.name} counts none.", f"    ngcdl run --train {known.name} --steps {known.steps}"
+        )
+    if workload.times > 1 and not known.has_times:
+        raise BadOption(
+            f"--times {workload.times}: {known.name} is trained once in a run.",
+            f"    ngcdl compare --train {known.name} --repeat {workload.times}",
         )
     if nodes > 1 and not has_replicas(workload):
         raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
@@ -79,6 +89,7 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
             "--seconds": workload.seconds is not None,
             "--batch": workload.largest_batch or workload.batch != known.batch,
             "--feed": workload.feed != Workload(workload.name).feed,
+            "--times": workload.times != 1,
         }
     else:
         why = "has a plan from its first step to its last, its images on the device, and leaves no checkpoint"
@@ -200,6 +211,7 @@ def _computed(workload: Workload) -> list[str]:
         words += ["--channels-last" if workload.channels_last else "--channels-first"]
     words += ["--seconds", f"{workload.seconds:.15g}"] if workload.seconds is not None else []
     words += ["--epochs", str(workload.epochs)] if workload.epochs is not None else []
+    words += ["--times", str(workload.times)] if workload.times != plain.times else []
     return words + (["--teacher", workload.teacher] if workload.teacher else [])
 
 

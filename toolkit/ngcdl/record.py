@@ -89,6 +89,7 @@ class Summary:
     """Medians over the logged steps after warm-up; means over the samples taken while it trained.
 
     `examples_per_second` and `seconds_per_batch` leave out the first logged interval, in which the framework starts.
+    `precision_at_1` of several trainings from nothing is their mean.
     `cpu_percent_mean` is of all cores, 0..100; `container_cpu_percent_mean` has 100 for one core.
     `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None where no GPU was read.
     `cores_busy` are processors of the host, as `threads_running_mean`; `cpu_busiest_core_percent_mean` is of whichever

@@ -31,7 +31,7 @@ class Bundled:
     the CPU against the GPU. One that does not train only computes forward; one without parameters is a check, which is
     run once. `classes`: so many folders of pictures --data must have, None where it takes none. Without `has_replicas`
     it is trained on one GPU alone; without `has_epochs` its examples have no turns to count. `least_batch`: so many
-    examples each of its replicas must have.
+    examples each of its replicas must have. With `has_times` it is trained several times in one run, if asked for.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Bundled:
     has_replicas: bool = True
     has_epochs: bool = True
     least_batch: int = 1
+    has_times: bool = False
 
 
 def names() -> tuple[str, ...]:
@@ -92,6 +93,7 @@ def bundled(name: str) -> Bundled:
         has_replicas=said.get("REPLICAS", True),
         has_epochs=said.get("EPOCHS", True),
         least_batch=said.get("LEAST_BATCH", 1),
+        has_times=said.get("TIMES", False),
     )
 
 

@@ -28,6 +28,7 @@ Seconds = Annotated[
     float | None,
     training(help="Train that long; with --steps or --epochs, what comes first."),
 ]
+Times = Annotated[int, training(help="Of cifar10-94: train so often, each time from nothing.")]
 Batch = Annotated[
     str | None,
     training(metavar="N|largest", help="Examples a step; the workload's own number. largest: what fits."),

@@ -18,7 +18,7 @@ from ngcdl.errors import NgcdlError, NoLog, RecordBroken
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run, Summary
-from ngcdl.report import naming
+from ngcdl.report import naming, raced
 from ngcdl.spec import USED_BY
 from ngcdl.store import EVENTS, LOG, Store, lines, opened
 
@@ -90,7 +90,7 @@ def show_summary(shelf: Store, run: Run) -> None:
     run = kept.with_figures(shelf, run)
     start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
     rows = [("run", f"{run.id}  ({_how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
-    rows += [*_figures(run), *_stages(shelf, run, start), *_why(run)]
+    rows += [*_figures(run), *_stages(shelf, run, start), *_raced(shelf, run), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     width = max(len(name) for name, _ in rows)
@@ -200,6 +200,11 @@ def _stages(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str,
         return []
     told = (naming.stages(event) for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "stages")
     return [("stages", f"{text} examples/s, each with those before it") for text in told if text]
+
+
+def _raced(shelf: Store, run: Run) -> list[tuple[str, str]]:
+    told = raced.told([event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") in raced.EVENTS])
+    return [("from nothing", told)] if told else []
 
 
 def _energy(figures: Summary) -> list[tuple[str, str]]:

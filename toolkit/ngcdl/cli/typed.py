@@ -37,6 +37,7 @@ class Typed:
     steps: int | None = None  # None: the workload's own
     epochs: int | None = None
     seconds: float | None = None
+    times: int = 1
     batch: str | None = None
     seed: int = 0
     threads: int | None = None
@@ -116,11 +117,9 @@ def _here() -> Path:
 def _of_a_training(typed: Typed) -> list[str]:
     """Name the options that were typed and that only --train reads."""
     plain = Typed()
-    given = {
-        f"--{name}": getattr(typed, name) != getattr(plain, name)
-        for name in ("steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision")
-    }
-    given |= {f"--{name}": bool(getattr(typed, name)) for name in ("amp", "compile", "teacher", "device")}
+    names = ["steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision", "times"]
+    names += ["amp", "compile", "teacher", "device"]
+    given = {f"--{name}": getattr(typed, name) != getattr(plain, name) for name in names}
     given |= {"--channels-last": typed.channels_last is True, "--channels-first": typed.channels_last is False}
     given |= {"--no-eval": not typed.evaluate}
     return [name for name, is_given in given.items() if is_given]
@@ -157,6 +156,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         epochs=typed.epochs,
         teacher=typed.teacher,
         largest_batch=typed.batch == "largest",
+        times=typed.times,
     )
     if asked.resume:
         _check_resume(asked, asked.resume, shelf)

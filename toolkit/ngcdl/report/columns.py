@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report import throttling
+from ngcdl.report import raced, throttling
 from ngcdl.report.curves import NAN
 from ngcdl.report.lines import Line, are_numbers, batches, column, number, numbers, numbers_in, text
 from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
@@ -57,6 +57,9 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
                 after.cut_from(resumed + 1)  # these say how many steps are done
     elif kind == "stages":
         it.stages = event
+    elif kind in raced.EVENTS:
+        it.raced.append(event)
+        it.losses.begun.append(len(it.losses.xs))  # the next training's begin at step 0
     elif kind == "error":
         it.error = text(event.get("kind"))
     elif kind == "eval" and step is not None:

@@ -24,10 +24,12 @@ Point = tuple[float, float]
 
 @dataclass
 class Curve:
-    """Points in the order in which they came; `ys` NaN is unknown. When all are there they are looked at, once."""
+    """Points in the order in which they came; `ys` NaN is unknown. When all are there they are looked at, once.
+    `begun`: at these places another line begins, back at its first x."""
 
     xs: array[float] = field(default_factory=lambda: array("d"))
     ys: array[float] = field(default_factory=lambda: array("d"))
+    begun: list[int] = field(default_factory=list)
 
     def add(self, x: float, y: float | None) -> None:
         self.xs.append(x)
@@ -84,6 +86,9 @@ def thinned(curve: Curve, low: float, high: float, breaks: bool = True) -> list[
     For each column its first, lowest, highest and last point stay, so that no spike is lost. A gap that is narrower
     than a column is none.
     """
+    if curve.begun:
+        lines = [Curve(curve.xs[at:to], curve.ys[at:to]) for at, to in pairwise((0, *curve.begun, len(curve.xs)))]
+        return [stretch for line in lines for stretch in thinned(line, low, high, breaks)]
     xs, ys, after_gaps = curve.drawable
     many = len(curve.xs) > 2 * COLUMNS
     width = (high - low) / COLUMNS if many and high > low else 0.0

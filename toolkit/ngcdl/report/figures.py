@@ -20,13 +20,13 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     Means are over the samples between the first and the last logged step; where there are none, over all."""
     events, samples = list(events), list(samples)
     counted = [event for event in events if isinstance(number(event.get("step")), int)]
-    # A resumed training tells again the steps after its checkpoint: the later telling counts.
-    steps = list({event["step"]: event for event in counted if event.get("event") == "step"}.values())
+    steps = _steps(events)
     # The trainer leaves the first of these null: the framework's start hides in it.
     rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
     losses = numbers(steps, "loss")
     reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
+    raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
     during = _while_training(steps, samples)
     starts = [event for event in events if event.get("event") == "start"]
     summed = Summary(
@@ -35,7 +35,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
         seconds_per_batch=median(batches) if batches else None,
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
-        precision_at_1=evaluations[-1] if evaluations else None,
+        precision_at_1=mean(raced or evaluations[-1:]),
         samples=len(samples) or None,
         gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
         training_samples=len(during) if steps and samples else None,
@@ -44,6 +44,18 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
     summed = with_cards(summed, measured, computes=not starts or starts[-1].get("device") != "cpu")
     return achieved.with_peak(summed, starts[-1]) if starts else summed
+
+
+def _steps(events: Iterable[Line]) -> list[Line]:
+    """Give what was told of each step. A resumed training tells again the steps after its checkpoint: the later telling
+    counts; but one that begins anew, from nothing, is another training."""
+    found: dict[tuple[int, int], Line] = {}
+    trainings = 0
+    for event in events:
+        trainings += event.get("event") == "raced"
+        if event.get("event") == "step" and isinstance(number(event.get("step")), int):
+            found[trainings, event["step"]] = event
+    return list(found.values())
 
 
 def _while_training(steps: Sequence[Line], samples: list[Line]) -> list[Line]:

@@ -93,7 +93,8 @@ def length(run: Run, start: Mapping[str, Any]) -> str | None:
     if epochs is not None:
         words = [f"{epochs} epochs{f' ({words[0]})' if words else ''}"]
     words += [f"{seconds:g} s"] if isinstance(seconds, int | float) else []
-    return " or ".join(words) or None
+    times = f", {many} times" if (many := asked.get("times") or 1) != 1 else ""
+    return f"{' or '.join(words)}{times}" if words else None
 
 
 def is_synthetic(run: Run) -> bool:

@@ -195,7 +195,16 @@ def _loss(stories: Sequence[Story]) -> Chart | None:
     span = _range(line.curve for line in lines)
     low = 0.0 if span and 0 <= span[0] < span[1] * 0.6 else (span[0] if span else 0.0)
     x = _steps(line.curve for line in lines)
-    return _chart("Loss", x, lines, lambda high: axis(low, high, ""), note=_synthetic(stories))
+    note = " ".join(part for part in (_synthetic(stories), _anew(stories)) if part)
+    return _chart("Loss", x, lines, lambda high: axis(low, high, ""), note=note)
+
+
+def _anew(stories: Sequence[Story]) -> str:
+    often = [sum(event.get("event") == "raced" for event in story.training.raced) for story in stories]
+    if max(often) < 2:
+        return ""
+    many = f"{often[0]} trainings" if len(often) == 1 else "Several trainings in a run"
+    return f"{many}, each from nothing: a line for each, one over the other."
 
 
 def _accuracy(stories: Sequence[Story]) -> Chart | None:

@@ -8,6 +8,7 @@ from string import ascii_uppercase
 
 from ngcdl.record import Run
 from ngcdl.report.curves import Curve
+from ngcdl.report.lines import Line
 
 _CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
 
@@ -23,6 +24,7 @@ class Training:
     training_accuracies: Curve = field(default_factory=Curve)
     start: Mapping[str, object] = field(default_factory=dict)
     stages: Mapping[str, object] = field(default_factory=dict)  # how fast the stages of the pipeline are
+    raced: list[Line] = field(default_factory=list)  # the events of trainings from nothing (raced.py)
     error: str | None = None  # the kind of the error that ended it
     span: tuple[float, float] | None = None  # the first and the last logged step, s since the run's start
 

@@ -9,7 +9,7 @@ from typing import Literal
 from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
 from ngcdl.record import Run
-from ngcdl.report import naming
+from ngcdl.report import naming, raced
 from ngcdl.report.story import Story
 from ngcdl.report.verdict import duration, rate
 
@@ -94,6 +94,7 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("s/batch (median)", lambda it: measured(it.run.summary.seconds_per_batch, 4), "of a training"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
     ("computed (convolutions and matrix products)", _computed, "where known"),
+    ("trained from nothing", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),
     ("loss, first → last", _losses, "where known"),
     ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), "where known"),
     ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), "always"),

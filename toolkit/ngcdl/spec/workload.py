@@ -20,7 +20,7 @@ class Workload:
     `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it is shown. `resume` is the id of
     the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
     `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None is the trainer's own choice, as it
-    is of `channels_last`.
+    is of `channels_last`. `times` it is trained, each time from nothing and with the next seed.
     """
 
     name: str
@@ -40,3 +40,4 @@ class Workload:
     epochs: int | None = None
     teacher: str | None = None
     largest_batch: bool = False
+    times: int = 1
