@@ -161,12 +161,17 @@ def forward(asked, network, source, log, signals):
 
     Of --feed input the batches are made, and that is all."""
     done, batches = 0, network.batches(source, 0, UNENDING if asked.steps is None else asked.steps, asked.feed)
+    wanted = clock()
     try:
         for done, batch in enumerate(within(asked.seconds, batches, log), 1):
-            if asked.feed != "input" and not np.isfinite(network.infer(batch)).all():
-                raise Stop("nan", "What was computed of batch %d is no number" % (done - 1), done - 1)
+            if asked.feed != "input":
+                found = network.infer(batch)  # in the host's memory: the device has been waited for
+                log.waited(len(batch[-1]), clock() - wanted)
+                if not np.isfinite(found).all():
+                    raise Stop("nan", "What was computed of batch %d is no number" % (done - 1), done - 1)
             log.add(done - 1, len(batch[-1]), None, None)
             signals.check(done)
+            wanted = clock()
     finally:
         getattr(batches, "close", int)()
     return done
@@ -184,6 +189,7 @@ class Log(object):
         self.pending, self.since, self.first = [], clock(), True
         self.latest, self.loss = first - 1, None  # the step that was added last, the loss that was read last
         self.sizes = []  # of the batches since the line before: an epoch's last is smaller
+        self.latencies = []  # of the whole batches among them, where they are computed forward only
         # the tutorial's first line divides by the frequency too, after one step
         self.written = first - 1 if first else -asked.log_frequency
         # a resumed training's first epoch is the rest of one
@@ -199,6 +205,11 @@ class Log(object):
         if self.epoch_steps and (step + 1) % self.epoch_steps == 0:
             self.settle()
             self.write_epoch(step + 1)
+
+    def waited(self, examples, seconds):
+        """Keep how long somebody waited for what was computed of a batch."""
+        if examples == self.asked.batch:
+            self.latencies.append(seconds)
 
     def end(self):
         """Write the last step too, where nobody knew beforehand that it is: a slow device may have no other."""
@@ -221,11 +232,14 @@ class Log(object):
         now = clock()
         seconds, self.since = max(now - self.since, 1e-9) / (step - self.written), now
         rate, self.written, self.sizes = sum(self.sizes) / len(self.sizes) / seconds, step, []
-        taught = {"teacher_seconds_per_batch": self.teacher_seconds()} if self.teacher_seconds else {}
+        more = {"teacher_seconds_per_batch": self.teacher_seconds()} if self.teacher_seconds else {}
+        if self.latencies and not self.first:
+            more["latency_seconds"] = self.latencies
+        self.latencies = []
         self.events.write("step", step=step, loss=loss,
                           learning_rate=None if loss is None else self.model.rate(step),
                           examples_per_second=None if self.first else rate,
-                          seconds_per_batch=None if self.first else seconds, **taught)
+                          seconds_per_batch=None if self.first else seconds, **more)
         self.voice.say("%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (
             datetime.datetime.now(), step, "" if loss is None else ", loss = %.2f" % loss, rate, seconds))
         self.first = False

@@ -85,6 +85,7 @@ def test_a_frame_has_the_same_features_in_both_frameworks_and_in_every_batch():
         network = Training(framework, "inference").network
         batches = [network.batches(inference.source(film, batch, 0, 0.4), 0, 1) for batch in (1, 3)]
         found[framework] = [network.infer(next(iter(made))) for made in batches]
+    assert all(isinstance(one, np.ndarray) for some in found.values() for one in some), "the device has been waited for"
     one, three = found["tf2"]
     assert three.shape == (3, 2048)
     assert np.abs(three[0] - one[0]).max() < 1e-3

@@ -9,7 +9,7 @@ import pytest
 from conftest import events
 
 from trainer import data, epochs, layers, loop
-from trainer.events import Events, Stop, Voice
+from trainer.events import Events, Stop, Voice, clock
 from trainer.group import ALONE
 from trainer.recipe import Model, untrained
 from trainer.signals import Signals
@@ -186,6 +186,38 @@ def test_what_trains_nothing_tells_its_speed_and_keeps_nothing(tmp_path):
     assert [round(step["examples_per_second"] * step["seconds_per_batch"]) for step in steps[1:]] == [2, 1, 2, 2]
     assert re.match(r"^\S+ \S+: step 1 \([\d.]+ examples/sec; [\d.]+ sec/batch\)\n$", said[1])
     assert not (tmp_path / "checkpoints").exists()
+
+
+class TimedNetwork(FakeNetwork):
+    def __init__(self):
+        FakeNetwork.__init__(self)
+        self.waited, self.asked = [], None
+
+    def batches(self, source, first, last, feed):
+        for step in range(first, last):
+            self.asked = clock()
+            yield source(step)
+
+    def infer(self, batch):
+        np.linalg.svd(np.ones((60, 60)))  # some time
+        found = FakeNetwork.infer(self, batch)
+        self.waited.append(clock() - self.asked)
+        return found
+
+
+@pytest.mark.parametrize("often", [1, 2, 7])
+def test_a_latency_is_of_one_whole_batch_from_asking_for_it_and_none_of_the_start_up(tmp_path, often):
+    network = TimedNetwork()
+    forward(tmp_path, network, steps=14, log_frequency=often)
+    told = events(tmp_path, "step")
+    found = [seconds for step in told for seconds in step.get("latency_seconds", [])]
+    assert "latency_seconds" not in told[0]
+    assert [len(step.get("latency_seconds", [])) for step in told] == {
+        1: [0, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1], 2: [0, 1, 2, 1, 1, 2, 1], 7: [0, 5]
+    }[often]  # fmt: skip
+    whole = [seconds for step, seconds in enumerate(network.waited) if step % 3 < 2][1 : 1 + len(found)]
+    assert all(inside <= seconds for inside, seconds in zip(whole, found, strict=True))
+    assert sum(found) <= sum(step["seconds_per_batch"] * often for step in told[1:])
 
 
 def test_told_to_end_what_trains_nothing_ends_without_a_checkpoint(tmp_path):

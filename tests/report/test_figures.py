@@ -56,6 +56,18 @@ def test_rates_are_medians_without_the_start_up() -> None:
     assert found.seconds_per_batch == 1.0
 
 
+def test_a_latency_is_that_of_single_batches_and_none_of_too_few_is_told() -> None:
+    def found(latencies: list[float]) -> tuple[float | None, float | None]:
+        halves = latencies[: len(latencies) // 2], latencies[len(latencies) // 2 :]
+        told = [step(at, at) | {"latency_seconds": half} for at, half in enumerate(halves)]
+        summed = summary([*told, step(2, 2) | {"latency_seconds": None}, step(3, 3)], [])
+        return summed.latency_p50_seconds, summed.latency_p95_seconds
+
+    assert found([float(at) for at in range(100, 0, -1)]) == (50.0, 95.0)
+    assert found([float(at) for at in range(1, 21)]) == (10.0, 19.0)
+    assert found([float(at) for at in range(1, 20)]) == (None, None)
+
+
 def test_of_a_step_that_a_resumed_training_tells_again_the_later_counts() -> None:
     told = [step(0, 0), step(10, 1, rate=10), step(20, 2, rate=10), step(10, 3), step(20, 4, rate=70)]
     assert summary(told, []).examples_per_second == 70

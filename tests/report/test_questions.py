@@ -283,6 +283,14 @@ def test_inference_is_told_as_the_seconds_of_a_whole_video_beside_the_ratios() -
     assert told("batch", rate("1", 4.0), workload="inference") == "Frames: batch 1 4.0 a second."
 
 
+def test_how_long_one_batch_takes_is_told_where_it_was_measured() -> None:
+    one = rate("cpu", 5.0, p50={1: 0.137, 2: 0.135, 3: 0.139}, p95={1: 0.16, 2: 0.158, 3: 0.171})
+    assert told("device", one, rate("gpu", 222.0), workload="inference") == (
+        "Frames: CPU 5.0 a second; GPU 222.0 a second. "
+        "From asking for a batch to its features: CPU p50 137 ms (135..139), p95 160 ms (158..171)."
+    )
+
+
 def test_what_nobody_asked_has_no_answer_and_nothing_measured_has_none_either() -> None:
     assert answers("device", "cifar10", [rate("cpu", 1.0), rate("gpu", 2.0)]) == ()
     assert answers("seed", "cifar10", [rate("0", 1.0), rate("1", 2.0)]) == ()

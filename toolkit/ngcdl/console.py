@@ -201,6 +201,11 @@ def measured(value: float | None, digits: int = 1, unit: str = "") -> str:
     return number(value, digits, unit)
 
 
+def milliseconds(seconds: float | None) -> str:
+    """0.0412 -> 41.2 ms; None -> n/a."""
+    return measured(None if seconds is None else 1e3 * seconds, 1, " ms")
+
+
 def on_terminal(stream: Any) -> bool:
     """Is it a terminal that understands movement?"""
     return bool(stream and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"))

@@ -101,6 +101,9 @@ class Summary:
     over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
     reason in NVIDIA's words, {} where they never were. `shared_gpu`: others computed there, too.
 
+    `latency_p50_seconds` and `latency_p95_seconds` are of single whole batches that were computed forward only: from
+    asking for one to what was computed of it in the host's memory, p50 and p95 as nearest ranks; None of fewer than 20.
+
     `flops_per_second` are operations of convolutions and matrix products, by the count of the workload; `peak_share`
     is their share of what the card can do in that precision, at the clock that it had: above 1 something is wrong.
     """
@@ -136,6 +139,8 @@ class Summary:
     memory_oom_kills: int | None = None
     flops_per_second: float | None = None
     peak_share: float | None = None
+    latency_p50_seconds: float | None = None
+    latency_p95_seconds: float | None = None
 
 
 @dataclass(frozen=True)

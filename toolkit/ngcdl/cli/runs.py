@@ -12,7 +12,7 @@ from typing import Any
 
 from ngcdl import console, engines
 from ngcdl.cli import kept
-from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.ending import STOPPED
 from ngcdl.errors import NgcdlError, NoLog, RecordBroken
 from ngcdl.owner import is_alive
@@ -161,6 +161,9 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         else:
             rows.append(("speed", f"{measured(figures.examples_per_second)} examples/s (median)"))
             rows.append(("", f"{measured(figures.seconds_per_batch, 4)} s/batch (median)"))
+    if figures.latency_p50_seconds is not None:
+        p50, p95 = milliseconds(figures.latency_p50_seconds), milliseconds(figures.latency_p95_seconds)
+        rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to what was computed of it"))
     if figures.flops_per_second is not None:
         rows.append(("computed", operations(figures.flops_per_second, figures.peak_share)))
     if figures.loss_first is not None:

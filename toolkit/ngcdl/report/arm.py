@@ -24,6 +24,8 @@ class Figures:
     cores: int | None = None
     batch: int | None = None
     replicas: int | None = None
+    p50: Mapping[int, float] = field(default_factory=dict)  # seconds of latency
+    p95: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def number(self) -> int:

@@ -51,6 +51,8 @@ class Reached:
     cpu_percent: float | None
     gpu_percent: float | None
     examples_per_joule: float | None
+    latency_p50_seconds: Spread | None = None
+    latency_p95_seconds: Spread | None = None
 
     @property
     def apart_percent(self) -> float | None:
@@ -198,6 +200,8 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Reached:
         cpu_percent=_median(_numbers(good, "cpu_percent_mean")),
         gpu_percent=_median(_numbers(good, "gpu_percent_mean")),
         examples_per_joule=_median(_numbers(good, "examples_per_joule")),
+        latency_p50_seconds=Spread.of(_numbers(good, "latency_p50_seconds")),
+        latency_p95_seconds=Spread.of(_numbers(good, "latency_p95_seconds")),
     )
 
 
@@ -206,14 +210,19 @@ def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
     good = {at: one for at, one in enumerate(arm.rounds, 1) if one and one.run.id not in refused}
     found = {at: one.run.summary for at, one in good.items()}
 
+    def measured(name: str) -> dict[int, float]:
+        return {at: value for at, one in found.items() if (value := getattr(one, name))}
+
     def told(name: str) -> int | None:
         numbers = [lines.number(one.start.get(name)) for one in good.values()]
         return next((int(number) for number in numbers if number), None)
 
     return Figures(
         value=arm.name.partition("=")[2] or arm.name,
-        rates={at: rate for at, one in found.items() if (rate := one.examples_per_second)},
-        seconds={at: seconds for at, one in found.items() if (seconds := one.seconds_per_batch)},
+        rates=measured("examples_per_second"),
+        seconds=measured("seconds_per_batch"),
+        p50=measured("latency_p50_seconds"),
+        p95=measured("latency_p95_seconds"),
         device=next((one.run.device for one in good.values()), None),
         examples=told("dataset_images"),
         cores=next((one.run.machine.physical_cores for one in good.values()), None),

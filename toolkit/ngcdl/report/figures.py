@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import ceil
 from statistics import median
 
 from ngcdl.record import Summary
@@ -12,6 +13,8 @@ from ngcdl.report.cards import with_cards
 from ngcdl.report.lines import Line, mean, most, number, numbers, numbers_in, text
 
 __all__ = ["Line", "number", "summary", "text"]
+
+FEWEST_LATENCIES = 20  # of which one exceeds a p95
 
 
 def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None = None) -> Summary:
@@ -24,6 +27,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     # The trainer leaves the first of these null: the framework's start hides in it.
     rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
     losses = numbers(steps, "loss")
+    latencies = sorted(seconds for step in steps for seconds in numbers_in(step.get("latency_seconds")))
     reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
     raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
@@ -39,6 +43,8 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
         samples=len(samples) or None,
         gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
         training_samples=len(during) if steps and samples else None,
+        latency_p50_seconds=_rank(latencies, 0.5),
+        latency_p95_seconds=_rank(latencies, 0.95),
     )
     measured = during or samples
     summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
@@ -56,6 +62,11 @@ def _steps(events: Iterable[Line]) -> list[Line]:
         if event.get("event") == "step" and isinstance(number(event.get("step")), int):
             found[trainings, event["step"]] = event
     return list(found.values())
+
+
+def _rank(values: Sequence[float], share: float) -> float | None:
+    """Give the least of the sorted `values` that so many of them do not exceed; None of too few to have a p95."""
+    return values[ceil(share * len(values)) - 1] if len(values) >= FEWEST_LATENCIES else None
 
 
 def _while_training(steps: Sequence[Line], samples: list[Line]) -> list[Line]:

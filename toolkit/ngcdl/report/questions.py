@@ -114,16 +114,19 @@ def _precision(arms: Sequence[Figures]) -> Iterator[str]:
 
 
 def _frames(vary: str, arms: Sequence[Figures]) -> str:
-    """How long one video takes: what was asked is not a rate."""
-    words = []
+    """How long one video takes: what was asked is not a rate. And how long one batch, where that was measured."""
+    words, waits = [], []
     for arm in arms:
         rate = arm.rate
         seconds = arm.whole
         name = arm.value.upper() if vary == "device" else f"{vary} {arm.value}"
+        p50, p95 = (Spread.of([*latency.values()]) for latency in (arm.p50, arm.p95))
+        waits += [f"{name} p50 {duration(p50)}, p95 {duration(p95)}"] if p50 and p95 else []
         took = f"{duration(seconds)}, " if seconds else ""
         words.append(f"{name} {took}{rate:,.1f} a second")
     known = next((arm.examples for arm in arms if arm.examples), None)
-    return f"{f'{known:,} frames' if known else 'Frames'}: {'; '.join(words)}."
+    waited = f" From asking for a batch to its features: {'; '.join(waits)}." if waits else ""
+    return f"{f'{known:,} frames' if known else 'Frames'}: {'; '.join(words)}.{waited}"
 
 
 _RULES: Mapping[str, Callable[[Sequence[Figures]], Iterator[str]]] = {

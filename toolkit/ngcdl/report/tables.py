@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ngcdl import __version__
-from ngcdl.console import NOT_AVAILABLE, measured, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.record import Run
 from ngcdl.report import naming, raced
 from ngcdl.report.story import Story
@@ -92,6 +92,8 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("steps", lambda it: number(it.run.summary.steps, 0), "of a training"),
     (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
     ("s/batch (median)", lambda it: measured(it.run.summary.seconds_per_batch, 4), "of a training"),
+    ("latency of a batch, p50", lambda it: milliseconds(it.run.summary.latency_p50_seconds), "where known"),
+    ("latency of a batch, p95", lambda it: milliseconds(it.run.summary.latency_p95_seconds), "where known"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
     ("computed (convolutions and matrix products)", _computed, "where known"),
     ("trained from nothing", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),

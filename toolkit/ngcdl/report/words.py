@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ngcdl.console import measured, number, operations, size
+from ngcdl.console import measured, milliseconds, number, operations, size
 
 Written = Callable[[float], str]
 _PERCENT: Written = partial(number, unit=" %")
@@ -32,6 +32,8 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
     "energy_joules": ("GPU energy", _JOULES),
     "examples_per_joule": ("examples/J", partial(measured, digits=2)),
+    "latency_p50_seconds": ("latency, p50", milliseconds),
+    "latency_p95_seconds": ("latency, p95", milliseconds),
     "flops_per_second": ("computed", partial(operations, share=None)),
     "peak_share": ("of the card's peak", lambda share: _PERCENT(100 * share)),
 }
