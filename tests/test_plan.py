@@ -113,6 +113,7 @@ def test_what_was_asked_of_how_it_computes_is_passed_on_and_nothing_else() -> No
     assert _computed(CIFAR10) == []
     assert _computed(replace(CIFAR10, channels_last=True, epochs=3)) == ["--channels-last", "--epochs", "3"]
     assert _computed(Workload("cifar10-94", times=20)) == ["--times", "20"]
+    assert _computed(replace(CIFAR10, clip=2.5)) == ["--clip", "2.5"]
 
 
 def test_a_training_that_is_bounded_by_time_or_epochs_has_no_number_of_steps() -> None:
@@ -164,6 +165,7 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", largest_batch=True, resume="older"),
             Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older"),
             Workload("catdog", feed="resident", data="pets"),
+            Workload("cifar10", clip=0.0), Workload("cifar10", clip=float("nan")), Workload("inference", clip=5.0),
             Workload("cifar10", times=2), Workload("cifar10-94", batch=2000, times=0)]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
@@ -187,7 +189,7 @@ def test_a_precision_by_another_s_name_is_told_what_may_be_meant(typed: str, hin
     ({"steps": 5}, "--steps"), ({"steps": None, "seconds": 3.0}, "--seconds"),
     ({"steps": None, "epochs": 2}, "--epochs"),
     ({"feed": "plain"}, "--feed"), ({"batch": 8}, "--batch"), ({"largest_batch": True}, "--batch"),
-    ({"times": 3}, "--times"),
+    ({"times": 3}, "--times"), ({"clip": 1.0}, "--clip"),
 ])  # fmt: skip
 def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, Any], option: str) -> None:
     smoke = Workload("smoke", steps=1, batch=1)
@@ -202,6 +204,7 @@ def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, A
     [
         ({"resume": "last"}, "--resume"),
         ({"seconds": 9.0}, "--seconds"),
+        ({"clip": 5.0}, "--clip"),
         ({"largest_batch": True}, "--batch largest"),
         ({"feed": "plain"}, "--feed plain"),
         ({"precision": "tf32"}, "--precision tf32"),
@@ -209,7 +212,7 @@ def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, A
 )
 def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dict[str, Any], option: str) -> None:
     race = Workload("cifar10-94", steps=225, batch=2000)
-    with pytest.raises(BadOption, match=f"{option}: cifar10-94 has a plan from its first step"):
+    with pytest.raises(BadOption, match=f"{option}: cifar10-94 has a plan of its own from"):
         plan.check_workload(replace(race, **typed))
     plan.check_workload(replace(race, feed="resident", precision="amp", times=20))
 

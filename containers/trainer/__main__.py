@@ -191,9 +191,13 @@ def modelled(asked, workload):
         raise Stop("bad_argument", "%s has no teacher: leave --teacher away" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
     recipe = dict(workload.RECIPE, loss="softmax") if asked.teacher == "none" else workload.RECIPE
+    if asked.clip:
+        recipe = dict(recipe, clip=asked.clip)
     model = Model(words, recipe, workload.INPUT, asked.batch, getattr(workload, "VARIABLES", None))
     if asked.resume and not model.trains:
         raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
+    if asked.clip and (not model.trains or hasattr(workload, "run")):
+        raise Stop("bad_argument", "%s has no gradients to clip: leave --clip away" % asked.workload)
     least = getattr(workload, "LEAST_BATCH", 1)
     if asked.batch < least:
         raise Stop("bad_argument", "%s has batch norm, which needs a --batch of %d at least" % (asked.workload, least))

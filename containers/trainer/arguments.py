@@ -28,6 +28,7 @@ def arguments(argv):
     parser.add_argument("--seconds", type=above_zero(float), help="stop when so many have passed since the first step")
     parser.add_argument("--batch", type=batch_size, help="images, or sequences, a step; or the word largest")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--clip", type=above_zero(float), help="the most that the gradients' common norm may be")
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
     parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
     parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")

@@ -24,7 +24,7 @@ from .files import write_whole
 FORMAT = 1
 KEPT = 3
 NAME = re.compile(r"step-(\d+)\.npz$")
-SAME = "workload", "batch", "seed", "data", "queued", "dropout", "teacher"
+SAME = "workload", "batch", "seed", "data", "queued", "dropout", "teacher", "clip"
 
 
 def save(folder, about, arrays):

@@ -25,6 +25,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   compiled: the figures hold no other compilation than the first step's
        --channels-last, --channels-first    how pictures lie; default last; first with pytorch alone
        --seed N                   of weights, order and distortions (0)
+       --clip NORM                scale all gradients down where their common norm is more; not of what trains nothing,
+                                  nor of cifar10-94
        --threads N                processor threads that compute, default all; the batches are made by others
        --feed NAME                how it is fed (feed.py): ahead (batches are made by threads beforehand, the default),
                                   plain (each made, and copied, when it is needed), resident (the data set is put on the
@@ -36,8 +38,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --gpu-memory-fraction F    share of the GPU's memory to take at most
        --checkpoint-seconds S     between checkpoints (600); there is one at the end and one on SIGTERM as well
        --resume DIR               go on from the newest good checkpoint in DIR/checkpoints or DIR; one of another
-                                  workload, batch, seed, queue, data, dropout or without its teacher is refused; of
-                                  another framework, precision or device it is good: all that is kept is float32
+                                  workload, batch, seed, queue, data, dropout, clip or without its teacher is refused;
+                                  of another framework, precision or device it is good: all that is kept is float32
        --teacher NAME             of distill alone (teacher.py): together (on the student's device in turn), before (on
                                   the CPU before each step), ahead (on the CPU ahead of the student, the default), kept
                                   (all answers computed once beforehand), none

@@ -22,7 +22,8 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
-             "teacher": False if asked.teacher == "none" else None, "framework": framework, "step": 0}
+             "teacher": False if asked.teacher == "none" else None, "clip": asked.clip,
+             "framework": framework, "step": 0}
     asked.steps = to_reach(asked, workload, dataset)
     first = prepare(asked, workload, model, network, about, voice)
     source = sliced(workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first), group)

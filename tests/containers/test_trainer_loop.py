@@ -87,6 +87,7 @@ def run(tmp_path):
                 "resume": None,
                 "no_eval": True,
                 "no_dropout": False,
+                "clip": None,
                 "threads": None,
                 **changes,
             }
@@ -161,7 +162,8 @@ def forward(tmp_path, network, signals=None, **changes):
     asked = argparse.Namespace(**{"workload": "small", "out": str(tmp_path), "batch": 2, "steps": 5, "seed": 0,
                                   "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
                                   "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
-                                  "epochs": None, "seconds": None, "teacher": None, **changes})  # fmt: skip
+                                  "epochs": None, "seconds": None, "teacher": None, "clip": None,
+                                  **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
     workload = argparse.Namespace(
         NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, source=epochs.in_order(lambda part: part)

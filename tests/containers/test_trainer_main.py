@@ -10,7 +10,7 @@ from conftest import CONTAINERS, events, trainer
 from trainer import __main__ as entry
 from trainer import layers
 from trainer.events import Stop
-from trainer.workloads import catdog, inference, lstm
+from trainer.workloads import catdog, cifar10_94, inference, lstm
 
 
 def test_the_workloads_are_listed_as_json():
@@ -96,7 +96,8 @@ def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
 
 
 def asked(**changes):
-    typed = {"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, "teacher": None}
+    typed = {"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, "teacher": None,
+             "clip": None}  # fmt: skip
     return argparse.Namespace(**{**typed, **changes})
 
 
@@ -110,6 +111,16 @@ def test_what_trains_nothing_takes_a_batch_of_one_and_nothing_to_go_on_from():
     assert not entry.modelled(asked(workload="inference", batch=1), inference).trains
     with pytest.raises(Stop, match="inference trains nothing and leaves no checkpoint: leave --resume away"):
         entry.modelled(asked(workload="inference", resume="a folder"), inference)
+
+
+def test_gradients_are_clipped_where_there_are_any_and_as_it_was_asked_for():
+    assert entry.modelled(asked(), catdog).clip is None
+    assert entry.modelled(asked(clip=2.5), catdog).clip == 2.5
+    assert (entry.modelled(asked(workload="lstm"), lstm).clip, lstm.RECIPE["clip"]) == (5, 5)
+    assert entry.modelled(asked(workload="lstm", clip=1.0), lstm).clip == 1
+    for other in inference, cifar10_94:
+        with pytest.raises(Stop, match="has no gradients to clip: leave --clip away"):
+            entry.modelled(asked(clip=5.0), other)
 
 
 def test_without_dropout_the_network_is_the_same_but_for_that():

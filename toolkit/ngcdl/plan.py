@@ -59,6 +59,8 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
         raise BadOption(
             f"--epochs: {known.name} counts none.", f"    ngcdl run --train {known.name} --steps {known.steps}"
         )
+    if workload.clip is not None and not known.trains:
+        raise BadOption(f"--clip: {known.name} trains nothing.", "Leave it away.")
     if workload.times > 1 and not known.has_times:
         raise BadOption(
             f"--times {workload.times}: {known.name} is trained once in a run.",
@@ -90,10 +92,12 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
             "--batch": workload.largest_batch or workload.batch != known.batch,
             "--feed": workload.feed != Workload(workload.name).feed,
             "--times": workload.times != 1,
+            "--clip": workload.clip is not None,
         }
     else:
-        why = "has a plan from its first step to its last, its images on the device, and leaves no checkpoint"
+        why = "has a plan of its own from its first step to its last, its images on the device, and no checkpoint"
         given = {
+            "--clip": workload.clip is not None,
             "--resume": workload.resume is not None,
             "--seconds": workload.seconds is not None,
             "--batch largest": workload.largest_batch,
@@ -111,6 +115,8 @@ def _check_together(workload: Workload) -> None:
         raise BadOption("--steps and --epochs both say how far.", "Leave one of them away.")
     if workload.seconds is not None and not 0 < workload.seconds < math.inf:
         raise BadOption("--seconds is a number above 0.")
+    if workload.clip is not None and not 0 < workload.clip < math.inf:
+        raise BadOption("--clip is a number above 0.")
     if workload.teacher and workload.name != "distill":
         raise BadOption(f"--teacher: {workload.name} has none.", "    ngcdl run --train distill --teacher ...")
     if workload.feed == "resident" and workload.name in _DISTORTED:
@@ -211,6 +217,7 @@ def _computed(workload: Workload) -> list[str]:
         words += ["--channels-last" if workload.channels_last else "--channels-first"]
     words += ["--seconds", f"{workload.seconds:.15g}"] if workload.seconds is not None else []
     words += ["--epochs", str(workload.epochs)] if workload.epochs is not None else []
+    words += ["--clip", f"{workload.clip:.15g}"] if workload.clip is not None else []
     words += ["--times", str(workload.times)] if workload.times != plain.times else []
     return words + (["--teacher", workload.teacher] if workload.teacher else [])
 

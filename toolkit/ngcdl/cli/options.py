@@ -38,6 +38,7 @@ FixedBatch = Annotated[
     training("--batch", metavar="N", help="Examples a step; the workload's own number."),
 ]
 Seed = Annotated[int, training(help="Of weights, order and distortions.")]
+Clip = Annotated[float | None, training(metavar="NORM", help="Scale the gradients down to this common norm.")]
 Threads = Annotated[int | None, training(help="Processor threads that compute; as many as there are.")]
 Data = Annotated[
     str,

@@ -38,6 +38,7 @@ class Typed:
     epochs: int | None = None
     seconds: float | None = None
     times: int = 1
+    clip: float | None = None
     batch: str | None = None
     seed: int = 0
     threads: int | None = None
@@ -118,7 +119,7 @@ def _of_a_training(typed: Typed) -> list[str]:
     """Name the options that were typed and that only --train reads."""
     plain = Typed()
     names = ["steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision", "times"]
-    names += ["amp", "compile", "teacher", "device"]
+    names += ["clip", "amp", "compile", "teacher", "device"]
     given = {f"--{name}": getattr(typed, name) != getattr(plain, name) for name in names}
     given |= {"--channels-last": typed.channels_last is True, "--channels-first": typed.channels_last is False}
     given |= {"--no-eval": not typed.evaluate}
@@ -157,6 +158,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         teacher=typed.teacher,
         largest_batch=typed.batch == "largest",
         times=typed.times,
+        clip=typed.clip,
     )
     if asked.resume:
         _check_resume(asked, asked.resume, shelf)

@@ -17,7 +17,7 @@ _NAMED_ONLY = frozenset({
     "workdir", "shm_bytes",
     "ulimits", "machine", "driver", "engine",
 })  # fmt: skip
-_COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher")
+_COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip")
 
 
 def _computed(name: str) -> Callable[[Story], Any]:

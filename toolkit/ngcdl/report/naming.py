@@ -56,6 +56,7 @@ def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
         "compiled": bool(asked.get("compile")),
         "channels_last": asked.get("channels_last"),
         "teacher": asked.get("teacher"),
+        "clip": asked.get("clip"),
         "batch": asked.get("batch"),
     }
     return {name: start.get(name, value) for name, value in told.items()}
@@ -69,6 +70,7 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
     words += [f"channels {'last' if it['channels_last'] else 'first'}"] if it["channels_last"] is not None else []
     words += [f"fed {it['feed']}"] if it["feed"] != "ahead" else []
     words += [f"teacher {it['teacher']}"] if it["teacher"] else []
+    words += [f"clipped at {it['clip']:g}"] if isinstance(it["clip"], int | float) else []
     return ", ".join(words) or None
 
 

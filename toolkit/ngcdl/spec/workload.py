@@ -21,6 +21,7 @@ class Workload:
     the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
     `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None is the trainer's own choice, as it
     is of `channels_last`. `times` it is trained, each time from nothing and with the next seed.
+    `clip` is the most that the gradients' common norm may be.
     """
 
     name: str
@@ -41,3 +42,4 @@ class Workload:
     teacher: str | None = None
     largest_batch: bool = False
     times: int = 1
+    clip: float | None = None
