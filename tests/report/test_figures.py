@@ -68,6 +68,13 @@ def test_a_latency_is_that_of_single_batches_and_none_of_too_few_is_told() -> No
     assert found([float(at) for at in range(1, 20)]) == (None, None)
 
 
+def test_a_teacher_s_time_leaves_out_the_start_up_and_is_unknown_without_one() -> None:
+    told = [step(at, at, rate=rate) | {"teacher_seconds_per_batch": seconds} for at, (rate, seconds) in enumerate(
+        [(None, 9.0), (10, 0.02), (10, 0.04), (10, None)])]  # fmt: skip
+    assert summary(told, []).teacher_seconds_per_batch == pytest.approx(0.03)
+    assert summary([step(0, 0), step(1, 1, rate=10)], []).teacher_seconds_per_batch is None
+
+
 def test_of_a_step_that_a_resumed_training_tells_again_the_later_counts() -> None:
     told = [step(0, 0), step(10, 1, rate=10), step(20, 2, rate=10), step(10, 3), step(20, 4, rate=70)]
     assert summary(told, []).examples_per_second == 70

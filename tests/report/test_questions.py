@@ -222,6 +222,14 @@ def test_the_fastest_number_of_threads_is_named_and_that_more_than_the_physical_
     assert told("threads", *unknown).endswith("8 threads do 0.50 times (0.50..0.50) the work of 4.")
 
 
+def test_how_long_a_teacher_takes_with_so_many_threads_is_told_where_it_was_measured() -> None:
+    taught = ({1: 0.012, 2: 0.014}, {1: 0.007, 2: 0.0072})
+    one, two = (rate(str(n), 100.0, taught=seconds) for n, seconds in enumerate(taught, 1))
+    assert told("threads", one, two) == (
+        "The teacher takes of a batch 13.0 ms (12.0..14.0) with 1 thread; 7.10 ms (7.00..7.20) with 2 threads."
+    )
+
+
 def test_the_first_number_of_threads_is_the_fastest_only_where_others_are_slower_in_all_rounds() -> None:
     assert told("threads", rate("1", 100.0), rate("2", 80.0)) == (
         "Fastest with 1 thread. 2 threads do 0.80 times (0.80..0.80) the work of 1."

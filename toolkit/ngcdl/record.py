@@ -104,6 +104,8 @@ class Summary:
     `latency_p50_seconds` and `latency_p95_seconds` are of single whole batches that were computed forward only: from
     asking for one to what was computed of it in the host's memory, p50 and p95 as nearest ranks; None of fewer than 20.
 
+    `teacher_seconds_per_batch` is the median of what a teacher beside the training took of the processor for a batch.
+
     `flops_per_second` are operations of convolutions and matrix products, by the count of the workload; `peak_share`
     is their share of what the card can do in that precision, at the clock that it had: above 1 something is wrong.
     """
@@ -141,6 +143,7 @@ class Summary:
     peak_share: float | None = None
     latency_p50_seconds: float | None = None
     latency_p95_seconds: float | None = None
+    teacher_seconds_per_batch: float | None = None
 
 
 @dataclass(frozen=True)

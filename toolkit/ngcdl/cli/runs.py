@@ -161,6 +161,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         else:
             rows.append(("speed", f"{measured(figures.examples_per_second)} examples/s (median)"))
             rows.append(("", f"{measured(figures.seconds_per_batch, 4)} s/batch (median)"))
+    if figures.teacher_seconds_per_batch is not None:
+        rows.append(("teacher", f"{milliseconds(figures.teacher_seconds_per_batch)} a batch (median)"))
     if figures.latency_p50_seconds is not None:
         p50, p95 = milliseconds(figures.latency_p50_seconds), milliseconds(figures.latency_p95_seconds)
         rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to what was computed of it"))

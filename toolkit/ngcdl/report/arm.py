@@ -24,6 +24,7 @@ class Figures:
     cores: int | None = None
     batch: int | None = None
     replicas: int | None = None
+    taught: Mapping[int, float] = field(default_factory=dict)  # seconds of the teacher's for a batch
     p50: Mapping[int, float] = field(default_factory=dict)  # seconds of latency
     p95: Mapping[int, float] = field(default_factory=dict)
 

@@ -221,6 +221,7 @@ def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
         value=arm.name.partition("=")[2] or arm.name,
         rates=measured("examples_per_second"),
         seconds=measured("seconds_per_batch"),
+        taught=measured("teacher_seconds_per_batch"),
         p50=measured("latency_p50_seconds"),
         p95=measured("latency_p95_seconds"),
         device=next((one.run.device for one in good.values()), None),

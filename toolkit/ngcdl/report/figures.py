@@ -27,6 +27,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     # The trainer leaves the first of these null: the framework's start hides in it.
     rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
     losses = numbers(steps, "loss")
+    taught = numbers([step for step in steps if step.get("seconds_per_batch")], "teacher_seconds_per_batch")
     latencies = sorted(seconds for step in steps for seconds in numbers_in(step.get("latency_seconds")))
     reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
@@ -43,6 +44,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
         samples=len(samples) or None,
         gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
         training_samples=len(during) if steps and samples else None,
+        teacher_seconds_per_batch=median(taught) if taught else None,
         latency_p50_seconds=_rank(latencies, 0.5),
         latency_p95_seconds=_rank(latencies, 0.95),
     )

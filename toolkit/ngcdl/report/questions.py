@@ -92,6 +92,10 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
         yield f"{fastest}: {times(gain)} the work of {counted(arms[0].value, 'thread')}."
     elif losses:
         yield f"{fastest}."
+    taught = [(arm, spread) for arm in arms if (spread := Spread.of([*arm.taught.values()]))]
+    if taught:
+        each = "; ".join(f"{duration(spread)} with {counted(arm.value, 'thread')}" for arm, spread in taught)
+        yield f"The teacher takes of a batch {each}."
     for arm, loss in losses:
         cores = arm.cores
         why = f": more threads than the {cores} physical cores hurt" if cores and arm.number > cores else ""

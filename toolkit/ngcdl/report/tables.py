@@ -92,6 +92,11 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("steps", lambda it: number(it.run.summary.steps, 0), "of a training"),
     (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
     ("s/batch (median)", lambda it: measured(it.run.summary.seconds_per_batch, 4), "of a training"),
+    (
+        "teacher's time a batch (median)",
+        lambda it: milliseconds(it.run.summary.teacher_seconds_per_batch),
+        "where known",
+    ),
     ("latency of a batch, p50", lambda it: milliseconds(it.run.summary.latency_p50_seconds), "where known"),
     ("latency of a batch, p95", lambda it: milliseconds(it.run.summary.latency_p95_seconds), "where known"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),

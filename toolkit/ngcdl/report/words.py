@@ -32,6 +32,7 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
     "energy_joules": ("GPU energy", _JOULES),
     "examples_per_joule": ("examples/J", partial(measured, digits=2)),
+    "teacher_seconds_per_batch": ("teacher's time a batch", milliseconds),
     "latency_p50_seconds": ("latency, p50", milliseconds),
     "latency_p95_seconds": ("latency, p95", milliseconds),
     "flops_per_second": ("computed", partial(operations, share=None)),
