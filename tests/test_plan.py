@@ -113,7 +113,7 @@ def test_what_was_asked_of_how_it_computes_is_passed_on_and_nothing_else() -> No
     assert _computed(CIFAR10) == []
     assert _computed(replace(CIFAR10, channels_last=True, epochs=3)) == ["--channels-last", "--epochs", "3"]
     assert _computed(Workload("cifar10-94", times=20)) == ["--times", "20"]
-    assert _computed(replace(CIFAR10, clip=2.5)) == ["--clip", "2.5"]
+    assert _computed(replace(CIFAR10, clip=2.5, trace=9)) == ["--clip", "2.5", "--trace", "9"]
 
 
 def test_a_training_that_is_bounded_by_time_or_epochs_has_no_number_of_steps() -> None:
@@ -165,7 +165,7 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", largest_batch=True, resume="older"),
             Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older"),
             Workload("catdog", feed="resident", data="pets"),
-            Workload("cifar10", clip=0.0), Workload("cifar10", clip=float("nan")), Workload("inference", clip=5.0),
+            Workload("cifar10", trace=0), Workload("cifar10", clip=0.0), Workload("cifar10", clip=float("nan")), Workload("inference", clip=5.0),
             Workload("cifar10", times=2), Workload("cifar10-94", batch=2000, times=0)]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:

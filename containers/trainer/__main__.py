@@ -198,6 +198,8 @@ def modelled(asked, workload):
         raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
     if asked.clip and (not model.trains or hasattr(workload, "run")):
         raise Stop("bad_argument", "%s has no gradients to clip: leave --clip away" % asked.workload)
+    if asked.trace and hasattr(workload, "run"):
+        raise Stop("bad_argument", "%s makes no batches: leave --trace away" % asked.workload)
     least = getattr(workload, "LEAST_BATCH", 1)
     if asked.batch < least:
         raise Stop("bad_argument", "%s has batch norm, which needs a --batch of %d at least" % (asked.workload, least))

@@ -37,6 +37,7 @@ def arguments(argv):
     layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
     layout.add_argument("--channels-first", dest="channels_last", action="store_false")
     parser.add_argument("--times", type=above_zero(int), default=1, help="of cifar10-94 alone: train so often")
+    parser.add_argument("--trace", type=above_zero(int), metavar="N", help="write trace.json of the first N steps")
     parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))

@@ -16,6 +16,7 @@ import threading
 import numpy as np
 
 from .events import Stop
+from .trace import Slice
 
 RECORD = 1 + 32 * 32 * 3
 RECORDS = 10000
@@ -220,9 +221,11 @@ def distorted(images, chosen, random, side, count=None, part=slice(None)):
     drawn = Drawn(random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n), random.rand(n) < 0.5,
                   random.uniform(-63, 63, n).astype(np.float32), random.uniform(0.2, 1.8, n).astype(np.float32))
     drawn, chosen = Drawn(*(each[part] for each in drawn)), chosen[part]
-    values = view[chosen, drawn.tops, drawn.lefts]
-    for _, distort in DISTORTIONS[:count]:
-        values = distort(values, drawn)
+    with Slice("crop"):
+        values = view[chosen, drawn.tops, drawn.lefts]
+    for name, distort in DISTORTIONS[:count]:
+        with Slice(name):
+            values = distort(values, drawn)
     return values.reshape(len(chosen), side, side, -1)
 
 

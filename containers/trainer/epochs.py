@@ -5,6 +5,8 @@ import threading
 
 import numpy as np
 
+from .trace import Slice
+
 
 class Shuffled(object):
     """step -> (examples, labels): every epoch in an order of its own. The last batch of an epoch has what is left."""
@@ -19,7 +21,10 @@ class Shuffled(object):
 
     def __call__(self, step):
         chosen = self.chosen(step)
-        return self.prepared(self.dataset.images[chosen]), self.dataset.labels[chosen]
+        with Slice("gather"):
+            examples = self.dataset.images[chosen]
+        with Slice("prepare"):
+            return self.prepared(examples), self.dataset.labels[chosen]
 
     def chosen(self, step):
         """Give which examples are in a step's batch, or in this replica's part of it."""

@@ -33,6 +33,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   device once and batches are gathered there), constant (one batch, on the device, again
                                   and again), input (batches are made and dropped, nothing is trained). The last two
                                   leave no result: no checkpoint, no epoch, no evaluation, and no --resume
+       --trace N                  write trace.json (trace.py) of the first N steps: when batches were made and waited
+                                  for, and steps done, by thread; not of cifar10-94
        --log-frequency N          steps between lines; default: the workload's own, else 10
        --queue-fraction F         share of 50,000 images that are mixed (0.4)
        --gpu-memory-fraction F    share of the GPU's memory to take at most
@@ -87,6 +89,7 @@ FILES in the run's folder
        events.jsonl               below; a resumed run appends, beginning with a start event; of a step told twice the
                                   later counts
        checkpoints/step-<n>.npz   the last three (checkpoint.py)
+       trace.json                 of --trace
        lock                       held while a trainer works here
 
 EVENTS one JSON object a line, written whole. Every one has "event" and "t", seconds since the epoch. NaN and Infinity

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from . import checkpoint, cost, feed, layers
+from . import checkpoint, cost, feed, layers, trace
 from .events import FORMAT, Stop, clock
 from .group import ALONE, agreed, same, sliced, whole
 
@@ -119,7 +119,7 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
     """
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
-    batches = network.batches(source, first, UNENDING if asked.steps is None else asked.steps, asked.feed)
+    batches = fed(asked, network, source, first, group)
     try:
         together = within(asked.seconds, batches, log, agree=lambda is_late: agreed(network, group, is_late))
         for done, batch in enumerate(together, first + 1):
@@ -143,6 +143,18 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
     return done
 
 
+def fed(asked, network, source, first, group=ALONE):
+    """Give the batches from the first on as --feed says, traced where that was asked for."""
+    last = UNENDING if asked.steps is None else asked.steps
+    if not asked.trace or group.rank:
+        return network.batches(source, first, last, asked.feed)
+    trace.begin()
+    source = source if asked.feed == "resident" else trace.Source(source)  # which are gathered: none is made
+    about = {"workload": asked.workload, "feed": asked.feed, "batch": asked.batch, "device": network.device}
+    path = os.path.join(asked.out, trace.NAME)
+    return trace.first(network.batches(source, first, last, asked.feed), asked.trace, path, about)
+
+
 def within(seconds, batches, log, now=clock, agree=bool):
     """Yield the batches, where seconds are given until so many have passed since the end of the first step: start-up
     and compilation hide in it."""
@@ -161,7 +173,7 @@ def forward(asked, network, source, log, signals):
     """Compute the batches as steps() does and take what comes out to the host; nothing is kept of it.
 
     Of --feed input the batches are made, and that is all."""
-    done, batches = 0, network.batches(source, 0, UNENDING if asked.steps is None else asked.steps, asked.feed)
+    done, batches = 0, fed(asked, network, source, 0)
     wanted = clock()
     try:
         for done, batch in enumerate(within(asked.seconds, batches, log), 1):
@@ -220,7 +232,8 @@ class Log(object):
     def settle(self):
         """Read the losses not yet read, and give the last or None; the first that is no number raises Stop("nan")."""
         for step, examples, loss, right in self.pending:
-            value = float(loss)
+            with trace.Slice("wait for the loss", step):
+                value = float(loss)
             if not np.isfinite(value):
                 raise Stop("nan", "Model diverged with loss = %s at step %d" % (value, step), step)
             if self.epoch_steps:

@@ -8,7 +8,7 @@ run.json, written whole at the start and at the end:
              gpus [{index, name, uuid, memory_bytes, compute_capability}]},
     spec: what was asked, {image (NGCDL_IMAGE), replicas (on each machine), nodes (machines), workload {name, steps,
     batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile, channels_last, times,
-    clip}}, and over it what NGCDL_SPEC, a JSON object, says; notes [text]
+    clip, trace}}, and over it what NGCDL_SPEC, a JSON object, says; notes [text]
 log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
 A run.json that says "running" without a process is a run that was killed.
 """
@@ -83,7 +83,7 @@ def specified(asked):
                 "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
                 "epochs": asked.epochs, "precision": asked.precision, "compile": asked.compile,
                 "channels_last": asked.channels_last, "teacher": asked.teacher, "times": asked.times,
-                "clip": asked.clip}
+                "clip": asked.clip, "trace": asked.trace}
     spec = {"image": environment("NGCDL_IMAGE"), "replicas": asked.replicas, "nodes": asked.nodes, "workload": workload}
     text = environment("NGCDL_SPEC")
     try:

@@ -198,7 +198,7 @@ def test_distill_is_resnet_56_but_for_its_loss_and_its_teacher():
 
 def test_without_a_teacher_the_loss_is_that_of_the_labels():
     asked = SimpleNamespace(
-        workload="distill", data=None, batch=8, no_dropout=False, resume=None, teacher="none", clip=None
+        workload="distill", data=None, batch=8, no_dropout=False, resume=None, teacher="none", clip=None, trace=None
     )
     assert entry.modelled(asked, distill).loss == "softmax"
 

@@ -88,6 +88,7 @@ def run(tmp_path):
                 "no_eval": True,
                 "no_dropout": False,
                 "clip": None,
+                "trace": None,
                 "threads": None,
                 **changes,
             }
@@ -162,7 +163,7 @@ def forward(tmp_path, network, signals=None, **changes):
     asked = argparse.Namespace(**{"workload": "small", "out": str(tmp_path), "batch": 2, "steps": 5, "seed": 0,
                                   "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
                                   "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
-                                  "epochs": None, "seconds": None, "teacher": None, "clip": None,
+                                  "epochs": None, "seconds": None, "teacher": None, "clip": None, "trace": None,
                                   **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
     workload = argparse.Namespace(

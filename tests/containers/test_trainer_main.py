@@ -97,7 +97,7 @@ def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
 
 def asked(**changes):
     typed = {"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, "teacher": None,
-             "clip": None}  # fmt: skip
+             "clip": None, "trace": None}  # fmt: skip
     return argparse.Namespace(**{**typed, **changes})
 
 

@@ -1,6 +1,7 @@
 """Runs and comparisons in one file, to take them to another machine: a plain tar, with a checksum for each file.
 
-    <id>/run.json  events.jsonl  samples.jsonl  log.txt  checkpoints/step-<n>.npz     as they lie in the run's folder
+    <id>/run.json  events.jsonl  samples.jsonl  log.txt  trace.json     as they lie in the run's folder
+    <id>/checkpoints/step-<n>.npz
     comparisons/<id>.json                                                            as compare.py keeps it
     SHA256SUMS                                                                       last; `sha256sum -c` reads it
 
@@ -28,10 +29,10 @@ from ngcdl import compare
 from ngcdl.compare import Kept
 from ngcdl.errors import ArchiveBroken, NgcdlError, NotWritten, StateNotWritable
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, LOG, RECORD, SAMPLES, Store
+from ngcdl.store import EVENTS, LOG, RECORD, SAMPLES, TRACE, Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, "exit.json", "job.sh", "job.yaml")  # the last ones: of a cluster
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, "exit.json", "job.sh", "job.yaml")  # the last ones: of a cluster
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _CHECKPOINT = re.compile(r"step-[0-9]{1,18}\.npz")
 _NAME = re.compile(

@@ -41,6 +41,7 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
         ("--epochs", workload.epochs),
         ("--steps", workload.steps),
         ("--times", workload.times),
+        ("--trace", workload.trace),
     ):
         if number is not None and number < 1:
             raise BadOption(f"{option} is a whole number from 1 on.")
@@ -93,11 +94,13 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
             "--feed": workload.feed != Workload(workload.name).feed,
             "--times": workload.times != 1,
             "--clip": workload.clip is not None,
+            "--trace": workload.trace is not None,
         }
     else:
         why = "has a plan of its own from its first step to its last, its images on the device, and no checkpoint"
         given = {
             "--clip": workload.clip is not None,
+            "--trace": workload.trace is not None,
             "--resume": workload.resume is not None,
             "--seconds": workload.seconds is not None,
             "--batch largest": workload.largest_batch,
@@ -218,6 +221,7 @@ def _computed(workload: Workload) -> list[str]:
     words += ["--seconds", f"{workload.seconds:.15g}"] if workload.seconds is not None else []
     words += ["--epochs", str(workload.epochs)] if workload.epochs is not None else []
     words += ["--clip", f"{workload.clip:.15g}"] if workload.clip is not None else []
+    words += ["--trace", str(workload.trace)] if workload.trace is not None else []
     words += ["--times", str(workload.times)] if workload.times != plain.times else []
     return words + (["--teacher", workload.teacher] if workload.teacher else [])
 

@@ -6,6 +6,7 @@
         samples.jsonl    what was measured meanwhile, one line each (telemetry/sample.py)
         samples-*.jsonl  the same of each node of a cluster
         log.txt          what the run wrote, stdout and stderr, as it came
+        trace.json       a timeline of the trainer's first steps, where it was asked for
         checkpoints/     the trainer's
         job.sh, job.yaml what a cluster was given
         exit.json        {code, t, restarts}: how it ended there
@@ -35,7 +36,7 @@ from ngcdl.record import Run
 
 log = logging.getLogger(__name__)
 RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, TRACE = "checkpoints", "trace.json"
 
 
 @dataclass(frozen=True)

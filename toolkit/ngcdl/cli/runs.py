@@ -20,7 +20,7 @@ from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming, raced
 from ngcdl.spec import USED_BY
-from ngcdl.store import EVENTS, LOG, Store, lines, opened
+from ngcdl.store import EVENTS, LOG, TRACE, Store, lines, opened
 
 NEWEST = 20
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
@@ -93,6 +93,8 @@ def show_summary(shelf: Store, run: Run) -> None:
     rows += [*_figures(run), *_stages(shelf, run, start), *_raced(shelf, run), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
+    if (trace := shelf.folder(run.id) / TRACE).exists():
+        rows.append(("timeline", f"{trace}, for chrome://tracing or https://ui.perfetto.dev"))
     width = max(len(name) for name, _ in rows)
     shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
     console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in shown))

@@ -39,6 +39,7 @@ class Typed:
     seconds: float | None = None
     times: int = 1
     clip: float | None = None
+    trace: int | None = None
     batch: str | None = None
     seed: int = 0
     threads: int | None = None
@@ -119,7 +120,7 @@ def _of_a_training(typed: Typed) -> list[str]:
     """Name the options that were typed and that only --train reads."""
     plain = Typed()
     names = ["steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision", "times"]
-    names += ["clip", "amp", "compile", "teacher", "device"]
+    names += ["clip", "trace", "amp", "compile", "teacher", "device"]
     given = {f"--{name}": getattr(typed, name) != getattr(plain, name) for name in names}
     given |= {"--channels-last": typed.channels_last is True, "--channels-first": typed.channels_last is False}
     given |= {"--no-eval": not typed.evaluate}
@@ -159,6 +160,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         largest_batch=typed.batch == "largest",
         times=typed.times,
         clip=typed.clip,
+        trace=typed.trace,
     )
     if asked.resume:
         _check_resume(asked, asked.resume, shelf)

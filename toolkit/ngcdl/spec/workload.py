@@ -21,7 +21,7 @@ class Workload:
     the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
     `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None is the trainer's own choice, as it
     is of `channels_last`. `times` it is trained, each time from nothing and with the next seed.
-    `clip` is the most that the gradients' common norm may be.
+    `clip` is the most that the gradients' common norm may be. Of the first `trace` steps a timeline is kept.
     """
 
     name: str
@@ -43,3 +43,4 @@ class Workload:
     largest_batch: bool = False
     times: int = 1
     clip: float | None = None
+    trace: int | None = None

@@ -51,6 +51,10 @@ def run(
         str | None,
         options.training(metavar="RUN", help="Go on from the last checkpoint of a run."),
     ] = None,
+    trace: Annotated[
+        int | None,
+        options.training(metavar="N", help="Keep a timeline of the first N steps, for Chrome or Perfetto."),
+    ] = None,
     no_eval: Annotated[bool, options.training("--no-eval", help="Don't test the trained network.")] = False,
     gpus: options.Gpus = "auto",
     device: options.Device = None,
@@ -109,6 +113,7 @@ def run(
         teacher=teacher,
         data=data,
         resume=resume,
+        trace=trace,
         evaluate=not no_eval,
         gpus=gpus,
         device=device,

@@ -25,7 +25,7 @@ if [ "$NGCDL_NODE" = 0 ]; then
     printf '{"code": %d, "t": %d, "restarts": null}\n' "$code" "$(date +%s)" >exit.json
     record="events.jsonl exit.json"
 fi
-files=$(ls -d $record samples-*.jsonl 2>/dev/null)
+files=$(ls -d $record trace.json samples-*.jsonl 2>/dev/null)
 if [ -n "$files" ]; then
     echo "ngcdl: the record, for ngcdl to read"
     tar -czf - $files | base64

@@ -17,7 +17,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 BEGIN, END = b"ngcdl: the record, for ngcdl to read\n", b"ngcdl: end of the record\n"
-_KEPT = re.compile(r"events\.jsonl|exit\.json|samples-[\w.-]+\.jsonl")
+_KEPT = re.compile(r"events\.jsonl|exit\.json|trace\.json|samples-[\w.-]+\.jsonl")
 LOG = "log.txt"
 
 

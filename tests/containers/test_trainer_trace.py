@@ -1,0 +1,79 @@
+"""The timeline of the first steps: what each thread did, as Chrome and Perfetto read it."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from trainer import data, epochs, trace
+from trainer.ahead import ahead
+from trainer.workloads import cifar10
+
+
+def images(many, side):
+    random = np.random.RandomState(0)
+    made = random.randint(0, 256, (many, side, side, 3)).astype(np.uint8)
+    return data.Dataset(made, np.arange(many, dtype=np.int32) % 10, "synthetic", 1)
+
+
+SOURCES = {
+    "cifar10": lambda: cifar10.source(images(200, 32), 8, 0, 0.001),
+    "shuffled": lambda: epochs.shuffled(data.scaled)(images(60, 4), 8, 0, 0.4),
+}
+STAGES = {
+    "cifar10": ["crop", "flip", "float", "brightness", "contrast", "standardise"],
+    "shuffled": ["gather", "prepare"],
+}
+
+
+def traced(path, name, steps=3, taken=None):
+    """Take batches that threads make ahead, and give the trace: the names of its threads, and its slices."""
+    trace.begin()
+    batches = trace.first(ahead(trace.Source(SOURCES[name]()), 0, 8), steps, str(path), {"workload": name})
+    for number, _ in enumerate(batches, 1):
+        if number == taken:
+            batches.close()
+    document = json.loads(path.read_text())
+    events = document["traceEvents"]
+    assert document["otherData"] == {"workload": name}
+    threads = {one["tid"]: one["args"]["name"] for one in events if one["ph"] == "M"}
+    return threads, [one for one in events if one["ph"] == "X"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_stages_of_a_batch_lie_within_its_making_and_beside_the_training(tmp_path, name):
+    threads, slices = traced(tmp_path / "trace.json", name)
+    assert threads[0] == trace.LOOP
+    of_loop = [(one["name"], one["args"]["step"]) for one in slices if one["tid"] == 0]
+    assert of_loop == [(what, step) for step in range(3) for what in ("wait for a batch", "step")]
+    made = [one for one in slices if one["name"] == "make a batch"]
+    assert {0, 1, 2} <= {one["args"]["step"] for one in made}
+    for whole in made:
+        assert threads[whole["tid"]].startswith("batches ")
+        end = whole["ts"] + whole["dur"]
+        inside = [one for one in slices if one["tid"] == whole["tid"] and whole["ts"] <= one["ts"] < end]
+        assert [one["name"] for one in inside] == ["make a batch", *STAGES[name]]
+        assert all(one["ts"] + one["dur"] <= end + 1e-3 for one in inside)
+    assert all(one["dur"] >= 0 for one in slices)
+    waited, stepped = slices_of(slices, "wait for a batch"), slices_of(slices, "step")
+    assert all(wait["ts"] + wait["dur"] <= step["ts"] for wait, step in zip(waited, stepped, strict=True))
+
+
+def slices_of(slices, name):
+    return [one for one in slices if one["name"] == name]
+
+
+def test_who_takes_fewer_has_a_trace_of_those_and_no_thread_is_left(tmp_path):
+    before = threading.active_count()
+    _, slices = traced(tmp_path / "trace.json", "shuffled", steps=5, taken=2)
+    assert len(slices_of(slices, "step")) == 2
+    assert threading.active_count() == before
+
+
+def test_where_nothing_is_traced_nothing_is_kept(tmp_path):
+    traced(tmp_path / "trace.json", "shuffled")
+    with trace.Slice("later") as nothing:
+        assert nothing is None
+    assert "later" not in (tmp_path / "trace.json").read_text()
+    assert trace._kept is None
