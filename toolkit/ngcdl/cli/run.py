@@ -56,7 +56,7 @@ def carry_out(
     if as_json:
         console.result_json(done.as_json())
     elif done.spec and done.spec.get("workload"):
-        from ngcdl.cli.runs import show_summary
+        from ngcdl.cli.shown import show_summary
 
         console.result("")
         show_summary(shelf, done)

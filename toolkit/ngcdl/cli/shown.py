@@ -1,0 +1,174 @@
+"""One run as a table: what it computed, on what, how fast, what held it back, and where its record lies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ngcdl import console
+from ngcdl.cli import kept
+from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
+from ngcdl.record import Run, Summary
+from ngcdl.report import naming, raced
+from ngcdl.store import EVENTS, TRACE, Store, lines
+
+_LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
+
+
+def show_summary(shelf: Store, run: Run) -> None:
+    """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
+    run = kept.with_figures(shelf, run)
+    start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
+    rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
+    rows += [*_figures(run), *_stages(shelf, run, start), *_raced(shelf, run), *_why(run)]
+    rows += [("note", note) for note in run.notes]
+    rows.append(("record", str(shelf.folder(run.id))))
+    if (trace := shelf.folder(run.id) / TRACE).exists():
+        rows.append(("timeline", f"{trace}, for chrome://tracing or https://ui.perfetto.dev"))
+    width = max(len(name) for name, _ in rows)
+    shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
+    console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in shown))
+
+
+def how_it_ended(run: Run) -> str:
+    """Say it in few words: finished, 96 s."""
+    words = [run.status]
+    words += [f"exit code {run.exit_code}"] if run.exit_code else []
+    words += ["out of memory"] if run.oom_killed else []
+    words += [run.reason] if run.reason and not _is_long(run.reason) else []
+    words += [f"{run.seconds:.0f} s"] if run.seconds is not None else []
+    return ", ".join(words)
+
+
+def _is_long(reason: str) -> bool:
+    return "\n" in reason or len(reason) > _LONGEST_REASON
+
+
+def _error(run: Run) -> list[tuple[str, str]]:
+    """Give a reason that is too long to stand beside the run's id; of many lines the first: log.txt has all."""
+    if not run.reason or not _is_long(run.reason):
+        return []
+    said = [line for line in run.reason.splitlines() if line.strip()]
+    told = [*said[:_MOST_REASONS], *(["..."] if len(said) > _MOST_REASONS else [])]
+    return [("" if number else "error", line) for number, line in enumerate(told)]
+
+
+def _diagnosis(run: Run) -> list[tuple[str, str]]:
+    known = run.diagnosis
+    if not known:
+        return []
+    rows = [("recognised", f'"{known.text}" ({known.confidence}: {known.source})'), ("cause", known.cause or "")]
+    remedy = (known.remedy or "").splitlines()
+    return rows + [("remedy" if number == 0 else "", line) for number, line in enumerate(remedy)]
+
+
+def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    if run.image.reference:
+        name, _, pinned = run.image.reference.partition("@")
+        digest = run.image.digest or pinned
+        rows.append(("image", f"{name}  {digest[:19]}..." if digest else name))
+    way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
+    rows.append(("engine", f"{run.engine or NOT_AVAILABLE} {run.engine_version or ''}{way}".strip()))
+    machine, cores = run.machine, run.machine.cores or NOT_AVAILABLE
+    placement = (run.spec or {}).get("placement") or {}
+    if placement:
+        rows.append(("nodes", f"{placement.get('nodes')}, each with GPUs: {(run.spec or {}).get('gpus')}"))
+    else:
+        rows.append(("machine", f"{machine.cpu or NOT_AVAILABLE}, {cores} cores, {size(machine.memory_bytes)}"))
+    if run.device:
+        rows.append(("computed on", ", ".join(filter(None, (run.device.upper(), naming.way(run, start))))))
+    if run.dataset:
+        kind = {"cifar10": "CIFAR-10", "pictures": "real pictures"}.get(run.dataset, "SYNTHETIC, nothing real")
+        rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))
+    return rows
+
+
+def _figures(run: Run) -> list[tuple[str, str]]:
+    figures, rows = run.summary, []
+    if figures.steps is not None:
+        rows.append(("steps", f"{figures.steps:,}"))
+        if figures.examples_per_second is None:
+            why = " (too few steps)" if figures.loss_first is not None else ""  # the smoke test has no speed
+            rows.append(("speed", f"{NOT_AVAILABLE}{why}"))
+        else:
+            rows.append(("speed", f"{measured(figures.examples_per_second)} examples/s (median)"))
+            rows.append(("", f"{measured(figures.seconds_per_batch, 4)} s/batch (median)"))
+    if figures.teacher_seconds_per_batch is not None:
+        rows.append(("teacher", f"{milliseconds(figures.teacher_seconds_per_batch)} a batch (median)"))
+    if figures.latency_p50_seconds is not None:
+        p50, p95 = milliseconds(figures.latency_p50_seconds), milliseconds(figures.latency_p95_seconds)
+        rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to what was computed of it"))
+    if figures.flops_per_second is not None:
+        rows.append(("computed", operations(figures.flops_per_second, figures.peak_share)))
+    if figures.loss_first is not None:
+        rows.append(("loss", f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"))
+    if figures.precision_at_1 is not None:
+        rows.append(("precision @ 1", number(figures.precision_at_1, 3)))
+    container = figures.container_cpu_percent_mean
+    of_it = f", the run itself {number(container / 100)} cores" if container is not None else ""
+    all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
+    rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')}{all_cores}{of_it}"))
+    for gpu in figures.gpus:
+        use = [number(gpu.gpu_percent_mean, 0, " %"), f"{size(gpu.memory_bytes_max)} at most"]
+        use += [number(gpu.watts_mean, 0, " W")]
+        use += [number(gpu.sm_mhz_mean, 0, " MHz")] if gpu.sm_mhz_mean is not None else []
+        use += [gpu.name or NOT_AVAILABLE]
+        rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
+    if not figures.gpus:
+        rows.append(("GPU", "none" if run.gpus == () else "none was read"))
+    rows += _energy(figures)
+    if figures.throttled_share:
+        worst_first = sorted(figures.throttled_share.items(), key=lambda item: -item[1])
+        shares = (f"{reason} {number(100 * share, 0, ' %')}" for reason, share in worst_first)
+        rows.append(("clocks held down", ", ".join(shares) + " of the time"))
+    if figures.shared_gpu:
+        rows.append(("GPU shared", "other processes computed on it meanwhile"))
+    at_most = " at most" if figures.memory_bytes_max is not None else ""
+    limit = f", of {size(figures.memory_limit_bytes)}" if figures.memory_limit_bytes is not None else ""
+    rows.append(("memory", size(figures.memory_bytes_max) + at_most + limit))
+    if figures.gaps:
+        rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
+    return rows
+
+
+def _stages(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How fast the pipeline is up to each of its stages, of a run that did nothing else."""
+    if start.get("feed") != "input":
+        return []
+    told = (naming.stages(event) for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "stages")
+    return [("stages", f"{text} examples/s, each with those before it") for text in told if text]
+
+
+def _raced(shelf: Store, run: Run) -> list[tuple[str, str]]:
+    told = raced.told([event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") in raced.EVENTS])
+    return [("from nothing", told)] if told else []
+
+
+def _energy(figures: Summary) -> list[tuple[str, str]]:
+    """What the GPUs used while it trained, how that is known, and what was left out."""
+    if figures.energy_joules is None:
+        return []
+    text = f"{number(figures.energy_joules, 0, ' J')} by the GPUs in {number(figures.energy_seconds, 0, ' s')}"
+    if figures.examples_per_joule is not None:
+        text += f", {measured(figures.examples_per_joule, 2)} examples/J"
+    left_out = figures.energy_gap_seconds
+    missing = f"; {number(left_out, 0, ' s')} without a reading left out" if left_out else ""
+    return [("energy", f"{text} ({figures.energy_from}{missing})")]
+
+
+def _why(run: Run) -> list[tuple[str, str]]:
+    """What held the training back, the decisive first, each with what to do about it below."""
+    from ngcdl.report.bottleneck import FEWEST_SAMPLES
+
+    rows: list[tuple[str, str]] = []
+    for found in run.findings or ():
+        rows.append(("and" if rows else "why", found.text))
+        rows += [("", line) for line in (found.advice or "").splitlines()]
+    taken = run.summary.training_samples
+    if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
+        rows.append(
+            ("why", f"{NOT_AVAILABLE} ({taken} sample{'' if taken == 1 else 's'} while it trained, too few to say)")
+        )
+    return rows
