@@ -165,7 +165,8 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", largest_batch=True, resume="older"),
             Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older"),
             Workload("catdog", feed="resident", data="pets"),
-            Workload("cifar10", trace=0), Workload("cifar10", clip=0.0), Workload("cifar10", clip=float("nan")), Workload("inference", clip=5.0),
+            Workload("cifar10", trace=0), Workload("cifar10", clip=0.0),
+            Workload("cifar10", clip=float("nan")), Workload("inference", clip=5.0),
             Workload("cifar10", times=2), Workload("cifar10-94", batch=2000, times=0)]
 )  # fmt: skip
 def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad: Workload) -> None:
