@@ -116,6 +116,24 @@ def test_what_was_asked_of_how_it_computes_is_passed_on_and_nothing_else() -> No
     assert _computed(replace(CIFAR10, clip=2.5, trace=9)) == ["--clip", "2.5", "--trace", "9"]
 
 
+def test_a_training_that_is_tuned_has_a_folder_that_outlives_it_and_keeps_what_was_typed(tmp_path: Path) -> None:
+    tuned = replace(CIFAR10, autotune=True, feed=None)
+    spec = plan.training(IMAGE, tuned, ALL, None, None, tmp_path)
+    assert "--autotune --data synthetic --choices /ngcdl/choices" in " ".join(spec.command)
+    assert "--feed" not in spec.command
+    assert str(spec.mounts[-1]) == f"{tmp_path}:/ngcdl/choices"
+    spec = plan.training(None, replace(tuned, feed="ahead"), ALL, None, None, tmp_path)
+    assert "--feed ahead --autotune" in " ".join(spec.command)
+    assert spec.command[-2:] == ("--choices", str(tmp_path))
+    assert "--choices" not in plan.training(IMAGE, CIFAR10, ALL, None, None).command
+
+
+def test_several_machines_are_not_tuned_each_for_itself() -> None:
+    with pytest.raises(BadOption, match="each machine would choose for itself"):
+        plan.check_workload(replace(CIFAR10, autotune=True), 2)
+    plan.check_workload(replace(CIFAR10, autotune=True), 1)
+
+
 def test_a_training_that_is_bounded_by_time_or_epochs_has_no_number_of_steps() -> None:
     line = " ".join(plan.training(IMAGE, Workload("cifar10", None, 8, seconds=30), ALL, None, None).command)
     assert "--device auto --batch 8 --seed 0 --seconds 30 --data synthetic" in line
@@ -164,6 +182,7 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", teacher="kept"), Workload("cifar10", feed="resident"),
             Workload("cifar10", largest_batch=True, resume="older"),
             Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older"),
+            Workload("cifar10", feed="input", autotune=True),
             Workload("catdog", feed="resident", data="pets"),
             Workload("cifar10", trace=0), Workload("cifar10", clip=0.0),
             Workload("cifar10", clip=float("nan")), Workload("inference", clip=5.0),
@@ -191,6 +210,7 @@ def test_a_precision_by_another_s_name_is_told_what_may_be_meant(typed: str, hin
     ({"steps": None, "epochs": 2}, "--epochs"),
     ({"feed": "plain"}, "--feed"), ({"batch": 8}, "--batch"), ({"largest_batch": True}, "--batch"),
     ({"times": 3}, "--times"), ({"clip": 1.0}, "--clip"),
+    ({"autotune": True, "feed": None}, "--autotune"),
 ])  # fmt: skip
 def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, Any], option: str) -> None:
     smoke = Workload("smoke", steps=1, batch=1)
@@ -209,6 +229,7 @@ def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, A
         ({"largest_batch": True}, "--batch largest"),
         ({"feed": "plain"}, "--feed plain"),
         ({"precision": "tf32"}, "--precision tf32"),
+        ({"autotune": True, "feed": None}, "--autotune"),
     ],
 )
 def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dict[str, Any], option: str) -> None:

@@ -76,6 +76,16 @@ def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
     assert not [path for path in daemon.asked if "/containers" in path]
 
 
+def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_of_the_callers(
+    daemon: Daemon, config: settings.Settings, shelf: Store
+) -> None:
+    asked = training(workload=Workload("cifar10", data="synthetic", autotune=True, feed=None))
+    spec = prepare.prepare(asked, config, shelf, FakeShow()).order.spec
+    folder = config.runs.parent / "autotune"
+    assert folder.is_dir()
+    assert Mount(str(folder), "/ngcdl/choices", writable=True) in spec.mounts
+
+
 def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
     own = plan.command(IMAGE, ("ls",), NONE, False, False)
     extra = RunSpec(None, environment=(("A", "2"),), shm_bytes=5, workdir="/w")

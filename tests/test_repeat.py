@@ -15,7 +15,7 @@ from ngcdl import __version__, repeat, settings
 from ngcdl.errors import NotRepeatable
 from ngcdl.record import Run
 from ngcdl.spec import GpuRequest, Workload
-from ngcdl.store import Store
+from ngcdl.store import EVENTS, Store
 
 SYNTHETIC = Made(steps=10, seed=3, dataset="synthetic")
 
@@ -50,6 +50,20 @@ def test_how_it_was_fed_and_computed_and_how_long_is_asked_for_once_more(config:
     )  # fmt: skip
     for workload in (asked, replace(asked, seconds=None, epochs=2, largest_batch=True)):
         assert again(with_spec(run, workload=vars(workload)), config).asked.workload == workload
+
+
+def test_what_a_trial_chose_is_asked_for_outright(config: settings.Settings) -> None:
+    before = with_spec(SYNTHETIC.run("x"), workload=vars(Workload("cifar10", 9, autotune=True, feed=None)))
+    folder = Store(config.runs).folder("x")
+    folder.mkdir(parents=True)
+    assert (again(before, config).asked.workload or Workload("")).autotune, "no training began"
+    chosen = {"threads": 1, "onednn": False}
+    (folder / EVENTS).write_text(json.dumps({"event": "start", "autotune": {"chosen": chosen}}) + "\n")
+    found = again(before, config)
+    assert found.asked.workload == Workload("cifar10", 9, threads=1, data="synthetic")
+    assert found.asked.extra
+    assert found.asked.extra.environment == (("TF_ENABLE_ONEDNN_OPTS", "0"),)
+    assert "--autotune is left out: what it chose then is asked for outright" in found.remarks
 
 
 def test_what_may_be_otherwise_this_time_is_said(config: settings.Settings) -> None:

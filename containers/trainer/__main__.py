@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 
-from . import computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher, workloads
+from . import autotune, choices, computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher, workloads
 from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
@@ -121,24 +121,32 @@ def lead(asked, events, voice, signals):
     replicas.check(asked, workload)
     if asked.largest:
         asked.batch, asked.largest = largest(asked, workload, events, voice, signals), False
+    if asked.autotune:
+        autotune.check(asked, workload)
+        autotune.tune(asked, workload, voice, signals)
+        asked.autotune = False
     replicas.lead(asked, events, voice, signals)
 
 
 def run(asked, events, voice, signals, own):
+    workload = imported(asked.workload)
+    feed.check(asked)
+    teacher.check(asked.teacher, asked.feed)
+    if asked.autotune:
+        autotune.check(asked, workload)
+    if asked.largest:
+        asked.batch = largest(asked, workload, events, voice, signals)
+    model = modelled(asked, workload)
+    if asked.autotune:
+        autotune.tune(asked, workload, voice, signals)
     if asked.device == "cpu":
         # a framework that sees a GPU takes memory on it even when told not to compute there
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if asked.threads:
         os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what the frameworks' libraries go by
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # on some CPUs off by default: then 1.7 times slower
+    os.environ.setdefault(choices.ONEDNN, "1")  # on some CPUs off by default: then 1.7 times slower
     computing.prepare(asked.precision)
-    workload = imported(asked.workload)
-    feed.check(asked)
-    teacher.check(asked.teacher, asked.feed)
-    if asked.largest:
-        asked.batch = largest(asked, workload, events, voice, signals)
-    model = modelled(asked, workload)
     free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
     name, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, name, workload)

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 
-from . import feed, frameworks, teacher, workloads
+from . import choices, feed, frameworks, teacher, trial, workloads
 
 
 def arguments(argv):
@@ -30,12 +30,15 @@ def arguments(argv):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clip", type=above_zero(float), help="the most that the gradients' common norm may be")
     parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
-    parser.add_argument("--feed", choices=feed.FEEDS, default="ahead", help="how batches reach the device; see feed.py")
+    parser.add_argument("--feed", choices=feed.FEEDS, help="how batches reach the device; see feed.py")
     parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")
     parser.add_argument("--compile", action="store_true", help="by torch.compile, or XLA")
     layout = parser.add_mutually_exclusive_group()
     layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
     layout.add_argument("--channels-first", dest="channels_last", action="store_false")
+    parser.add_argument("--autotune", action="store_true", help="choose what is fastest here by a trial; see trial.py")
+    parser.add_argument("--choices", metavar="DIR", help="where --autotune remembers what it chose")
+    parser.add_argument("--trial-seconds", type=above_zero(float), default=trial.BUDGET_SECONDS, help="of --autotune")
     parser.add_argument("--times", type=above_zero(int), default=1, help="of cifar10-94 alone: train so often")
     parser.add_argument("--trace", type=above_zero(int), metavar="N", help="write trace.json of the first N steps")
     parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
@@ -74,6 +77,8 @@ def fill(asked):
     asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)
     if not (asked.steps or asked.epochs or asked.seconds):
         asked.steps = workload.STEPS
+    asked.is_feed_free, asked.feed = asked.feed is None, asked.feed or "ahead"
+    asked.tuned, asked.variables = None, [name for name in choices.VARIABLES if name in os.environ]
     asked.data = None if asked.data == "synthetic" else asked.data
     asked.dataset = read_by(workload)
     asked.teacher = asked.teacher or ("ahead" if hasattr(workload, "TEACHER") else None)

@@ -33,6 +33,13 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   device once and batches are gathered there), constant (one batch, on the device, again
                                   and again), input (batches are made and dropped, nothing is trained). The last two
                                   leave no result: no checkpoint, no epoch, no evaluation, and no --resume
+       --autotune                 choose by trial what nobody has typed of --threads, --channels-last and --feed (ahead
+                                  or resident), and whether TensorFlow 2 has oneDNN on a CPU: what changes the speed
+                                  and not the training (trial.py). Not of what is no long training, nor on several
+                                  machines
+       --choices DIR              where --autotune remembers what it chose, for the same machine and training
+                                  (choices.py)
+       --trial-seconds S          that all trials may take together (60); a training that is shorter has none
        --trace N                  write trace.json (trace.py) of the first N steps: when batches were made and waited
                                   for, and steps done, by thread; not of cifar10-94
        --log-frequency N          steps between lines; default: the workload's own, else 10
@@ -83,6 +90,11 @@ STDOUT a line each that says device and data, then what the TensorFlow tutorial 
        A batch of 64 does not fit
        A batch of 48 is tried once more, for 8 steps
        The largest batch that fits is 48
+       With --autotune:
+       Trying ways to compute, for 60 s at most, before the training begins (--autotune)
+       Tried: the default, 1012.3 examples/sec (1003.1 to 1020.0 in 4 trials)
+       Tried: fed resident, 1133.6 examples/sec (1125.0 to 1140.2 in 4 trials)
+       Chosen (--autotune): fed resident, 1133.6 examples/sec (1125.0 to 1140.2 in 4 trials), 1.12 times the default
 STDERR what frameworks say, and why the trainer stopped.
 
 FILES in the run's folder
@@ -104,6 +116,11 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               network has none), replicas (on all machines), nodes (machines),
               precision (float32|tf32|float16|bfloat16: what is computed in), compiled (true|false),
               channels_last (true|false; null: it sees no pictures), teacher (null|name), pid,
+              autotune (null: it was not asked for; else {chosen: a way, {} the default, else some of threads,
+              channels_last, feed, onednn; measured (when, seconds since the epoch), remembered (from an earlier
+              trial), kept (for a later one), seconds (of the trials), skipped (null, or why nothing was decided),
+              tries [{way, name, trials, failed (null|text), and where one was timed examples_per_second (the median),
+              least, most}], the default first})
               feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
               of resident the order of an epoch alone, for the examples cross once before),
               flops_per_example (operations of a step for one example; null: nothing is computed), share_of_3x3 (of the

@@ -24,6 +24,13 @@ def usable_cores():
     return len(known(0)) if known else multiprocessing.cpu_count()
 
 
+def physical_cores():
+    """Give how many cores the processors that this process may use are threads of; None where nobody tells."""
+    known = getattr(os, "sched_getaffinity", lambda _: range(multiprocessing.cpu_count()))
+    siblings = [text("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu) for cpu in known(0)]
+    return len(set(siblings)) if all(siblings) else None
+
+
 def machine():
     """Give what run.json says of the machine, without its GPUs."""
     total = memory().get("MemTotal")
@@ -84,6 +91,13 @@ class Container(object):
             return usage / 1e6
         usage = self.read("cpuacct", "cpuacct.usage")
         return int(usage) / 1e9 if usage else None
+
+    def cpu_limit(self):
+        """Give how many cores' time the container may take at most; None where it has no limit."""
+        words = (self.read("", "cpu.max") or "").split()
+        quota, period = words if len(words) == 2 else (
+            self.read("cpu", "cpu.cfs_quota_us") or "", self.read("cpu", "cpu.cfs_period_us") or "")
+        return int(quota) / int(period) if quota.strip().isdigit() and period.strip().isdigit() else None
 
     def memory_bytes(self):
         """Give the memory in use, without the file cache that the kernel gives up first (as `docker stats` counts)."""

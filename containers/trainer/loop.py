@@ -82,7 +82,8 @@ def start(asked, workload, network, framework, events, **fields):
                  framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
                  precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
-                 replicas=network.group.size, nodes=network.group.nodes, pid=os.getpid(), **fields)
+                 replicas=network.group.size, nodes=network.group.nodes, autotune=asked.tuned, pid=os.getpid(),
+                 **fields)
 
 
 def to_reach(asked, workload, dataset):

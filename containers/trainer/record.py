@@ -83,7 +83,7 @@ def specified(asked):
                 "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
                 "epochs": asked.epochs, "precision": asked.precision, "compile": asked.compile,
                 "channels_last": asked.channels_last, "teacher": asked.teacher, "times": asked.times,
-                "clip": asked.clip, "trace": asked.trace}
+                "clip": asked.clip, "trace": asked.trace, "autotune": asked.autotune}
     spec = {"image": environment("NGCDL_IMAGE"), "replicas": asked.replicas, "nodes": asked.nodes, "workload": workload}
     text = environment("NGCDL_SPEC")
     try:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from . import fits
+from . import short
 from .events import Events, Stop, clock
 from .group import VARIABLE, Lost
 from .meeting import meet
@@ -87,7 +87,7 @@ class Replica(object):
                  "here": asked.replicas, "nodes": asked.nodes, "workers": workers}
         self.rank, self.voice = group["rank"], voice
         self.told, self.broken, self.ended, self.is_killed = None, None, None, False
-        path = os.pathsep.join([fits.above()] + [one for one in [os.environ.get("PYTHONPATH")] if one])
+        path = os.pathsep.join([short.above()] + [one for one in [os.environ.get("PYTHONPATH")] if one])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             close_fds=True, universal_newlines=True,

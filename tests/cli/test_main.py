@@ -87,6 +87,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
             ("run", "tensorflow:1", "--feed", "plain", "--amp", "--channels-first", "--batch", "largest"),
             "--batch, --feed, --amp, --channels-first: only --train reads that",
         ),
+        (("run", "tensorflow:1", "--autotune"), "--autotune: only --train reads that"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
         (("run", "tensorflow"), "which release"),
         (("run", "TensorFlow:1"), "lower case"),

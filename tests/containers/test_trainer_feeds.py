@@ -44,6 +44,20 @@ def test_resident_and_plain_train_on_the_same_batches_as_ahead(framework, name):
         assert losses(framework, name, way) == (pytest.approx(ahead, abs=1e-5), sizes)
 
 
+@pytest.mark.parametrize("name", ["cifar10-keras", "alexnet-r"])
+def test_what_is_resident_is_to_the_bit_what_is_fed_ahead(framework, name):
+    workload = entry.imported(name)
+    model = Model(workload.NETWORK, workload.RECIPE, workload.INPUT, 16)
+    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    ahead, resident = (
+        [[np.asarray(part) for part in batch] for batch in network.batches(source, 0, 4, feed)]
+        for feed, source in ((feed, workload.source(images(40), 16, 2, 0.001)) for feed in ("ahead", "resident"))
+    )
+    for one, other in zip(ahead, resident, strict=True):
+        assert np.array_equal(one[0], other[0])
+        assert np.array_equal(one[1], other[1])
+
+
 def test_constant_is_the_first_batch_again_and_again(framework):
     ahead, _ = losses(framework, "cifar10-keras", "ahead", steps=2)
     again, sizes = losses(framework, "cifar10-keras", "constant", steps=3)

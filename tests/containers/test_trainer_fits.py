@@ -10,7 +10,7 @@ import pytest
 from conftest import events, needs, start, trainer
 from drawn import pets
 
-from trainer import fits
+from trainer import fits, short
 from trainer.events import Events, Stop, Voice
 from trainer.signals import Signals
 
@@ -159,7 +159,7 @@ def test_the_child_offers_itself_to_the_kernel_first(tmp_path, monkeypatch):
 
 def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
     own = "--out", "run", "--batch=largest", "--steps", "9", "--seconds", "3", "--record", "--no-eval"
-    assert fits.again(["catdog", *own, "--device", "cpu", "--seed", "3"]) == [
+    assert short.again(["catdog", *own, "--device", "cpu", "--seed", "3"]) == [
         "catdog",
         "--device",
         "cpu",

@@ -90,6 +90,7 @@ def run(tmp_path):
                 "clip": None,
                 "trace": None,
                 "threads": None,
+                "tuned": None,
                 **changes,
             }
         )
@@ -149,6 +150,7 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "share_of_3x3",
             "replicas",
             "nodes",
+            "autotune",
             "pid",
         },
         "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
@@ -164,6 +166,7 @@ def forward(tmp_path, network, signals=None, **changes):
                                   "log_frequency": 1, "data": None, "queue_fraction": 0.4, "resume": None,
                                   "no_eval": False, "no_dropout": False, "threads": None, "feed": "ahead",
                                   "epochs": None, "seconds": None, "teacher": None, "clip": None, "trace": None,
+                                  "tuned": None,
                                   **changes})  # fmt: skip
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
     workload = argparse.Namespace(

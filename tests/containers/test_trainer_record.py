@@ -282,6 +282,7 @@ def asked(folder):
         threads=None,
         feed="plain",
         largest=False,
+        autotune=False,
         seconds=None,
         epochs=None,
         precision="auto",
@@ -311,7 +312,7 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
             **{"name": "cifar10", "steps": 30, "batch": 128, "seed": 0, "device": "auto", "evaluate": True},
             **{"threads": None, "seconds": None, "epochs": None, "precision": "auto", "compile": False},
             **{"channels_last": None, "feed": "plain", "largest_batch": False, "teacher": None, "times": 1},
-            **{"clip": None, "trace": None},
+            **{"clip": None, "trace": None, "autotune": False},
             "data": "/data/cifar-10",
         },
     }

@@ -158,6 +158,16 @@ def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_throug
     assert refused(comparison([one, mixed], vary)), "an arm's own rounds must agree"
 
 
+@pytest.mark.parametrize(("way", "field"), [({"threads": 1}, "threads"), ({"onednn": False}, "oneDNN")])
+def test_what_a_trial_chose_differs_as_if_it_had_been_typed(way: dict[str, Any], field: str) -> None:
+    tuned = measured("b1", 200.0, workload={"autotune": True}, start={**START, "autotune": {"chosen": way}})
+    rounds = tuned, replace(tuned, run=replace(tuned.run, id="b2"))
+    plain = Arm("a", (measured("a1", 100.0), measured("a2", 100.0)))
+    assert refused(comparison([plain, Arm("b", rounds)], "batch")) == [field]
+    same = tuple(measured(f"b{n}", 200.0, start={**START, "autotune": {"chosen": {}}}) for n in (1, 2))
+    assert refused(comparison([plain, Arm("b", same)], "batch")) == []
+
+
 def on_slurm(run_id: str, rate: float, nodes: int, batch: int = 128, card: str = "H100", **place: Any) -> Measured:
     """A run on `nodes` with a GPU each."""
     one = measured(run_id, rate, "gpu", engine="slurm", gpus=None, machine=Machine())

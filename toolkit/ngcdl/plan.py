@@ -28,7 +28,7 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
         raise BadOption(f"--data {workload.data}: {workload.name} makes its data up.", "Leave --data away.")
     for option, value, words in (
         ("--device", workload.device, ("auto", "cpu", "gpu")),
-        ("--feed", workload.feed, FEEDS),
+        ("--feed", workload.feed or FEEDS[0], FEEDS),
         ("--precision", workload.precision, PRECISIONS),
         ("--teacher", workload.teacher or TEACHERS[0], TEACHERS),
     ):
@@ -67,6 +67,8 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
             f"--times {workload.times}: {known.name} is trained once in a run.",
             f"    ngcdl compare --train {known.name} --repeat {workload.times}",
         )
+    if nodes > 1 and workload.autotune:
+        raise BadOption(f"--nodes {nodes}: each machine would choose for itself.", "Leave --autotune out.")
     if nodes > 1 and not has_replicas(workload):
         raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
     check_batch(workload, gpus or GpuRequest(), nodes)
@@ -91,7 +93,8 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
             "--epochs": workload.epochs is not None,
             "--seconds": workload.seconds is not None,
             "--batch": workload.largest_batch or workload.batch != known.batch,
-            "--feed": workload.feed != Workload(workload.name).feed,
+            "--feed": workload.feed not in (None, Workload(workload.name).feed),
+            "--autotune": workload.autotune,
             "--times": workload.times != 1,
             "--clip": workload.clip is not None,
             "--trace": workload.trace is not None,
@@ -104,7 +107,8 @@ def _check_alone(workload: Workload, known: Bundled) -> None:
             "--resume": workload.resume is not None,
             "--seconds": workload.seconds is not None,
             "--batch largest": workload.largest_batch,
-            f"--feed {workload.feed}": workload.feed not in ("ahead", "resident"),
+            f"--feed {workload.feed}": workload.feed not in (None, "ahead", "resident"),
+            "--autotune": workload.autotune,
             "--precision tf32": workload.precision == "tf32",
         }
     if stray := [name for name, is_given in given.items() if is_given]:
@@ -129,6 +133,8 @@ def _check_together(workload: Workload) -> None:
         )
     if workload.resume and workload.feed in ("constant", "input"):
         raise BadOption(f"--feed {workload.feed} leaves no result, and goes on from none.", "Leave --resume away.")
+    if workload.autotune and workload.feed == "input":
+        raise BadOption("--feed input computes nothing that could be tuned.", "Leave --autotune away.")
     if workload.largest_batch and workload.resume:
         raise BadOption("--batch largest: what is resumed keeps its batch.", "Leave --batch away.")
 
@@ -161,12 +167,18 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
 
 
 def training(
-    image: ImageRef | None, workload: Workload, gpus: GpuRequest, data: Path | None, resume: Path | None
+    image: ImageRef | None,
+    workload: Workload,
+    gpus: GpuRequest,
+    data: Path | None,
+    resume: Path | None,
+    choices: Path | None = None,
 ) -> RunSpec:
     """Plan a bundled training, in `image` or, where it is None, with this host's own Python.
 
     `data` is a checked folder of CIFAR-10 or one of pictures, None for the synthetic set, and left aside where the
-    workload makes its own data up; `resume` the folder of the run to go on from.
+    workload makes its own data up; `resume` the folder of the run to go on from; `choices` the one that outlives it, in
+    which is remembered what a trial chose.
     The command runs through the image's own ENTRYPOINT, which enables NVIDIA's compatibility libraries.
     """
     inside = image is not None
@@ -181,10 +193,12 @@ def training(
     words += ["--data", (f"{INSIDE}/data" if inside else str(data)) if data else "synthetic"]
     words += ["--resume", f"{INSIDE}/resume" if inside else str(resume)] if resume else []
     words += [] if workload.evaluate else ["--no-eval"]
+    words += ["--choices", f"{INSIDE}/choices" if inside else str(choices)] if choices else []
     containers = containers_folder()
     mounts = [Mount(str(containers / "trainer"), f"{INSIDE}/trainer")] if inside else []
     mounts += [Mount(str(data), f"{INSIDE}/data")] if inside and data else []
     mounts += [Mount(str(resume), f"{INSIDE}/resume")] if inside and resume else []
+    mounts += [Mount(str(choices), f"{INSIDE}/choices", writable=True)] if inside and choices else []
     return RunSpec(
         image=image,
         command=tuple(words),
@@ -213,9 +227,11 @@ def _replicas(workload: Workload, gpus: GpuRequest) -> int:
 def _computed(workload: Workload) -> list[str]:
     """Give the trainer's options of how it computes, how it is fed and how long: what differs from its own."""
     plain = Workload(workload.name)
-    words = ["--feed", workload.feed] if workload.feed != plain.feed else []
+    is_fed = workload.feed is not None and (workload.autotune or workload.feed != plain.feed)  # what is typed stays
+    words = ["--feed", str(workload.feed)] if is_fed else []
     words += ["--precision", workload.precision] if workload.precision != plain.precision else []
     words += ["--compile"] if workload.compile else []
+    words += ["--autotune"] if workload.autotune else []
     if workload.channels_last is not None:
         words += ["--channels-last" if workload.channels_last else "--channels-first"]
     words += ["--seconds", f"{workload.seconds:.15g}"] if workload.seconds is not None else []

@@ -101,13 +101,19 @@ def _spec(
         assert data is not None  # a training has one, be it the synthetic
         workload = replace(asked.workload, device=asked.device or picked.device)
         resume = shelf.folder(workload.resume) if workload.resume else None
-        spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume)
+        choices = _choices(workload, shelf) if picked.engine.shares_files else None
+        spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume, choices)
     else:
         assert asked.own is not None  # Asked has one of the two
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.name != "local":
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
     return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
+
+
+def _choices(workload: Workload, shelf: Store) -> Path | None:
+    """Give the folder in which what --autotune chose outlives the run."""
+    return shelf.root.with_name("autotune") if workload.autotune else None
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
@@ -118,6 +124,8 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
     """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
     shelf.ensure_writable()
+    if asked.workload and (choices := _choices(asked.workload, shelf)):
+        choices.mkdir(exist_ok=True)  # Docker would make it, as root's
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
     digest, target = _target(picked, asked, show, verdicts)

@@ -12,7 +12,7 @@ from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
 from ngcdl.errors import BadOption, BadReference, NotRepeatable
 from ngcdl.record import Run
-from ngcdl.report import naming
+from ngcdl.report import naming, tuned
 from ngcdl.settings import Settings
 from ngcdl.spec import REDACTED, GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import EVENTS, Store, lines
@@ -40,6 +40,11 @@ def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: boo
     environment, remarks = _environment(before, spec)
     spec = replace(spec, environment=environment)
     workload, more = _workload(before, settings, shelf, show, dry)
+    if workload and workload.autotune and (start := _start(before, shelf)):
+        workload = _as_chosen(workload, start)
+        if tuned.onednn(start):
+            spec = replace(spec, environment=(*spec.environment, ("TF_ENABLE_ONEDNN_OPTS", "0")))
+        more = (*more, "--autotune is left out: what it chose then is asked for outright")
     extra = None
     if workload:
         typed = tuple(mount for mount in spec.mounts if not mount.container.startswith(f"{plan.INSIDE}/"))
@@ -104,6 +109,18 @@ def _environment(before: Run, spec: RunSpec) -> tuple[tuple[tuple[str, str], ...
     return tuple((name, os.environ[name] if name in hidden else value) for name, value in spec.environment), remarks
 
 
+def _start(before: Run, shelf: Store) -> Mapping[str, Any]:
+    """Give the last start event, {} where no training began."""
+    starts = [event for event in lines(shelf.folder(before.id) / EVENTS) if event.get("event") == "start"]
+    return starts[-1] if starts else {}
+
+
+def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
+    """Ask outright for what a trial chose."""
+    known = {name: value for name, value in tuned.chosen(start).items() if name in ("threads", "channels_last", "feed")}
+    return replace(workload, **{"feed": workload.feed or "ahead", **known, "autotune": False})
+
+
 def _workload(
     before: Run, settings: Settings, shelf: Store, show: Show, dry: bool
 ) -> tuple[Workload | None, tuple[str, ...]]:
@@ -136,8 +153,7 @@ def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, sho
     if before.dataset == "pictures":
         return str(dataset.pictures(workload.data).folder)
     found = dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
-    starts = [event for event in lines(shelf.folder(before.id) / EVENTS) if event.get("event") == "start"]
-    wanted = starts[-1].get("dataset_sha256") if starts else None
+    wanted = _start(before, shelf).get("dataset_sha256")
     if found.kind != before.dataset:
         raise NotRepeatable(before.id, f"it trained on {before.dataset}, which can't be had now")
     if wanted and found.sha256 and found.sha256 != wanted:

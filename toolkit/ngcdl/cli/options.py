@@ -45,11 +45,11 @@ Data = Annotated[
     training("--data", metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder."),
 ]
 Feed = Annotated[
-    str,
+    str | None,
     training(
         metavar="ahead|plain|resident|constant|input",
-        help="Batches are made beforehand; when needed (plain); gathered on the device (resident); one again and again "
-        "(constant); or made alone, and nothing is trained (input).",
+        help="Batches are made beforehand (ahead, as without it); when needed (plain); gathered on the device "
+        "(resident); one again and again (constant); or made alone, and nothing is trained (input).",
     ),
 ]
 Precision = Annotated[
@@ -58,6 +58,10 @@ Precision = Annotated[
 ]
 Amp = Annotated[bool, training("--amp", help="Mixed precision: --precision amp.")]
 Compile = Annotated[bool, training("--compile", help="Compile the step: torch.compile, or XLA.")]
+Autotune = Annotated[
+    bool,
+    training("--autotune", help="Try threads, layout and feed for a minute at most, and take what is fastest here."),
+]
 ChannelsLast = Annotated[
     bool | None,
     training("--channels-last/--channels-first", help="How pictures lie in memory."),

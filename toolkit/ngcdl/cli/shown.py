@@ -10,7 +10,7 @@ from ngcdl import console
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.record import Run, Summary
-from ngcdl.report import naming, raced
+from ngcdl.report import naming, raced, tuned
 from ngcdl.store import EVENTS, TRACE, Store, lines
 
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
@@ -79,6 +79,8 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("machine", f"{machine.cpu or NOT_AVAILABLE}, {cores} cores, {size(machine.memory_bytes)}"))
     if run.device:
         rows.append(("computed on", ", ".join(filter(None, (run.device.upper(), naming.way(run, start))))))
+    if text := tuned.told(start):
+        rows.append(("chosen by trial", text))
     if run.dataset:
         kind = {"cifar10": "CIFAR-10", "pictures": "real pictures"}.get(run.dataset, "SYNTHETIC, nothing real")
         rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))

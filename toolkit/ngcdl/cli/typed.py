@@ -43,11 +43,12 @@ class Typed:
     batch: str | None = None
     seed: int = 0
     threads: int | None = None
-    feed: str = "ahead"
+    feed: str | None = None
     precision: str = "auto"
     amp: bool = False
     compile: bool = False
     channels_last: bool | None = None
+    autotune: bool = False
     teacher: str | None = None
     data: str = "auto"
     resume: str | None = None
@@ -120,7 +121,7 @@ def _of_a_training(typed: Typed) -> list[str]:
     """Name the options that were typed and that only --train reads."""
     plain = Typed()
     names = ["steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision", "times"]
-    names += ["clip", "trace", "amp", "compile", "teacher", "device"]
+    names += ["clip", "trace", "amp", "compile", "autotune", "teacher", "device"]
     given = {f"--{name}": getattr(typed, name) != getattr(plain, name) for name in names}
     given |= {"--channels-last": typed.channels_last is True, "--channels-first": typed.channels_last is False}
     given |= {"--no-eval": not typed.evaluate}
@@ -150,7 +151,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         evaluate=typed.evaluate,
         resume=shelf.find(typed.resume) if typed.resume else None,
         threads=typed.threads,
-        feed=typed.feed,
+        feed=typed.feed or (None if typed.autotune else "ahead"),
         precision="amp" if typed.amp else typed.precision,
         compile=typed.compile,
         channels_last=typed.channels_last,
@@ -161,6 +162,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         times=typed.times,
         clip=typed.clip,
         trace=typed.trace,
+        autotune=typed.autotune,
     )
     if asked.resume:
         _check_resume(asked, asked.resume, shelf)

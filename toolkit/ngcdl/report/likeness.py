@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ngcdl.report import naming
+from ngcdl.report import naming, tuned
 from ngcdl.report.story import Story
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 
@@ -38,6 +38,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("asked for", lambda it: naming.length(it.run, it.training.start)),
     ("threads", lambda it: (it.training.start.get("threads") or "all") if it.is_training else None),
     *((name.replace("_", " "), _computed(name)) for name in _COMPUTED),
+    ("oneDNN", lambda it: tuned.onednn(it.training.start)),
     ("resumed from step", lambda it: it.training.start.get("resumed_from_step")),
     ("computed on", lambda it: it.run.device),
     ("hardware", lambda it: naming.hardware(it.run)),

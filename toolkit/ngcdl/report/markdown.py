@@ -37,6 +37,7 @@ def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> 
 _CONDITIONS = (
     *("image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed"),
     "computed in",
+    "chosen by trial",
 )
 
 

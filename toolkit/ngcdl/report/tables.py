@@ -9,7 +9,7 @@ from typing import Literal
 from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.record import Run
-from ngcdl.report import naming, raced
+from ngcdl.report import naming, raced, tuned
 from ngcdl.report.story import Story
 from ngcdl.report.verdict import duration, rate
 
@@ -180,6 +180,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("seed", training.get("seed") if training.get("seed") is not None else start.get("seed")),
         ("threads", start.get("threads") or "all"),
         ("computed in", naming.way(run, start)),
+        *([("chosen by trial", text)] if (text := tuned.told(start)) else []),
         ("parameters", f"{value:,}" if isinstance(value := start.get("parameters"), int) else None),
         ("samples that lack a reading", _gaps(run)),
         ("recorded by ngcdl", run.ngcdl),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report import lines, naming, throttling
+from ngcdl.report import lines, naming, throttling, tuned
 from ngcdl.spec import USED_BY, Workload
 
 # What is varied -> the fields that differ because of it. All others must be the same.
@@ -38,7 +38,7 @@ _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in (
 _DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement"})
 # Of where on a cluster it went: the rest says who pays, and from where things come.
 _OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
-_DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch"})
+_DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
 # What a device may have of its own where nothing was asked for: a card computes TF32 beside the processor's float32.
 _LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None}
 # What makes these the same, where they were left to the framework and the card.
@@ -207,7 +207,9 @@ def _fields(measured: Measured) -> dict[str, Any]:
     machine = run.machine
     return {
         **{_NAMES.get(key, key): value for key, value in _whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
-        **({"threads": asked.get("threads") or "all"} if asked else {}),  # none were asked for: as many as there are
+        # none were asked for: as many as there are, or as --autotune chose
+        **({"threads": asked.get("threads") or tuned.chosen(start).get("threads") or "all"} if asked else {}),
+        "oneDNN": tuned.onednn(start),
         **naming.computed(run, start),
         "dataset": run.dataset,
         "digest": run.image.digest,

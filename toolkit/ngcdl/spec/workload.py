@@ -21,7 +21,8 @@ class Workload:
     the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
     `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None is the trainer's own choice, as it
     is of `channels_last`. `times` it is trained, each time from nothing and with the next seed.
-    `clip` is the most that the gradients' common norm may be. Of the first `trace` steps a timeline is kept.
+    `clip` is the most that the gradients' common norm may be. Of the first `trace` steps a timeline is kept. With
+    `autotune` the trainer chooses by a trial what of `threads`, `feed` and `channels_last` is None.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Workload:
     evaluate: bool = True
     resume: str | None = None
     threads: int | None = None
-    feed: str = "ahead"
+    feed: str | None = "ahead"
     precision: str = "auto"
     compile: bool = False
     channels_last: bool | None = None
@@ -44,3 +45,4 @@ class Workload:
     times: int = 1
     clip: float | None = None
     trace: int | None = None
+    autotune: bool = False

@@ -34,9 +34,11 @@ def plain(network, source, first, last):
 def resident(network, source, first, last):
     held = feed.held(source)
     examples, labels = put(network, held[:2])
+    # a plain number would be multiplied by as its reciprocal on a GPU, to another last bit than that of the other feeds
+    divisor = held.divisor and torch.tensor(held.divisor, device=network.on)
     for chosen in feed.chosen(source, first, last, lambda order: torch.from_numpy(order).to(network.on)):
         rows = examples[chosen]
-        yield rows.float() / held.divisor if held.divisor else rows, labels[chosen]
+        yield rows.float() / divisor if held.divisor else rows, labels[chosen]
 
 
 def constant(network, source, first, last):

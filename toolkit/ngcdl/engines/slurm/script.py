@@ -159,7 +159,8 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     for mount in spec.mounts:
         if mount.is_volume:
             raise PathUnfit(mount.host, "a volume of Docker is on one machine alone")
-    mounts = [Mount(_own_path(m), _own_path(m)) for m in spec.mounts if _is_own(m) and m.container != TRAINER]
+    own = [m for m in spec.mounts if _is_own(m) and m.container != TRAINER]
+    mounts = [Mount(_own_path(m), _own_path(m), m.writable) for m in own]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
     gpus = _gpus(spec)
     after = ""

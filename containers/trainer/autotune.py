@@ -1,0 +1,153 @@
+"""--autotune: the way to compute is chosen by a trial before the training, or was, and is remembered.
+
+What was typed stays as it was typed. What was chosen is put into asked, as if it had been typed, and told in the start
+event.
+"""
+from __future__ import absolute_import, division, print_function
+
+import math
+import os
+import time
+
+import numpy as np
+
+from . import choices, feed, fits, host, nvml, trial
+from .events import Stop, clock
+from .short import Short
+
+
+def check(asked, workload):
+    """Refuse where there is nothing to choose, or more than one machine to choose for."""
+    for refused, why in (
+            (hasattr(workload, "run"), "%s is no long training" % asked.workload),
+            (asked.feed == "input", "--feed input computes nothing"),
+            (asked.nodes > 1, "each machine would choose for itself")):
+        if refused:
+            raise Stop("bad_argument", "--autotune: %s: leave it away" % why)
+
+
+def tune(asked, workload, voice, signals):
+    """Choose, and put it into asked; asked.tuned is what the start event tells of it."""
+    here = machine()
+    key = choices.key(asked, here)
+    found = choices.recall(asked.choices, key, voice.say) if asked.choices else None
+    if found and "feed" in found["chosen"]:  # there may be less memory than there was
+        has_room = trial.can_be_resident(asked, workload, found["start"], free(found["start"]["device"]))
+        found = found if has_room else None
+    if found:
+        voice.say("Chosen by a trial of %s, and remembered (--autotune): %s" % (
+            time.strftime("%Y-%m-%d", time.gmtime(found["measured"])), compared(found)))
+        told = dict(found, remembered=True, kept=True, skipped=None)
+    else:
+        told = tried(asked, workload, here, voice, signals)
+        told["kept"] = not told["skipped"] and is_kept(asked.choices, key, told, voice)
+    put(told["chosen"], asked)
+    asked.tuned = {name: told[name] for name in
+                   ("chosen", "measured", "seconds", "tries", "skipped", "remembered", "kept")}
+
+
+def is_kept(folder, key, told, voice):
+    if folder:
+        return choices.keep(folder, key, told, voice.say)
+    voice.say("--autotune: not remembered, for no folder was named (--choices DIR)")
+    return False
+
+
+def tried(asked, workload, here, voice, signals):
+    """Have the trials done, say each way and what is chosen, and give what is told of it."""
+    began, found, skipped, start = clock(), [trial.Tried({})], None, {}
+    if asked.seconds and asked.seconds <= asked.trial_seconds:
+        skipped = "the training itself takes %.0f s at most" % asked.seconds
+    else:
+        voice.say("Trying ways to compute, for %.0f s at most, before the training begins (--autotune)" %
+                  asked.trial_seconds)
+        short = Short(asked.argv, os.path.join(asked.out, "trial"), signals)
+
+        def ways(event):
+            start.update((name, event[name]) for name in ("device", "dataset_images"))
+            return trial.ways(asked, workload, event, here, free(event["device"]))
+
+        found, skipped = trial.search(
+            lambda way, seconds: measured(short, asked.batch, way, seconds), ways, lambda one: left(asked, one),
+            asked.trial_seconds)
+        for one in found:
+            voice.say("Tried: %s" % said(one.told()))
+    told = {"chosen": trial.winner(found).way, "measured": time.time(), "seconds": clock() - began, "start": start,
+            "tries": [one.told() for one in found], "skipped": skipped, "remembered": False}
+    voice.say("%s (--autotune): %s" % (
+        ("Not chosen by trial", skipped) if skipped else ("Chosen", compared(told))))
+    return told
+
+
+def measured(short, batch, way, seconds):
+    """Train for a short while in this way, and give the trial.Reading."""
+    words = ["--threads", way["threads"]] if "threads" in way else []
+    words += ["--channels-%s" % ("last" if way["channels_last"] else "first")] if "channels_last" in way else []
+    words += ["--feed", way["feed"]] if "feed" in way else []
+    variables = {choices.ONEDNN: "0"} if "onednn" in way else {}
+    outcome = short.train(["--batch", batch, "--seconds", trial.WINDOW_SECONDS] + words, variables, seconds)
+    if outcome.code != 0:
+        failed = outcome.ended or fits.why(outcome)[1] or "exit code %s" % outcome.code
+        return trial.Reading(None, None, None, failed[:500])
+    steps = [event for event in outcome.events if event["event"] == "step" and event["examples_per_second"]]
+    steps = steps[len(steps) // 4:]  # the first quarter warms up
+    if not steps:
+        return trial.Reading(None, None, None, "no step was timed")
+    rate, batch_seconds = (float(np.median([step[name] for step in steps])) for name in (
+        "examples_per_second", "seconds_per_batch"))
+    return trial.Reading(rate, batch_seconds, [one for one in outcome.events if one["event"] == "start"][-1], None)
+
+
+def left(asked, reading):
+    """Estimate how many seconds the training takes by the default; None: only a signal ends it."""
+    steps = asked.steps
+    if asked.epochs:
+        steps = asked.epochs * math.ceil(reading.start["dataset_images"] / asked.batch)
+    found = ([asked.seconds] if asked.seconds else []) + ([steps * reading.seconds_per_batch] if steps else [])
+    return min(found) if found else None
+
+
+def machine():
+    usable, limit = host.usable_cores(), host.Container().cpu_limit()
+    allowed = usable if limit is None else max(min(usable, int(-(-limit // 1))), 1)
+    return trial.Here(usable, allowed, host.physical_cores())
+
+
+def free(device):
+    """Give the bytes that are free on the device; None if unknown."""
+    if device == "gpu":
+        return feed.free_bytes(nvml.read())
+    container, available = host.Container(), host.memory().get("MemAvailable")
+    limit, used = container.memory_limit_bytes(), container.memory_bytes()
+    known = [available] + ([limit - used] if None not in (limit, used) else [])
+    return None if available is None else min(known)
+
+
+def put(way, asked):
+    """Ask for this way, as if it had been typed."""
+    asked.threads = way.get("threads", asked.threads)
+    asked.channels_last = way.get("channels_last", asked.channels_last)
+    asked.feed = way.get("feed", asked.feed)
+    if "onednn" in way:
+        os.environ[choices.ONEDNN] = "0"
+
+
+def compared(told):
+    """Say what was chosen, and by how much it was ahead of the default."""
+    one = next(one for one in told["tries"] if one["way"] == told["chosen"])
+    if not told["chosen"]:
+        return "%s: no other way was faster by more than the trials differ" % said(one)
+    return "%s, %.2f times the default" % (
+        said(one), one["examples_per_second"] / told["tries"][0]["examples_per_second"])
+
+
+def said(one):
+    """Say one way, its rate and how far its trials were apart."""
+    name = one["name"]
+    if one["failed"]:
+        return "%s failed: %s" % (name, one["failed"])
+    if not one["trials"]:
+        return "%s was not tried: there was no time left" % name
+    many = "s" if one["trials"] > 1 else ""
+    return "%s, %.1f examples/sec (%.1f to %.1f in %d trial%s)" % (
+        name, one["examples_per_second"], one["least"], one["most"], one["trials"], many)

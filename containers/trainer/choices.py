@@ -1,0 +1,85 @@
+"""What was chosen by trial, remembered for the same machine, frameworks and training: a file each in one folder.
+
+<16 hex of the key>.json: {"format": 1, "key": what it holds for, "measured": seconds since the epoch, "chosen": a way
+(trial.py), "seconds": that the trials took, "tries": as in the start event}. One that can't be read, or is of another
+format, is left aside with a word, and written anew.
+"""
+from __future__ import absolute_import, division, print_function
+
+import hashlib
+import json
+import os
+import sys
+import time
+
+from . import host, nvml, trial
+from .events import line, stopped_by
+from .files import write_whole
+
+FORMAT = 1
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+VARIABLES = "OMP_NUM_THREADS", "MKL_NUM_THREADS", ONEDNN  # that say how to compute, where they are set
+
+
+def key(asked, here):
+    """Give all that a choice holds for, as JSON has it."""
+    library = nvml.Library.open()
+    names, driver = [], None
+    if library is not None:
+        names, driver = sorted(str(card["name"]) for card in library.cards()), library.driver()
+        library.close()
+    found = {name: getattr(asked, name) for name in (
+        "workload", "batch", "framework", "device", "precision", "compile", "threads", "channels_last", "teacher",
+        "no_dropout", "clip", "replicas")}
+    found.update(
+        feed=None if asked.is_feed_free else asked.feed, data=asked.dataset if asked.data else "synthetic",
+        variables={name: os.environ[name] for name in asked.variables}, installed=installed(sys.path),
+        python=sys.version, cpu=host.processor(), processors=[here.usable, here.allowed, here.physical],
+        memory_bytes=host.Container().memory_limit_bytes(), gpus=names, driver=driver)
+    return json.loads(line(found).decode("ascii"))
+
+
+def installed(folders):
+    """Give what tells one release of a framework from another, without importing it: what pip wrote beside it, and when
+    it was written."""
+    found = []
+    for module in "tensorflow", "torch":
+        for folder in folders:
+            path = os.path.join(folder, module, "__init__.py")
+            if os.path.exists(path):
+                beside = sorted(name for name in os.listdir(folder or ".")
+                                if name.startswith(module) and name.endswith("-info"))
+                found.append([module, beside, int(os.path.getmtime(path))])
+                break
+    return found
+
+
+def path_of(folder, key):
+    return os.path.join(folder, "%s.json" % hashlib.sha256(line(key)).hexdigest()[:16])
+
+
+def recall(folder, key, say):
+    """Give what was written, None where there is nothing or nothing that can be read."""
+    path = path_of(folder, key)
+    try:
+        with open(path) as file:
+            kept = json.load(file)
+        is_ours = kept["format"] == FORMAT and kept["key"] == key and trial.is_choice(kept["chosen"], kept["tries"])
+        if not is_ours:
+            raise ValueError("it is of another format")
+        time.gmtime(kept["measured"])
+        return kept
+    except (EnvironmentError, ValueError, KeyError, TypeError, OverflowError) as error:
+        if os.path.exists(path):
+            say("--autotune: %s is left aside: %s" % (path, error))
+        return None
+
+
+def keep(folder, key, found, say):
+    """Write it, and tell whether that could be done; it is no reason not to train."""
+    try:
+        write_whole(path_of(folder, key), line(dict(found, format=FORMAT, key=key)))
+        return True
+    except EnvironmentError as error:
+        say("--autotune: not remembered: %s" % stopped_by(error, folder).message)
+        return False

@@ -1,0 +1,307 @@
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from conftest import events, needs, start, trainer
+
+from trainer import autotune, choices, host, trial
+from trainer.arguments import arguments, imported
+from trainer.events import Stop, Voice
+from trainer.short import LATE, Outcome
+from trainer.signals import Signals
+from trainer.trial import Here
+
+START = {"event": "start", "framework": "pytorch", "device": "cpu", "channels_last": True, "dataset_images": 20000}
+ONE = {"threads": 1, "channels_last": False}
+
+
+class Heard(list):
+    def write(self, text):
+        self.append(text)
+
+    def flush(self):
+        pass
+
+
+def asked(folder, *words):
+    words = "cifar10-keras", "--framework", "tf1", "--out", folder / "run", "--autotune", *words
+    return arguments([str(word) for word in words])
+
+
+def kept(folder, given, **changed):
+    """Write what a trial of yesterday chose for what is asked, and give its path."""
+    tries = [
+        {
+            "way": {},
+            "name": "the default",
+            "trials": 2,
+            "failed": None,
+            "examples_per_second": 100.0,
+            "least": 99.0,
+            "most": 101.0,
+        },
+        {
+            "way": ONE,
+            "name": "1 thread, channels first",
+            "trials": 2,
+            "failed": None,
+            "examples_per_second": 150.0,
+            "least": 149.0,
+            "most": 151.0,
+        },
+    ]
+    key = choices.key(given, autotune.machine())
+    found = {"chosen": ONE, "measured": 1795305600.0, "seconds": 40.0, "tries": tries, "start": START, **changed}
+    assert choices.keep(str(folder), key, found, pytest.fail)
+    return choices.path_of(str(folder), key)
+
+
+def tuned(given):
+    """Tune where no framework may be: a trial is then over at once. Give what was said."""
+    heard = Heard()
+    Path(given.out).mkdir(exist_ok=True)
+    autotune.tune(given, imported(given.workload), Voice(heard), Signals())
+    return "".join(heard)
+
+
+# -- what is remembered ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_remembered_is_asked_for_without_a_trial(tmp_path):
+    given = asked(tmp_path, "--choices", tmp_path)
+    kept(tmp_path, given)
+    said = tuned(given)
+    assert (given.threads, given.channels_last, given.feed) == (1, False, "ahead")
+    assert "Trying" not in said
+    assert said == (
+        "Chosen by a trial of 2026-11-22, and remembered (--autotune): 1 thread, channels first, 150.0 examples/sec "
+        "(149.0 to 151.0 in 2 trials), 1.50 times the default\n"
+    )
+    assert given.tuned["chosen"] == ONE
+    assert (given.tuned["remembered"], given.tuned["measured"]) == (True, 1795305600.0)
+
+
+@pytest.mark.parametrize("words", [("--batch", 64), ("--precision", "float32"), ("--threads", 2), ("--no-dropout",)])
+def test_what_is_remembered_for_another_training_is_not_taken(tmp_path, words):
+    kept(tmp_path, asked(tmp_path, "--choices", tmp_path))
+    given = asked(tmp_path, "--choices", tmp_path, *words)
+    assert not Path(choices.path_of(str(tmp_path), choices.key(given, autotune.machine()))).exists()
+
+
+def test_what_says_nothing_of_the_speed_is_no_other_training(tmp_path):
+    first, second = (asked(tmp_path, *words) for words in ((), ("--seed", 5, "--steps", 9, "--no-eval")))
+    assert choices.key(first, Here(2, 2, 2)) == choices.key(second, Here(2, 2, 2))
+    assert choices.key(first, Here(2, 2, 2)) != choices.key(first, Here(2, 1, 2))
+
+
+def test_another_release_of_a_framework_is_another_key(tmp_path):
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    found = [choices.installed([str(tmp_path)])]
+    (tmp_path / "torch-2.1.0.dist-info").mkdir()
+    found.append(choices.installed([str(tmp_path)]))
+    os.utime(package / "__init__.py", (1, 1))
+    found.append(choices.installed(["/nowhere", str(tmp_path)]))
+    assert found[2] == [["torch", ["torch-2.1.0.dist-info"], 1]]
+    assert found[0] != found[1] != found[2]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 1}', "changed", "later", "no trials"])
+def test_a_file_that_cannot_be_read_is_left_aside_with_a_word(tmp_path, content):
+    given = asked(tmp_path, "--choices", tmp_path)
+    changed = {
+        "changed": {"chosen": {"threads": -3}},
+        "later": {"measured": "yesterday"},
+        "no trials": {"tries": [{"way": ONE}]},
+    }.get(content)
+    path = kept(tmp_path, given, **(changed or {}))
+    if not changed:
+        Path(path).write_text(content)
+    said = []
+    assert choices.recall(str(tmp_path), choices.key(given, autotune.machine()), said.append) is None
+    assert len(said) == 1
+    assert said[0].startswith(f"--autotune: {path} is left aside: ")
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_ends_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    said = []
+    assert not choices.keep(str(tmp_path / "file"), {}, {}, said.append)
+    assert not choices.keep("/proc", {}, {}, said.append)  # not even root writes there
+    assert ["not remembered" in text for text in said] == [True, True]
+
+
+def test_data_that_no_longer_has_room_is_not_put_on_the_device_by_memory_of_it(tmp_path):
+    given = asked(tmp_path, "--choices", tmp_path)
+    kept(tmp_path, given, chosen={"feed": "resident"}, start={"device": "cpu", "dataset_images": 10**12})
+    assert "Trying" in tuned(given)
+
+
+# -- what a short training tells ------------------------------------------------------------------------------------
+
+
+class Told:
+    def __init__(self, *outcome):
+        self.outcome, self.words = Outcome(*outcome), None
+
+    def train(self, words, variables, seconds):
+        self.words, self.variables = " ".join(map(str, words)), variables
+        return self.outcome
+
+
+def steps(*rates):
+    return [{"event": "step", "examples_per_second": rate, "seconds_per_batch": rate and 32 / rate} for rate in rates]
+
+
+def test_a_rate_is_the_median_after_the_first_quarter():
+    told = Told(0, None, [START, *steps(None, 10.0, 90.0, 120.0, 100.0)], "")
+    reading = autotune.measured(told, 32, {}, 9)
+    assert (reading.rate, reading.seconds_per_batch, reading.start) == (100.0, 0.32, START)
+    assert told.words == "--batch 32 --seconds 2.0"
+
+
+def test_a_way_becomes_words_and_variables():
+    told = Told(0, None, [START, *steps(None, 10.0)], "")
+    autotune.measured(told, 8, {"threads": 3, "channels_last": False, "feed": "resident", "onednn": False}, 9)
+    assert told.words == "--batch 8 --seconds 2.0 --threads 3 --channels-first --feed resident"
+    assert told.variables == {"TF_ENABLE_ONEDNN_OPTS": "0"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        ((None, LATE, [START], ""), LATE),
+        ((1, None, [{"event": "error", "kind": "nan", "message": "diverged"}], "x"), "diverged"),
+        ((-9, None, [], ""), "exit code -9"),
+        ((0, None, [START, *steps(None)], ""), "no step was timed"),
+    ],
+)
+def test_one_that_fails_says_why(outcome, why):
+    assert autotune.measured(Told(*outcome), 32, {}, 9) == (None, None, None, why)
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [(("--steps", 100), 50.0), (("--epochs", 2), 625.0), (("--steps", 10**6, "--seconds", 90), 90.0)],
+)
+def test_how_long_a_training_takes_is_told_by_a_step(tmp_path, words, seconds):
+    assert autotune.left(asked(tmp_path, *words), trial.Reading(64.0, 0.5, START, None)) == seconds
+
+
+def test_a_training_of_a_minute_has_no_trial(tmp_path):
+    given = asked(tmp_path, "--seconds", 60)
+    said = tuned(given)
+    assert said.startswith("Not chosen by trial (--autotune): the training itself takes 60 s at most\n")
+    assert (given.tuned["chosen"], given.tuned["kept"]) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("cifar10-94",), "no long training"),
+        (("smoke",), "no long training"),
+        (("cifar10", "--feed", "input"), "computes nothing"),
+    ],
+)
+def test_where_there_is_nothing_to_choose_it_is_refused(tmp_path, words, why):
+    given = arguments([*words, "--out", str(tmp_path), "--autotune"])
+    with pytest.raises(Stop, match=why) as stopped:
+        autotune.check(given, imported(given.workload))
+    assert stopped.value.kind == "bad_argument"
+
+
+# -- this machine ---------------------------------------------------------------------------------------------------
+
+
+def test_a_containers_share_of_the_processor_is_read_in_both_versions(tmp_path):
+    (tmp_path / "m").write_text("0::/\n")
+    group = tmp_path / "g"
+    group.mkdir()
+    (group / "memory.current").touch()
+    (group / "cpu.max").write_text("150000 100000\n")
+    container = host.Container(str(group), str(tmp_path / "m"))
+    assert container.cpu_limit() == 1.5
+    (group / "cpu.max").write_text("max 100000\n")
+    assert container.cpu_limit() is None
+    (tmp_path / "m").write_text("3:cpu,cpuacct:/docker/abc\n")
+    (group / "cpu,cpuacct").mkdir()
+    (group / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("50000\n")
+    (group / "cpu,cpuacct" / "cpu.cfs_period_us").write_text("100000\n")
+    assert host.Container(str(group), str(tmp_path / "m")).cpu_limit() == 0.5
+    (group / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("-1\n")
+    assert host.Container(str(group), str(tmp_path / "m")).cpu_limit() is None
+
+
+def test_this_machine_has_no_more_cores_than_processors():
+    here = autotune.machine()
+    assert 1 <= here.allowed <= here.usable == host.usable_cores()
+    assert here.physical is None or 1 <= here.physical <= here.usable
+
+
+# -- whole ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path):
+    code, out, err = trainer("cifar10", "--out", tmp_path, "--framework", "tf1", "--autotune", "--choices", tmp_path)
+    assert code == 1
+    assert re.search(r"Not chosen by trial \(--autotune\): .*no framework can be imported", out)
+    assert [event["kind"] for event in events(tmp_path, "error")] == ["bad_argument"]
+    assert "no framework can be imported" in err
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path, framework):
+    words = "fcn-r", "--framework", framework, "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
+    given = *words, tmp_path / "kept", "--trial-seconds", 45, "--seconds", 46
+    (tmp_path / "kept").mkdir()
+    process = start(*given, "--out", tmp_path / "first")
+    told = until_started(process, tmp_path / "first")
+    assert told["remembered"] is False
+    assert told["seconds"] < 50
+    default, *others = told["tries"]
+    assert default["way"] == {}
+    assert default["least"] <= default["examples_per_second"] <= default["most"]
+    assert {"feed": "resident"} in [one["way"] for one in others]
+    assert [one["failed"] for one in others if one["trials"]] == [None] * sum(one["trials"] > 0 for one in others)
+    files = list((tmp_path / "kept").iterdir())
+    assert told["kept"] is bool(files) is (told["skipped"] is None)
+    assert not (tmp_path / "first" / "trial").exists()
+    if files:  # else the machine was too busy to decide
+        assert json.loads(files[0].read_text())["chosen"] == told["chosen"]
+        process = start(*given, "--out", tmp_path / "second")
+        again = until_started(process, tmp_path / "second")
+        assert (again["remembered"], again["chosen"], again["measured"]) == (True, told["chosen"], told["measured"])
+
+
+def until_started(process, folder):
+    """Wait for the start event, end the training, and give what the event tells of the trial."""
+    end = time.monotonic() + 200
+    try:
+        while process.poll() is None and time.monotonic() < end:
+            if (folder / "events.jsonl").exists() and events(folder, "step"):
+                break
+            time.sleep(0.05)
+    finally:
+        process.terminate()
+        said = process.communicate(timeout=60)
+    assert process.returncode == 143, said
+    return events(folder, "start")[0]["autotune"]
+
+
+@pytest.mark.torch
+def test_ctrl_c_during_the_trial_leaves_an_interrupted_run_and_no_choice(tmp_path):
+    needs("torch")
+    process = start("fcn-r", "--out", tmp_path / "run", "--device", "cpu", "--autotune", "--choices", tmp_path)
+    end = time.monotonic() + 60
+    while not (tmp_path / "run" / "trial" / "events.jsonl").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(2)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [event["kind"] for event in events(tmp_path / "run", "error")] == ["interrupted"]
+    assert not (tmp_path / "run" / "trial").exists()
+    assert not list(tmp_path.glob("*.json"))
