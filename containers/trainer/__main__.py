@@ -119,34 +119,28 @@ def lead(asked, events, voice, signals):
     """Have several replicas train, here or on several machines."""
     workload = imported(asked.workload)
     replicas.check(asked, workload)
+    by_trying(asked, workload, events, voice, signals)
+    replicas.lead(asked, events, voice, signals)
+
+
+def by_trying(asked, workload, events, voice, signals):
+    """Find the largest batch and the fastest way, where that was asked for, before this process takes any memory."""
+    if asked.autotune:
+        autotune.check(asked, workload)
     if asked.largest:
         asked.batch, asked.largest = largest(asked, workload, events, voice, signals), False
     if asked.autotune:
-        autotune.check(asked, workload)
         autotune.tune(asked, workload, voice, signals)
         asked.autotune = False
-    replicas.lead(asked, events, voice, signals)
 
 
 def run(asked, events, voice, signals, own):
     workload = imported(asked.workload)
     feed.check(asked)
     teacher.check(asked.teacher, asked.feed)
-    if asked.autotune:
-        autotune.check(asked, workload)
-    if asked.largest:
-        asked.batch = largest(asked, workload, events, voice, signals)
+    by_trying(asked, workload, events, voice, signals)
     model = modelled(asked, workload)
-    if asked.autotune:
-        autotune.tune(asked, workload, voice, signals)
-    if asked.device == "cpu":
-        # a framework that sees a GPU takes memory on it even when told not to compute there
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    if asked.threads:
-        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what the frameworks' libraries go by
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault(choices.ONEDNN, "1")  # on some CPUs off by default: then 1.7 times slower
-    computing.prepare(asked.precision)
+    tell_libraries(asked)
     free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
     name, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, name, workload)
@@ -183,8 +177,19 @@ def run(asked, events, voice, signals, own):
         network.close()
 
 
+def tell_libraries(asked):
+    """Set what libraries read when they are loaded."""
+    if asked.device == "cpu":
+        # a framework that sees a GPU takes memory on it even when told not to compute there
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    if asked.threads:
+        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what the frameworks' libraries go by
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault(choices.ONEDNN, "1")  # on some CPUs off by default: then 1.7 times slower
+    computing.prepare(asked.precision)
+
+
 def largest(asked, workload, events, voice, signals):
-    """Look for the largest batch that fits before this process itself takes any memory."""
     if hasattr(workload, "run"):
         raise Stop("bad_argument", "--batch largest is not for %s: leave --batch away" % asked.workload)
     tries = fits.Tries(asked.argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
