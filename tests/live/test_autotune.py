@@ -1,0 +1,46 @@
+"""What a trial in a container chose outlives the container, and is shown."""
+
+from __future__ import annotations
+
+import pytest
+from ngcdl_child import User, until
+
+pytestmark = pytest.mark.lab
+
+TUNED = ("--train", "fcn-r", "--data", "synthetic", "--gpus", "none", "--steps", "1000000", "--autotune")
+
+
+def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
+    """Train until the training itself has begun, stop it, and give its id and what its start event tells."""
+    done = user.run("run", image, *TUNED, *words, "-d", seconds=120)
+    assert done.code == 0, done
+    run = done.out.strip()
+
+    def start() -> list[dict[str, object]]:
+        path = user.runs / run / "events.jsonl"
+        return [one for one in user.lines("events.jsonl") if one["event"] == "start"] if path.exists() else []
+
+    until(start, "the start event", 120)
+    assert user.run("stop", run, seconds=90).code == 0
+    (told,) = [one["autotune"] for one in start()]
+    assert isinstance(told, dict)
+    return run, told
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("image", ["tensorflow:18.01-py2", "pytorch:26.07-py3"], ids=["tf1", "pytorch"])
+def test_what_was_chosen_in_one_container_is_known_in_the_next(user: User, image: str) -> None:
+    # all that this network, which sees no pictures, could be tried with is typed: the default is timed, nothing else
+    typed = "--threads", "1", "--feed", "ahead"
+    run, told = begun(user, image, *typed)
+    (default,) = told["tries"]  # type: ignore[misc]  # of JSON
+    assert (default["way"], default["trials"], default["failed"]) == ({}, 1, None)
+    assert (told["chosen"], told["kept"], told["remembered"], told["skipped"]) == ({}, True, False, None)
+    (kept,) = (user.runs.parent / "autotune").iterdir()
+    assert kept.owner() == user.runs.owner()
+    shown = user.run("show", run).out
+    assert "chosen by trial  the default (" in shown
+    assert ", remembered" in shown
+    _, again = begun(user, image, *typed)
+    assert (again["remembered"], again["measured"]) == (True, told["measured"])
+    assert [kept] == list((user.runs.parent / "autotune").iterdir())
