@@ -74,6 +74,7 @@ def test_the_command_that_repeats_a_training_names_the_image_by_digest_and_all_t
     ({"channels_last": False, "precision": "amp"}, "--precision amp --channels-first"),
     ({"seconds": 30.0, "teacher": "kept"}, "--seconds 30.0 --teacher kept"),
     ({"feed": "plain", "epochs": 2}, "--feed plain --epochs 2"),
+    ({"feed": "ahead", "autotune": True}, "--feed ahead --autotune"), ({"feed": None, "autotune": True}, "--autotune"),
 ])  # fmt: skip
 def test_the_command_repeats_how_it_computed_was_fed_and_how_long(asked: dict[str, Any], words: str) -> None:
     spec = RunSpec(None, workload=Workload("cifar10", None, **asked)).as_json()

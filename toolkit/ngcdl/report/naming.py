@@ -139,6 +139,9 @@ def command(run: Run) -> str | None:
     words = ["ngcdl", "run", *_image(run)]
     asked = workload(run)
     for name, value in asked.items():
+        if name == "feed" and value and asked.get("autotune"):  # typed, or it would have been for the trial to choose
+            words += ["--feed", str(value)]
+            continue
         words += _option(name, "largest" if name == "batch" and asked.get("largest_batch") else value)
     if asked and is_synthetic(run) and asked.get("data") == "auto":
         words += ["--data", "synthetic"]
