@@ -19,7 +19,7 @@ from figures import Figure, Missing, fell, keep, load
 
 # Each is a file here whose `measure(rounds)` (None: as many as it likes) gives Figures, or raises Missing.
 BENCHMARKS = (
-    *("start_up", "launch", "pull", "sampling", "report", "replicas", "train_cpu"),
+    *("start_up", "launch", "pull", "sampling", "report", "replicas", "train_cpu", "train_cpu_tutorial"),
     *("gpu", "gpu_networks", "gpu_starts"),
 )
 

@@ -1,4 +1,4 @@
-"""How fast the bundled trainings are on this CPU, beside Keras' fit and the CIFAR-10 tutorial's own way.
+"""How fast cifar10-keras is trained on this CPU, beside Keras' fit as it comes, and with and without oneDNN.
 
 Every way is a process of its own on the same made-up images, and warms up by itself: a rate inside an epoch is the
 median of 25 steps each after the first 100; whole epochs are counted from the first one's end to the last one's.
@@ -25,7 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PEERS = Path(__file__).with_name("training_peers.py")
 FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"  # scripts/test makes it
 WARM, EVERY, STEPS = 100, 25, 300
-OFF = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+# As it comes, fit has oneDNN on some processors and not on others: both ways are peers of their own.
+ON, OFF = {"TF_ENABLE_ONEDNN_OPTS": "1"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}
+GOALS = {"cifar10-keras": 1.5, "cifar10": 1.8}  # inside an epoch, times the peer's rate
+AGAINST_ONEDNN, WHOLE = 1.15, 1.8
+WITH_ONEDNN = "Keras fit, oneDNN on"
 OURS = {"PyTorch": "pytorch", "TensorFlow": "tf2"}
 FLOPS = {"cifar10-keras": 84867072, "cifar10": 105295104}  # of a training step for one example: trainer/cost.py
 NOTE = {"cifar10-keras": "batch 32, 20,000 made-up images", "cifar10": "batch 128, 20,000 made-up images"}
@@ -40,11 +44,14 @@ class Rate:
 
 
 def measure(rounds: int | None) -> Iterator[Figure]:
-    python = _python()
-    for workload, peers in (("cifar10-keras", _articles(python)), ("cifar10", _tutorials(python))):
-        taken = [_round(python, workload, peers, is_back=turn % 2 == 1) for turn in range(rounds or 3)]
-        series = {name: [one[name] for one in taken] for name in taken[0]}
-        yield from (replace(one, note=NOTE[workload]) for one in _figures(workload, list(peers), series))
+    python = frameworks()
+    yield from measured(python, "cifar10-keras", _articles(python), rounds)
+
+
+def measured(python: str, workload: str, peers: dict[str, Peer], rounds: int | None) -> Iterator[Figure]:
+    taken = [_round(python, workload, peers, is_back=turn % 2 == 1) for turn in range(rounds or 3)]
+    series = {name: [one[name] for one in taken] for name in taken[0]}
+    yield from (replace(one, note=NOTE[workload]) for one in _figures(workload, list(peers), series))
 
 
 def _round(python: str, workload: str, peers: dict[str, Peer], is_back: bool) -> dict[str, Any]:
@@ -66,11 +73,11 @@ def _figures(workload: str, peers: list[str], taken: dict[str, list[Any]]) -> It
     for name in OURS:
         ours = f"ours, {name}"
         for peer in peers:
-            goal = Goal("ratio", 1.5 if workload == "cifar10-keras" else 1.8, at_least=True)
+            goal = Goal("ratio", AGAINST_ONEDNN if peer == WITH_ONEDNN else GOALS[workload], at_least=True)
             yield Figure(f"{workload}, {name}, inside an epoch", unit, inside[ours], goal, peer, inside[peer])
             wholes = [tuple(one.whole for one in taken[way]) for way in (ours, peer)]
             if all(one is not None for whole in wholes for one in whole):
-                goal = Goal("ratio", 1.8, at_least=True)
+                goal = Goal("ratio", WHOLE, at_least=True)
                 yield Figure(f"{workload}, {name}, whole epochs", unit, wholes[0], goal, peer, wholes[1])
         shares = tuple(
             rate * FLOPS[workload] / gemm * 100 for rate, gemm in zip(inside[ours], taken["gemm"], strict=True)
@@ -132,16 +139,14 @@ def _trainer(python: str, workload: str, framework: str, feed: str = "ahead") ->
 
 def _articles(python: str) -> dict[str, Peer]:
     command = [python, str(PEERS), "keras", "cifar10-keras"]
-    return {"Keras fit": Peer([*command, "2"], {}), "Keras fit, oneDNN off": Peer([*command, "1"], OFF)}
+    return {
+        "Keras fit": Peer([*command, "2"], {}),
+        WITH_ONEDNN: Peer([*command, "1"], ON),
+        "Keras fit, oneDNN off": Peer([*command, "2"], OFF),
+    }
 
 
-def _tutorials(python: str) -> dict[str, Peer]:
-    tutorial = [python, str(PEERS), "tutorial", "FOLDER", f"{STEPS}"]
-    fit = [python, str(PEERS), "keras", "cifar10", "2"]
-    return {"the tutorial's own way": Peer(tutorial, {}), "Keras fit, fed by tf.data": Peer(fit, {})}
-
-
-def _python() -> str:
+def frameworks() -> str:
     python = str(FRAMEWORKS) if FRAMEWORKS.exists() else sys.executable
     if python == sys.executable and not all(map(find_spec, ("tensorflow", "torch"))):
         raise Missing("it wants TensorFlow and PyTorch:  scripts/test tests/containers -k none  installs them")

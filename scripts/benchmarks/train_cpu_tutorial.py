@@ -1,0 +1,16 @@
+"""How fast the CIFAR-10 tutorial's network is trained on this CPU, beside the tutorial's own way and Keras' fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from figures import Figure
+from train_cpu import PEERS, STEPS, Peer, frameworks, measured
+
+
+def measure(rounds: int | None) -> Iterator[Figure]:
+    python = frameworks()
+    tutorial = [python, str(PEERS), "tutorial", "FOLDER", f"{STEPS}"]
+    fit = [python, str(PEERS), "keras", "cifar10", "2"]
+    peers = {"the tutorial's own way": Peer(tutorial, {}), "Keras fit, fed by tf.data": Peer(fit, {})}
+    yield from measured(python, "cifar10", peers, rounds)
