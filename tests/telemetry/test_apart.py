@@ -54,14 +54,13 @@ def test_a_run_s_cards_its_host_and_its_usage_are_in_a_line(host: Host, tmp_path
     path = tmp_path / "s.jsonl"
     host.set(gpu0__clock_reasons=4, gpu0__energy_mj=2500)
     with Apart(path, ProcessMeter(os.getpid()), RUN, 0.1) as sampler:
-        row = until(path, lambda row: row["container_cpu_percent"] is not None)
+        row = until(path, lambda row: row["gpus"] and row["container_cpu_percent"] is not None and not row["gap"])
     (gpu,) = row["gpus"]
     assert (gpu["uuid"], gpu["index"], gpu["gpu_percent"], gpu["foreign_processes"]) == (FIRST, 0, 87, None)
     assert (gpu["energy_joules"], gpu["throttle_reasons"], gpu["memory_mhz"]) == (2.5, ["sw_power_cap"], 3504)
-    assert row["gap"] is None
     assert row["memory_bytes"] > 0
     assert row["host_memory_bytes"] > 0
-    assert len(row["cpu_percents"]) == os.cpu_count()
+    assert row["cpu_percents"] is None or len(row["cpu_percents"]) == os.cpu_count()
     assert sampler.problems == ()
     assert rows(path)[0]["seconds"] > 0, "seconds are since the start here, not since that of the process"
 
@@ -69,12 +68,14 @@ def test_a_run_s_cards_its_host_and_its_usage_are_in_a_line(host: Host, tmp_path
 def test_a_hanging_call_leaves_the_other_readings_and_comes_back_when_it_returns(host: Host, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     with Apart(path, None, RUN, 0.1) as sampler:
-        until(path, lambda row: row["gpus"])
+        well = until(path, lambda row: row["gpus"])
+        first = rows(path).index(well)
         host.set(hang__DeviceGetPowerUsage=1, gpu0__utilization=13)
-        row = until(path, lambda row: "NVML gave no answer" in (row["gap"] or ""))
+        row = until(path, lambda row: "NVML gave no answer" in (row["gap"] or ""), after=first)
         assert row["gpus"] == []
         assert row["host_memory_bytes"] > 0
-        assert "ticks before this one were missed" in until(path, lambda row: "missed" in (row["gap"] or ""))["gap"]
+        missed = until(path, lambda row: "missed" in (row["gap"] or ""), after=rows(path).index(row))
+        assert "ticks before this one were missed" in missed["gap"]
         host.set(gpu0__utilization=14)
         back = until(path, lambda row: row["gpus"], after=rows(path).index(row))
         assert back["gpus"][0]["gpu_percent"] == 14, "what was read before the hang is not what is now"
@@ -89,7 +90,7 @@ def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_e
     sampler.start()
     row = until(path, lambda row: row["host_cpu_percent"] is not None)
     assert row["gpus"] == []
-    assert row["gap"].startswith("GPUs: NVML gave no answer for ")
+    assert "GPUs: NVML gave no answer for " in row["gap"]
     assert ended(sampler) < 2
     assert ended(sampler) < 0.1
     assert sampler.problems == ()
@@ -98,7 +99,7 @@ def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_e
 def test_a_driver_that_is_not_there_is_a_gap_with_its_words(host: Host, tmp_path: Path) -> None:
     host.state.unlink()
     with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
-        row = until(tmp_path / "s.jsonl", lambda row: row["gap"])
+        row = until(tmp_path / "s.jsonl", lambda row: "NVML gave no answer" not in row["gap"])
     assert row["gap"] == "GPUs: The NVIDIA driver is installed but not loaded."
 
 
@@ -110,7 +111,7 @@ def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go
         until(path, lambda row: row["gpus"])
         assert sampler._process is not None
         os.kill(sampler._process.pid, signal.SIGSEGV)
-        row = until(path, lambda row: row["gap"])
+        row = until(path, lambda row: "ended" in (row["gap"] or ""))
         assert row["gap"] == "GPUs: the sampling process ended by itself (signal 11)"
         until(path, lambda row: row["host_cpu_percent"] is not None, after=rows(path).index(row))
     assert row["gpus"] == []
@@ -128,7 +129,7 @@ def test_a_process_that_is_silent_is_ended_and_the_other_readings_go_on_here(
         assert sampler._process is not None
         os.kill(sampler._process.pid, signal.SIGSTOP)
         sampler._silent_seconds = 0.4
-        row = until(path, lambda row: row["gap"])
+        row = until(path, lambda row: "wrote" in (row["gap"] or ""))
     assert row["gap"].startswith("GPUs: the sampling process wrote nothing for ")
     assert row["host_memory_bytes"] > 0
 

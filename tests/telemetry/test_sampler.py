@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from ngcdl.telemetry.gpu_reader import Gap
 from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.sample import GpuSample, Sample
-from ngcdl.telemetry.sampler import Sampler, Sources, sources
+from ngcdl.telemetry.sampler import Gap, Sampler, Sources, sources
 from ngcdl.telemetry.usage import Usage
 
 from .stand_in import ROOT
@@ -43,9 +42,6 @@ class HandClock:
 class Gpus:
     def __init__(self, *answers: GpuSample | Exception) -> None:
         self.answers = list(answers)
-
-    def ready(self, seconds: float) -> bool:
-        return seconds > 0
 
     def read(self) -> tuple[GpuSample, ...]:
         answer = self.answers.pop(0)

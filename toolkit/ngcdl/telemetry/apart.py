@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ngcdl.telemetry.cards import Run
-from ngcdl.telemetry.gpu_reader import Gap
-from ngcdl.telemetry.sampler import Sampler, sources
+from ngcdl.telemetry.sampler import Gap, Sampler, sources
 from ngcdl.telemetry.usage import Meter
 
 _TOOLKIT = Path(__file__).parents[2]
@@ -33,9 +32,6 @@ class _Ended:
     """The GPUs when nobody reads them any more."""
 
     why = "the sampling process did not run"
-
-    def ready(self, seconds: float) -> bool:
-        return seconds < 0
 
     def read(self) -> NoReturn:
         raise Gap(self.why)

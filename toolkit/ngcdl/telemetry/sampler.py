@@ -1,4 +1,4 @@
-"""What measures while a run goes on, in a thread or (apart.py) a process: a line of samples.jsonl (sample.py) a tick.
+"""What measures while a run goes on: a line of samples.jsonl (format: sample.py) at each tick.
 
 It keeps time (no drift; ticks that could not be kept are named in the next line's gap), and nothing that fails here
 stops the run: a reading that fails is a gap with its reason, a file that can't be written is a problem, and the end.
@@ -12,23 +12,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ngcdl.telemetry import host
-from ngcdl.telemetry.gpu_reader import Gap
 from ngcdl.telemetry.sample import GpuSample, Sample
 from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
 
 SHORTEST_SECONDS = 0.1
-_READY_SECONDS, _JOIN_SECONDS = 1.0, 1.2  # the driver's first call is slow where persistence mode is off
+_JOIN_SECONDS = 1.2
+
+
+class Gap(Exception):
+    """There is no reading now; the text says why."""
 
 
 class GpuSource(Protocol):
-    """GpuReader, or something that behaves like it: read() raises Gap, and never takes longer than a second."""
+    """What reads a run's cards; read() raises Gap."""
 
-    def ready(self, seconds: float) -> bool: ...
     def read(self) -> tuple[GpuSample, ...]: ...
 
 
@@ -86,6 +88,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self._started = self._clock.monotonic() if started is None else started
         self._stuck: tuple[str, ...] = ()
+        self._due, self._skipped = self._started, 0
         self.taken = self.gaps = 0
 
     @property
@@ -120,48 +123,54 @@ class Sampler:
 
     def run(self) -> None:
         """Take samples until stop(), or until they can't be written. start() calls it in its thread."""
-        if self._sources.gpus is not None:
-            self._sources.gpus.ready(_READY_SECONDS)
         with self._lines:
-            due, skipped = self._clock.monotonic(), 0
+            self._due = self._clock.monotonic()
             while not self._stop.is_set() and self._lines.are_open:
-                self._take(skipped)
-                due += self._interval
-                late = self._clock.monotonic() - due
-                skipped = max(0, int(late / self._interval))
-                due += skipped * self._interval
-                if self._clock.wait(self._stop, max(0.0, due - self._clock.monotonic())):
+                values, gaps = self._begun()
+                self._finish(values, gaps, self._gpus(gaps))
+                if self._clock.wait(self._stop, self._next()):
                     break
 
-    def _take(self, skipped: int) -> None:
-        gaps = [f"{skipped} ticks before this one were missed"] if skipped else []
+    def _next(self) -> float:
+        """Set when the next tick is due; what could not be kept is skipped. Gives how many seconds that is from now."""
+        now, self._due = self._clock.monotonic(), self._due + self._interval
+        self._skipped = max(0, int((now - self._due) / self._interval))
+        self._due += self._skipped * self._interval
+        return max(0.0, self._due - now)
+
+    def _begun(self) -> tuple[dict[str, Any], list[str]]:
+        """Begin a sample: read all but the GPUs. Gives the values, and the gaps so far."""
+        gaps = [f"{self._skipped} ticks before this one were missed"] if self._skipped else []
         now, seconds = self._clock.time(), self._clock.monotonic() - self._started
         usage = _piece(gaps, "container", self._sources.usage.read if self._sources.usage else None)
         if usage == Usage():
             gaps.append("container: it can't be read (any more)")
         usage = usage or Usage()
         cpu = _piece(gaps, "host CPU", self._sources.host_cpu) or host.Cpu()
-        memory_bytes = _piece(gaps, "host memory", self._sources.host_memory_bytes)
+        values = {
+            "t": round(now, 3),
+            "seconds": round(seconds, 3),
+            "host_cpu_percent": cpu.percent,
+            "cpu_percents": cpu.percents,
+            "threads_running": cpu.threads_running,
+            "host_memory_bytes": _piece(gaps, "host memory", self._sources.host_memory_bytes),
+            "container_cpu_percent": usage.cpu_percent,
+            "memory_bytes": usage.memory_bytes,
+            "memory_limit_bytes": usage.memory_limit_bytes,
+            "memory_pressure_percent": usage.memory_pressure_percent,
+            "memory_oom_kills": usage.memory_oom_kills,
+        }
+        return values, gaps
+
+    def _gpus(self, gaps: list[str]) -> tuple[GpuSample, ...]:
         gpus = _piece(gaps, "GPUs", self._sources.gpus.read if self._sources.gpus else None) or ()
         gaps += [f"GPU {card.index if card.uuid is None else card.uuid}: {card.error}" for card in gpus if card.error]
-        sample = Sample(
-            t=round(now, 3),
-            seconds=round(seconds, 3),
-            host_cpu_percent=cpu.percent,
-            cpu_percents=cpu.percents,
-            threads_running=cpu.threads_running,
-            host_memory_bytes=memory_bytes,
-            container_cpu_percent=usage.cpu_percent,
-            memory_bytes=usage.memory_bytes,
-            memory_limit_bytes=usage.memory_limit_bytes,
-            memory_pressure_percent=usage.memory_pressure_percent,
-            memory_oom_kills=usage.memory_oom_kills,
-            gpus=gpus,
-            gap="; ".join(gaps) or None,
-        )
+        return gpus
+
+    def _finish(self, values: dict[str, Any], gaps: list[str], gpus: tuple[GpuSample, ...]) -> None:
         self.taken += 1
         self.gaps += bool(gaps)
-        self._lines.write(sample.as_json())
+        self._lines.write(Sample(**values, gpus=gpus, gap="; ".join(gaps) or None).as_json())
 
 
 def _piece(gaps: list[str], name: str, read: Callable[[], T] | None) -> T | None:

@@ -14,13 +14,13 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
+from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import cards, gpu, usage
-from ngcdl.telemetry.gpu_reader import GpuReader
+from ngcdl.telemetry.relay import Relay
 from ngcdl.telemetry.sample import GpuSample
-from ngcdl.telemetry.sampler import Sampler, SystemClock, sources
+from ngcdl.telemetry.sampler import Gap, SystemClock, sources
 
 _IN, _OUT = 0, 1
 
@@ -31,17 +31,31 @@ class _UntilTheInputEnds(SystemClock):
         return bool(select.select([_IN], [], [], seconds)[0])
 
 
+class _Driver:
+    """Reads the cards of a run. A driver that can't be opened is not asked again."""
+
+    def __init__(self, run: cards.Run) -> None:
+        self._run = run
+        self._cards: cards.Cards | None = None
+        self._why: str | None = None
+
+    def read(self) -> tuple[GpuSample, ...]:
+        if self._why:
+            raise Gap(self._why)
+        try:
+            self._cards = self._cards or cards.Cards(gpu.connect(), self._run)
+        except NvmlUnavailable as error:
+            self._why = error.message
+            raise Gap(self._why) from error
+        return self._cards.read()
+
+
 def main(argument: str) -> None:
     wanted = json.loads(argument)
-    run = cards.Run(**wanted["run"])
-
-    def connected() -> Callable[[], tuple[GpuSample, ...]]:
-        return cards.Cards(gpu.connect(), run).read
-
     meter = usage.meter(wanted["usage"]) if wanted["usage"] else None
-    reads = sources(meter, GpuReader(connected))
-    seconds = wanted["interval_seconds"]
-    sampler = Sampler(Path(wanted["path"]), reads, seconds, _UntilTheInputEnds(), wanted["started"])
+    reads = sources(meter, _Driver(cards.Run(**wanted["run"])))
+    path, seconds, started = Path(wanted["path"]), wanted["interval_seconds"], wanted["started"]
+    sampler = Relay(path, reads, seconds, _UntilTheInputEnds(), started)
     gc.freeze()  # what is here now stays
     sampler.run()
     os.write(_OUT, "\n".join(sampler.problems).encode())

@@ -1,0 +1,118 @@
+"""The two threads that take samples, on cards that answer late, or never. The driver itself is in test_apart.py."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ngcdl.telemetry.host import Cpu
+from ngcdl.telemetry.relay import Relay
+from ngcdl.telemetry.sample import GpuSample
+from ngcdl.telemetry.sampler import Gap, Sources
+
+
+class Cards:
+    """Answer with the number of the question, when they may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.may.set()
+        self.questions = 0
+
+    def read(self) -> tuple[GpuSample, ...]:
+        self.questions += 1
+        number = self.questions
+        assert self.may.wait(30)
+        return (GpuSample(number),)
+
+
+@contextmanager
+def relayed(path: Path, cards: Any) -> Iterator[Relay]:
+    relay = Relay(path, Sources(lambda: Cpu(1.0), gpus=cards), 0.1)
+    relay._patience = 0.2  # not that of the driver's first call
+    running = threading.Thread(target=relay.run)
+    running.start()
+    try:
+        yield relay
+    finally:
+        relay.stop()
+        running.join(5)
+        assert not running.is_alive()
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[str, Any]]:
+    """Wait for rows that are as wanted: at most 20 s."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if met(found := rows(path)):
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"no such rows in 20 s: {rows(path)[-3:]}")
+
+
+def test_each_tick_has_an_answer_of_its_own(tmp_path: Path) -> None:
+    with relayed(tmp_path / "s", Cards()):
+        found = until(tmp_path / "s", lambda rows: len(rows) >= 5)
+    assert [row["gpus"][0]["index"] for row in found[:5]] == [1, 2, 3, 4, 5]
+    assert {row["gap"] for row in found[:3]} <= {None, "1 ticks before this one were missed"}
+
+
+def test_while_a_call_hangs_the_others_are_read_at_each_tick_and_its_late_answer_is_thrown_away(tmp_path: Path) -> None:
+    cards = Cards()
+    with relayed(tmp_path / "s", cards) as relay:
+        until(tmp_path / "s", lambda rows: len(rows) >= 2)
+        cards.may.clear()
+        until(tmp_path / "s", lambda rows: sum(not row["gpus"] for row in rows) >= 5)
+        asked = cards.questions
+        cards.may.set()
+        found = until(tmp_path / "s", lambda rows: rows[-1]["gpus"])
+    lacking = [row for row in found if not row["gpus"]]
+    assert all("GPUs: NVML gave no answer for " in row["gap"] for row in lacking)
+    assert all(row["host_cpu_percent"] == 1.0 for row in found)
+    assert asked not in [row["gpus"][0]["index"] for row in found if row["gpus"]], "it was asked before the hang"
+    assert found[-1]["gpus"][0]["index"] > asked
+    assert [row["seconds"] for row in found] == sorted({row["seconds"] for row in found})
+    assert relay.problems == ()
+
+
+def test_it_hangs_again_and_again_and_comes_back_each_time(tmp_path: Path) -> None:
+    cards = Cards()
+    with relayed(tmp_path / "s", cards):
+        for _ in range(3):
+            count = len(until(tmp_path / "s", lambda rows: rows and rows[-1]["gpus"]))
+            cards.may.clear()
+            until(tmp_path / "s", lambda rows, count=count: rows[count:] and not rows[-1]["gpus"])
+            cards.may.set()
+        until(tmp_path / "s", lambda rows: rows[-1]["gpus"])
+
+
+def test_it_ends_while_a_call_hangs_and_nothing_is_written_after_its_end(tmp_path: Path) -> None:
+    cards = Cards()
+    with relayed(tmp_path / "s", cards):
+        until(tmp_path / "s", lambda rows: rows)
+        cards.may.clear()
+        until(tmp_path / "s", lambda rows: not rows[-1]["gpus"])
+    before = rows(tmp_path / "s")
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert tmp_path / "s" not in links
+    cards.may.set()
+    assert rows(tmp_path / "s") == before
+
+
+def test_cards_that_cannot_be_read_are_a_gap_with_its_words(tmp_path: Path) -> None:
+    class Closed:
+        def read(self) -> tuple[GpuSample, ...]:
+            raise Gap("It is not loaded.")
+
+    with relayed(tmp_path / "s", Closed()):
+        found = until(tmp_path / "s", lambda rows: len(rows) >= 2)
+    assert found[0]["gap"] == "GPUs: It is not loaded."
