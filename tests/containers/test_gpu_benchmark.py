@@ -75,6 +75,18 @@ def test_accuracies_are_told_where_the_images_are_real(capsys):
     assert [(one.against, one.is_met) for one in gpu.beside(taken, "a card")] == [("graphs", True), ("peer", True)]
 
 
+def test_losses_are_held_against_those_on_the_cpu(monkeypatch):
+    needs("torch")
+    import gpu_apart
+
+    assert len(gpu_apart.losses("batch-sweep", "cpu")) == gpu_apart.STEPS
+    assert gpu_apart.apart("batch-sweep", "cpu") == 0
+    told = {"gpu": [2.0, 1.0, 0.01], "cpu": [2.0, 1.1, 0.0]}
+    monkeypatch.setattr(gpu_apart, "losses", lambda _, device: told[device])
+    assert gpu_apart.apart("any", "gpu") == pytest.approx(0.1 / 1.1)
+    assert "cifar10-keras" in gpu_apart.trained()
+
+
 def test_a_peers_own_seconds_are_read_out_of_its_table():
     import gpu_peers
 
