@@ -7,10 +7,16 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from house import House
+from made_runs import Made
+
+from ngcdl.record import Finding, Image
+from ngcdl.trainings import bundled
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -30,6 +36,23 @@ def test_the_readme_has_the_commands_that_the_user_asked_for() -> None:
     assert "ngcdl run tensorflow:18.01-py2 --train cifar10" in commands()
     assert "ngcdl login" in commands()
     assert "./scripts/test" in README
+
+
+def test_the_first_table_has_the_rows_that_a_training_on_a_cpu_shows_and_they_fit(
+    tmp_path: Path,
+) -> None:
+    house, made = House(tmp_path), Made("cpu")
+    summary = replace(made.story().run.summary, flops_per_second=1e11, gaps=0)
+    made.keep(
+        house.shelf, "20260101-000000-cifar10-0000", engine="local", image=Image(), summary=summary,
+        findings=(Finding("cpu", "It is the CPU."),), notes=("WARNING",),
+    )  # fmt: skip
+    table = re.findall(r"^```\n(run  .*?)^```", README, re.MULTILINE | re.DOTALL)[0]
+    shown = house.run("show").stdout
+    row = re.compile(r"^(\S.*?)  ", re.MULTILINE)
+    assert row.findall(table) == row.findall(shown)
+    rate, gflops = (float(found.replace(",", "")) for found in re.findall(r"([\d.,]+) (?:examples|GFLOP)/s", table))
+    assert gflops == pytest.approx(rate * bundled("cifar10").flops_per_example / 1e9, rel=1e-4)
 
 
 @pytest.mark.lab
