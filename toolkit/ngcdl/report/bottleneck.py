@@ -7,142 +7,37 @@ memory that did not suffice. A figure that is unknown decides no rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
-from ngcdl.record import Finding, GpuSummary, Run, Summary
-from ngcdl.report import achieved, throttling
-from ngcdl.report.lines import Line, number, numbers
+from ngcdl.record import Finding, Run, Summary
+from ngcdl.report import achieved, memory, throttling
+from ngcdl.report.case import COMPUTE_BOUND_PERCENT, FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, Case, finding
+from ngcdl.report.lines import Line
 
 # A mean of fewer is chance: one sample in four is a checkpoint, or the first step.
 FEWEST_SAMPLES = 5
-# A desktop on the same card uses as much.
-IDLE_PERCENT = 5.0
-# NVML counts as busy any time in which some kernel ran, however small; the rest is waiting between two steps.
-COMPUTE_BOUND_PERCENT = 90.0
 # Below it the card waits so much that what it waits for is worth looking for.
 WAITING_PERCENT = 70.0
 # A thread that never waits shows as 95 to 100: the kernel moves it between cores within a sample.
 FULL_CORE_PERCENT = 90.0
-FULL_CPU_PERCENT = 90.0
 # One thread that computes, and what the system does beside it.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
 # As many threads wait for a core as have one.
 OVERSUBSCRIBED = 2.0
-# Cores that others kept busy, of all: a quarter is more than a desktop and its browser.
-OTHERS_SHARE = 0.25
-# Clean file cache is not counted: what is left of the limit is all that the next batch can have.
-FULL_MEMORY = 0.9
-# A tenth of the time lost to waiting for memory.
-PRESSURE_PERCENT = 10.0
 # A step of less is over before the next one has been handed to the card: launching its some hundred kernels takes
 # microseconds each.
 TINY_STEP_SECONDS, TINY_BATCH, TINY_GPU_PERCENT = 0.005, 32, 50.0
 
 
-@dataclass(frozen=True)
-class _Case:
-    """What the rules look at."""
-
-    run: Run
-    summary: Summary
-    events: tuple[Line, ...]
-
-    @cached_property
-    def workload(self) -> Line:
-        return (self.run.spec or {}).get("workload") or {}
-
-    @cached_property
-    def on_cpu(self) -> bool:
-        """Was it to compute on the CPU, by what was asked or for want of a card? (A card that it did not use: no.)"""
-        return self.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
-
-    @cached_property
-    def card(self) -> GpuSummary | None:
-        """The busiest of its cards; None where it has none, does not compute there, or their use is unknown."""
-        known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None]
-        return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
-
-    @property
-    def busy(self) -> float | None:
-        """How busy that card was, 0..100, if the framework used it."""
-        return self.card.gpu_percent_mean if self.card and self.run.device != "cpu" else None
-
-    def waits(self, percent: float) -> bool:
-        """Was the card less busy than that, and did it compute there? An idle card that nobody vouches for did not."""
-        busy = self.busy
-        return busy is not None and busy < percent and (busy >= IDLE_PERCENT or self.run.device == "gpu")
-
-    @cached_property
-    def waits_for_the_cpu(self) -> bool:
-        """Is it the CPU that it can wait for? Not where a card sets the pace."""
-        return self.busy is None or self.busy < COMPUTE_BOUND_PERCENT
-
-    @cached_property
-    def others_cores(self) -> float | None:
-        """How many cores something else kept busy on a CPU that was full; None: it was not, or that is unknown."""
-        own, all_busy = self.summary.container_cpu_percent_mean, self.summary.cores_busy
-        if own is None or all_busy is None or (self.summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
-            return None
-        return all_busy - own / 100
-
-    @cached_property
-    def is_crowded(self) -> bool:
-        """Did others keep so many of the cores busy that the CPU was theirs rather than the run's?"""
-        cores, others = self.run.machine.cores, self.others_cores
-        return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and self.waits_for_the_cpu
-
-    def asked(self, name: str) -> float | None:
-        """Give a number that the trainer says in its last start, or that was asked for."""
-        told = numbers((event for event in self.events if event.get("event") == "start"), name)
-        return told[-1] if told else next(iter(numbers([self.workload], name)), None)
-
-
 def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Finding, ...]:
     """Say what held `run` back, the decisive first; () where nothing can be said."""
-    case = _Case(run, summary, tuple(events))
+    case = Case(run, summary, tuple(events))
     if (summary.training_samples or 0) < FEWEST_SAMPLES:
-        return tuple(_out_of_memory(case))
-    found = tuple(finding for rule in _RULES for finding in rule(case))
+        return tuple(memory.out_of_memory(case))
+    found = tuple(one for rule in _RULES for one in rule(case))
     return found or tuple(_nothing_stands_out(case))
 
 
-def _out_of_memory(case: _Case) -> Iterator[Finding]:
-    """The trainer or the engine says so, or the last `oom` event of a search, with the largest batch that fits."""
-    told = [event for event in case.events if event.get("event") == "oom"][-1:]
-    failed = [event for event in case.events if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
-    killed = case.run.oom_killed and case.run.status == "failed" and case.workload
-    known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
-    has_ended = bool(failed or killed or known)
-    if not (told or has_ended):
-        return
-    has_begun = any(event.get("event") == "start" for event in case.events)
-    if has_ended and has_begun:
-        told = []  # what was found by trying did not do after all
-    batch = number(told[0].get("batch")) if told else case.asked("batch")
-    fits = number(told[0].get("fits")) if told else None
-    what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {_where(case)}"
-    if fits is not None and has_begun:
-        text = f"{what}: {fits:.0f} is the largest that does, and was taken."
-        yield _finding("largest-batch", text, None, batch=batch, fits=fits)
-        return
-    does = f"; {fits:.0f} does" if fits is not None else ""
-    smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
-    advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
-    advice += [] if told else ["    ngcdl run ... --batch largest"]
-    yield _finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
-
-
-def _where(case: _Case) -> str:
-    """Name the memory that did not suffice."""
-    if not (case.on_cpu or case.run.device == "cpu"):
-        return "the GPU's memory"
-    limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
-    is_held = limit is not None and whole is not None and limit < whole
-    return "the memory that the container may have" if is_held else "the machine's memory"
-
-
-def _impossible(case: _Case) -> Iterator[Finding]:
+def _impossible(case: Case) -> Iterator[Finding]:
     share, flops = case.summary.peak_share, case.summary.flops_per_second
     start = next((event for event in reversed(case.events) if event.get("event") == "start"), {})
     most = achieved.allowed(start)
@@ -151,77 +46,57 @@ def _impossible(case: _Case) -> Iterator[Finding]:
         text = f"{flops / 1e12:.1f} TFLOP/s are {share:.1f} times what the card can do{times}: the timing or the size "
         text += "of the work is wrong."
         advice = "Are the steps waited for, is the whole network computed, is the batch what it is said to be?"
-        yield _finding("above-peak", text, advice, peak_share=share, allowed=most, flops_per_second=flops)
+        yield finding("above-peak", text, advice, peak_share=share, allowed=most, flops_per_second=flops)
 
 
-def _gpu_unused(case: _Case) -> Iterator[Finding]:
+def _gpu_unused(case: Case) -> Iterator[Finding]:
     if case.on_cpu or not case.summary.gpus:
         return
     advice = "Does this image suit the card, and does its framework see it?\n    ngcdl check IMAGE\n    ngcdl doctor"
     if case.run.device == "cpu":
         text = "The run had a GPU, but its framework computed on the CPU."
-        yield _finding("gpu-idle", text, advice, gpu_percent=case.summary.gpu_percent_mean)
+        yield finding("gpu-idle", text, advice, gpu_percent=case.summary.gpu_percent_mean)
     elif case.busy is not None and case.busy < IDLE_PERCENT:
         doubt = "" if case.run.device == "gpu" else " Did it compute on the CPU?"
         text = f"GPU {case.busy:.0f} % busy: the training hardly used it.{doubt}"
-        yield _finding("gpu-idle", text, advice if doubt else None, gpu_percent=case.busy)
+        yield finding("gpu-idle", text, advice if doubt else None, gpu_percent=case.busy)
 
 
-def _memory_pressure(case: _Case) -> Iterator[Finding]:
-    summary = case.summary
-    most, limit = summary.memory_bytes_max, summary.memory_limit_bytes
-    used = most / limit if most is not None and limit else None
-    pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
-    of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the memory that the container may have"
-    is_search = any(event.get("event") == "oom" for event in case.events)  # its tries may be killed
-    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills and not is_search else []
-    said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
-    if pressure is not None and pressure >= PRESSURE_PERCENT:
-        said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
-    if said:
-        text = "; ".join(said)
-        advice = "Give it more memory, or let it hold less: fewer workers, a smaller queue or batch."
-        yield _finding(
-            "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
-            memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
-        )  # fmt: skip
-
-
-def _throttled(is_damage: bool) -> Callable[[_Case], Iterator[Finding]]:
-    def rule(case: _Case) -> Iterator[Finding]:
+def _throttled(is_damage: bool) -> Callable[[Case], Iterator[Finding]]:
+    def rule(case: Case) -> Iterator[Finding]:
         found = throttling.strongest(case.summary.throttled_share or {}, is_damage)
         if found and case.busy is not None and case.busy >= IDLE_PERCENT:
             reason, share = found
             clock = case.summary.sm_mhz_mean
             at = f", {clock:.0f} MHz in the mean" if clock is not None else ""
             text = f"GPU clocks held down for {100 * share:.0f} % of the time{at}: {reason.meaning} ({reason.name})."
-            yield _finding("throttled", text, reason.advice, share=share, sm_mhz=clock)
+            yield finding("throttled", text, reason.advice, share=share, sm_mhz=clock)
 
     return rule
 
 
-def _shared_gpu(case: _Case) -> Iterator[Finding]:
+def _shared_gpu(case: Case) -> Iterator[Finding]:
     if case.summary.shared_gpu and not case.on_cpu and case.run.device != "cpu":
         text = "Other processes computed on the same GPU: its figures are not the run's alone."
-        yield _finding(
+        yield finding(
             "shared-gpu", text, "Who it is, and a free card instead:\n    ngcdl gpu\n    ngcdl run ... --gpus 1"
         )
 
 
-def _tiny_batch(case: _Case) -> Iterator[Finding]:
+def _tiny_batch(case: Case) -> Iterator[Finding]:
     batch, seconds, busy = case.asked("batch"), case.summary.seconds_per_batch, case.busy
     if batch is None or seconds is None or busy is None or not case.waits(TINY_GPU_PERCENT):
         return
     if batch <= TINY_BATCH and seconds < TINY_STEP_SECONDS:
         text = f"GPU {busy:.0f} % busy with steps of {1000 * seconds:.1f} ms at batch {batch:.0f}: "
         text += "most of the time goes into handing out work, not into computing."
-        yield _finding(
+        yield finding(
             "tiny-batch", text, f"    ngcdl run ... --batch {4 * batch:.0f}",
             gpu_percent=busy, batch=batch, seconds_per_batch=seconds,
         )  # fmt: skip
 
 
-def _input_bound(case: _Case) -> Iterator[Finding]:
+def _input_bound(case: Case) -> Iterator[Finding]:
     busy, core = case.busy, case.summary.cpu_busiest_core_percent_mean
     if core is None or core < FULL_CORE_PERCENT or not case.waits(WAITING_PERCENT):
         return
@@ -230,10 +105,10 @@ def _input_bound(case: _Case) -> Iterator[Finding]:
         "Make batches in more threads or processes (num_workers, num_parallel_calls), do less to each image on the "
     )
     advice += "CPU, or keep the data on the GPU."
-    yield _finding("input-bound", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core)
+    yield finding("input-bound", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core)
 
 
-def _oversubscribed(case: _Case) -> Iterator[Finding]:
+def _oversubscribed(case: Case) -> Iterator[Finding]:
     """By what was asked for; or by what was seen, where that can only be the run's own."""
     cores, threads, percent = case.run.machine.cores, case.asked("threads"), case.summary.cpu_percent_mean
     running, others = case.summary.threads_running_mean, case.others_cores
@@ -243,48 +118,48 @@ def _oversubscribed(case: _Case) -> Iterator[Finding]:
     advice = f"    ngcdl run ... --threads {cores}"
     if threads is not None and threads > cores:
         text = f"{threads:.0f} threads compute on {cores} cores: they take turns, which costs time."
-        yield _finding("oversubscribed", text, advice, threads=threads, cores=cores)
+        yield finding("oversubscribed", text, advice, threads=threads, cores=cores)
     elif is_alone and (running or 0.0) >= OVERSUBSCRIBED * cores and (percent or 0.0) >= FULL_CPU_PERCENT:
         text = f"{running:.0f} threads want to run on {cores} cores: they take turns, which costs time."
-        yield _finding("oversubscribed", text, advice, threads_running=running, cores=cores)
+        yield finding("oversubscribed", text, advice, threads_running=running, cores=cores)
 
 
-def _compute_bound(case: _Case) -> Iterator[Finding]:
+def _compute_bound(case: Case) -> Iterator[Finding]:
     if case.busy is not None and case.busy >= COMPUTE_BOUND_PERCENT:
         text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
-        yield _finding(
+        yield finding(
             "compute-bound", text, "Faster would be mixed precision, or a faster card.", gpu_percent=case.busy
         )
 
 
-def _busy_machine(case: _Case) -> Iterator[Finding]:
+def _busy_machine(case: Case) -> Iterator[Finding]:
     cores, others = case.run.machine.cores, case.others_cores
     if case.is_crowded and others is not None:
         text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: the figures are too low."
-        yield _finding("busy-machine", text, "Measure again when nothing else runs.", others_cores=others, cores=cores)
+        yield finding("busy-machine", text, "Measure again when nothing else runs.", others_cores=others, cores=cores)
 
 
-def _cpu_bound(case: _Case) -> Iterator[Finding]:
+def _cpu_bound(case: Case) -> Iterator[Finding]:
     """Of a run that was to compute on the CPU, where the cores were not kept busy by others."""
     percent, cores = case.summary.cpu_percent_mean, case.run.machine.cores
     is_own = case.on_cpu and not case.is_crowded
     if is_own and percent is not None and percent >= FULL_CPU_PERCENT and cores:
         text = f"All {cores} cores {percent:.0f} % busy: the CPU sets the pace."
         advice = "Is the GPU faster?\n    ngcdl compare ..." if case.run.machine.gpus else None
-        yield _finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores)
+        yield finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores)
 
 
-def _one_thread(case: _Case) -> Iterator[Finding]:
+def _one_thread(case: Case) -> Iterator[Finding]:
     cores, busy, core = case.run.machine.cores, case.summary.cores_busy, case.summary.cpu_busiest_core_percent_mean
     if not case.on_cpu or core is None or busy is None or cores is None or cores < FEWEST_CORES_TO_SPLIT:
         return
     if core >= FULL_CORE_PERCENT and busy <= ONE_THREAD_CORES:
         text = f"One core at {core:.0f} %, the other {cores - 1} nearly idle: one thread does all the work."
         advice = f"    ngcdl run ... --threads {cores}"
-        yield _finding("one-thread", text, advice, cpu_busiest_core_percent=core, cores_busy=busy)
+        yield finding("one-thread", text, advice, cpu_busiest_core_percent=core, cores_busy=busy)
 
 
-def _idle_cards(case: _Case) -> Iterator[Finding]:
+def _idle_cards(case: Case) -> Iterator[Finding]:
     if case.busy is None or case.busy < IDLE_PERCENT:
         return
     idle = [
@@ -293,10 +168,10 @@ def _idle_cards(case: _Case) -> Iterator[Finding]:
     if idle:
         which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
         text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few trainings use several."
-        yield _finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
+        yield finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
 
 
-def _nothing_stands_out(case: _Case) -> Iterator[Finding]:
+def _nothing_stands_out(case: Case) -> Iterator[Finding]:
     """The sentence where no rule applies: what was measured."""
     core, cores, busy = case.summary.cpu_busiest_core_percent_mean, case.summary.cores_busy, case.busy
     beside = f", the busiest CPU core {core:.0f} %" if core is not None else ""
@@ -308,21 +183,17 @@ def _nothing_stands_out(case: _Case) -> Iterator[Finding]:
             text += "it waits for something else: the disk, the network, or each step for the one before."
         else:
             text += "it waits for something that was not measured."
-        yield _finding("balanced", text, None, gpu_percent=busy, cpu_busiest_core_percent=core)
+        yield finding("balanced", text, None, gpu_percent=busy, cpu_busiest_core_percent=core)
     elif case.on_cpu and cores is not None:
         text = f"{cores:.1f} of {case.run.machine.cores} cores busy{beside}: not all of the CPU is used."
-        yield _finding("balanced", text, None, cores_busy=cores, cpu_busiest_core_percent=core)
-
-
-def _finding(rule: str, text: str, advice: str | None, **figures: float | None) -> Finding:
-    return Finding(rule, text, {name: value for name, value in figures.items() if value is not None}, advice)
+        yield finding("balanced", text, None, cores_busy=cores, cpu_busiest_core_percent=core)
 
 
 _RULES = (
-    _out_of_memory,
+    memory.out_of_memory,
     _impossible,
     _gpu_unused,
-    _memory_pressure,
+    memory.pressed,
     _throttled(is_damage=True),
     _shared_gpu,
     _tiny_batch,

@@ -1,0 +1,69 @@
+"""Whether memory held a training back: a batch that did not fit, a limit that was reached, time lost to waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ngcdl.record import Finding
+from ngcdl.report.case import Case, finding
+from ngcdl.report.lines import number
+
+# Clean file cache is not counted: what is left of the limit is all that the next batch can have.
+FULL_MEMORY = 0.9
+# A tenth of the time lost to waiting for memory.
+PRESSURE_PERCENT = 10.0
+
+
+def out_of_memory(case: Case) -> Iterator[Finding]:
+    """The trainer or the engine says so, or the last `oom` event of a search, with the largest batch that fits."""
+    told = [event for event in case.events if event.get("event") == "oom"][-1:]
+    failed = [event for event in case.events if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
+    killed = case.run.oom_killed and case.run.status == "failed" and case.workload
+    known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
+    has_ended = bool(failed or killed or known)
+    if not (told or has_ended):
+        return
+    has_begun = any(event.get("event") == "start" for event in case.events)
+    if has_ended and has_begun:
+        told = []  # what was found by trying did not do after all
+    batch = number(told[0].get("batch")) if told else case.asked("batch")
+    fits = number(told[0].get("fits")) if told else None
+    what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {_where(case)}"
+    if fits is not None and has_begun:
+        text = f"{what}: {fits:.0f} is the largest that does, and was taken."
+        yield finding("largest-batch", text, None, batch=batch, fits=fits)
+        return
+    does = f"; {fits:.0f} does" if fits is not None else ""
+    smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
+    advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
+    advice += [] if told else ["    ngcdl run ... --batch largest"]
+    yield finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
+
+
+def _where(case: Case) -> str:
+    """Name the memory that did not suffice."""
+    if not (case.on_cpu or case.run.device == "cpu"):
+        return "the GPU's memory"
+    limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
+    is_held = limit is not None and whole is not None and limit < whole
+    return "the memory that the container may have" if is_held else "the machine's memory"
+
+
+def pressed(case: Case) -> Iterator[Finding]:
+    summary = case.summary
+    most, limit = summary.memory_bytes_max, summary.memory_limit_bytes
+    used = most / limit if most is not None and limit else None
+    pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
+    of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the memory that the container may have"
+    is_search = any(event.get("event") == "oom" for event in case.events)  # its tries may be killed
+    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills and not is_search else []
+    said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
+    if pressure is not None and pressure >= PRESSURE_PERCENT:
+        said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
+    if said:
+        text = "; ".join(said)
+        advice = "Give it more memory, or let it hold less: fewer workers, a smaller queue or batch."
+        yield finding(
+            "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
+            memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
+        )  # fmt: skip
