@@ -1,0 +1,203 @@
+"""What must be the same in runs that are compared and is not is refused by its name; what is varied is let through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_arms import CARD, MACHINE, OLD_START, START, WORKLOAD, arms, measured, refused, text
+
+from ngcdl.record import GpuSummary, Image, Machine, Summary
+from ngcdl.report import compared
+from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
+from ngcdl.report.unlike import BECAUSE_OF, Measured
+
+
+@pytest.mark.parametrize(("field", "change"), [
+    ("digest", {"image": Image("t:1", "sha256:2")}),
+    ("dataset", {"dataset": "synthetic"}),
+    ("dataset_sha256", {"start": {**START, "dataset_sha256": "bb"}}),
+    ("framework_version", {"start": {**START, "framework_version": "1.5.0"}}),
+    ("seed", {"workload": {"seed": 1}}),
+    ("batch", {"workload": {"batch": 64}}),
+    ("steps", {"workload": {"steps": 7}}),
+    ("workload", {"workload": {"name": "cifar10-keras"}}),
+    ("amp", {"workload": {"amp": True}}),
+    ("mounts", {"spec": {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/c:/b:ro"], "environment": {}}}),
+    ("gpus", {"gpus": ("GPU-2",)}),
+    ("engine", {"engine": "local"}),
+    ("gpu_way", {"gpu_way": "cdi"}),
+    ("driver", {"machine": replace(MACHINE, driver="535.1")}),
+    ("machine", {"machine": replace(MACHINE, hostname="other")}),
+])  # fmt: skip
+def test_what_must_be_the_same_and_is_not_is_refused_by_its_name(field: str, change: dict[str, Any]) -> None:
+    other = measured("g2", 4700.0, "gpu", **change)
+    it = comparison(arms([600.0] * 3, [4680.0] * 3, (2, other)), "device")
+    assert refused(it) == [field]
+    assert it.refused[0].runs == ("g2",)
+    assert len(it.refused[0].values) == 2, "what it is, and what it is elsewhere"
+    assert [(pair.ratio is None, pair.refused) for pair in it.pairs] == [(False, ()), (True, (field,)), (False, ())]
+    assert it.ratio is not None
+    assert it.ratio.pairs == 2
+    assert f"refused, {field}: it must be the same" in text(it)
+
+
+@pytest.mark.parametrize(("vary", "workload", "changed"), [
+    ("batch", {"batch": 64}, {}), ("threads", {"threads": 4}, {}), ("seed", {"seed": 5}, {}),
+    ("gpus", {}, {"gpus": (CARD, "GPU-2")}),
+    ("feed", {"feed": "plain"}, {}), ("feed", {}, {"start": {**START, "feed": "input", "precision": None}}),
+    ("precision", {"precision": "amp"}, {"start": {**START, "precision": "bfloat16"}}),
+    ("teacher", {"teacher": "kept"}, {}), ("compile", {"compile": True}, {"start": {**START, "compiled": True}}),
+    ("channels", {"channels_last": True}, {"start": {**START, "channels_last": True}}),
+    ("image", {}, {"image": Image("p:1", "sha256:9"), "start": {**START, "framework": "pytorch"}}),
+    ("framework", {}, {"image": Image("p:1", "sha256:9"), "start": {**START, "framework": "pytorch"}}),
+])  # fmt: skip
+def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_through(
+    vary: str, workload: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    one = Arm("one", tuple(measured(f"a{n}", 100.0) for n in (1, 2)))
+    other = Arm("other", tuple(measured(f"b{n}", 200.0, workload=workload, **changed) for n in (1, 2)))
+    assert refused(comparison([one, other], vary)) == []
+    assert vary in BECAUSE_OF
+    assert refused(comparison([one, other], "device")), "of another comparison it is a difference"
+    mixed = Arm("other", (other.rounds[0], measured("b2", 200.0)))
+    assert refused(comparison([one, mixed], vary)), "an arm's own rounds must agree"
+
+
+@pytest.mark.parametrize(("way", "field"), [({"threads": 1}, "threads"), ({"onednn": False}, "oneDNN")])
+def test_what_a_trial_chose_differs_as_if_it_had_been_typed(way: dict[str, Any], field: str) -> None:
+    tuned = measured("b1", 200.0, workload={"autotune": True}, start={**START, "autotune": {"chosen": way}})
+    rounds = tuned, replace(tuned, run=replace(tuned.run, id="b2"))
+    plain = Arm("a", (measured("a1", 100.0), measured("a2", 100.0)))
+    assert refused(comparison([plain, Arm("b", rounds)], "batch")) == [field]
+    same = tuple(measured(f"b{n}", 200.0, start={**START, "autotune": {"chosen": {}}}) for n in (1, 2))
+    assert refused(comparison([plain, Arm("b", same)], "batch")) == []
+
+
+def on_slurm(run_id: str, rate: float, nodes: int, batch: int = 128, card: str = "H100", **place: Any) -> Measured:
+    """A run on `nodes` with a GPU each."""
+    one = measured(run_id, rate, "gpu", engine="slurm", gpus=None, machine=Machine())
+    spec = {"workload": {**WORKLOAD, "batch": batch}, "placement": {"nodes": nodes, "partition": "main", **place}}
+    summary = replace(one.run.summary, gpus=(GpuSummary(name=card),) * nodes)
+    return Measured(replace(one.run, spec=spec, summary=summary), {**START, "batch": batch, "replicas": nodes})
+
+
+def of_nodes(*others: Measured) -> list[Arm]:
+    return [Arm("nodes=1", tuple(on_slurm(f"a{n}", 100.0, 1) for n in (1, 2))), Arm("nodes=2", others)]
+
+
+def test_nodes_are_compared_and_the_answer_says_which_scaling_it_was() -> None:
+    it = comparison(of_nodes(*(on_slurm(f"b{n}", 180.0, 2) for n in (1, 2))), "nodes", scaling="strong")
+    assert refused(it) == []
+    assert compared.verdict(it) == (
+        "Strong scaling, a batch of 128 in all: 2 nodes do 180.0 examples/s, 1.80 times (1.80..1.80) the work of "
+        "1 node, an efficiency of 90 % (90..90)."
+    )
+    assert it.as_json()["scaling"] == "strong"
+
+
+def test_another_batch_is_let_through_with_weak_scaling_alone() -> None:
+    made = of_nodes(*(on_slurm(f"b{n}", 190.0, 2, batch=256) for n in (1, 2)))
+    weak = comparison(made, "nodes", scaling="weak")
+    assert refused(weak) == []
+    assert "Weak scaling, a batch of 128 for each replica: 2 nodes do 190.0 examples/s" in compared.verdict(weak)
+    assert refused(comparison(made, "nodes", scaling="strong")) == ["batch"]
+
+
+@pytest.mark.parametrize(("field", "other"), [
+    ("partition", {"partition": "old"}), ("hardware", {"card": "A100"}),
+])  # fmt: skip
+def test_nodes_of_another_kind_are_refused_by_its_name(field: str, other: dict[str, Any]) -> None:
+    made = of_nodes(*(on_slurm(f"b{n}", 180.0, 2, **other) for n in (1, 2)))
+    assert refused(comparison(made, "nodes")) == [field]
+
+
+CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
+
+
+def test_a_card_may_compute_in_tf32_beside_the_cpu_where_nothing_else_was_asked_for() -> None:
+    cpu = Arm("cpu", tuple(measured(f"a{n}", 100.0, start=CPU) for n in (1, 2)), "cpu")
+    gpu = Arm("gpu", tuple(measured(f"b{n}", 200.0, "gpu", start=GPU) for n in (1, 2)), "gpu")
+    assert refused(comparison([cpu, gpu], "device")) == []
+    amp = tuple(measured(f"b{n}", 200.0, "gpu", {"precision": "amp"}, start=GPU) for n in (1, 2))
+    assert refused(comparison([cpu, replace(gpu, rounds=amp)], "device")) == ["precision"]
+
+
+def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it_the_same() -> None:
+    one = Arm("a", tuple(measured(f"a{n}", 100.0, "gpu", start=CPU) for n in (1, 2)))
+    other = Arm("b", tuple(measured(f"b{n}", 200.0, "gpu", start=GPU) for n in (1, 2)))
+    it = comparison([one, other], "image")
+    assert refused(it) == ["precision"]
+    assert "the same in all: --precision float32" in text(it)
+    assert (it.refused[0].values["a, round 1"], it.refused[0].values["b, round 1"]) == ("float32", "tf32")
+
+
+def test_what_an_older_record_does_not_tell_is_no_difference() -> None:
+    old = Arm("a", tuple(measured(f"a{n}", 100.0, start=OLD_START) for n in (1, 2)))
+    told = {**CPU, "feed": "ahead", "compiled": False, "channels_last": True, "teacher": None, "batch": 128}
+    whole = {"feed": "ahead", "precision": "auto", "compile": False, "evaluate": True, "largest_batch": False}
+    new = Arm("b", tuple(measured(f"b{n}", 200.0, workload=whole, start=told) for n in (1, 2)))
+    assert refused(comparison([old, new], "threads")) == []
+
+
+def test_a_fall_back_to_the_cpu_is_refused_as_the_device() -> None:
+    fell_back = measured("g1", 590.0, "cpu", {"device": "auto"})
+    no_gpu = measured("g2", None, None, status="failed", exit_code=125, error="no_gpu")
+    it = comparison(arms([600.0, 600.0], [0.0, 0.0], (1, fell_back), (2, no_gpu)), "device")
+    assert refused(it) == ["device"]
+    assert it.refused[0].runs == ("g1", "g2")
+    assert it.refused[0].values == {"gpu, round 1": "cpu", "gpu, round 2": None}
+    assert (it.ratio, it.why_no_ratio()) == (None, "refused: device")
+    assert compared.verdict(it) == (
+        "No ratio is given (gpu can't be counted: it was to compute on the GPU, and its framework saw none): "
+        "cpu 600.0 examples/s."
+    )
+
+
+def test_a_run_that_had_a_card_and_was_free_to_use_it_must_have_used_it() -> None:
+    free = {"device": "auto"}
+    made = [
+        Arm(f"batch={n}", tuple(measured(f"{n}-{i}", 9.0, "cpu", {"batch": n, **free}) for i in (1, 2))) for n in (1, 2)
+    ]
+    assert refused(comparison(made, "batch")) == ["device"]
+    told = [Arm(f"batch={n}", tuple(measured(f"{n}-{i}", 9.0, "cpu", {"batch": n}) for i in (1, 2))) for n in (1, 2)]
+    assert refused(comparison(told, "batch")) == []
+
+
+@pytest.mark.parametrize(("field", "summary"), [
+    ("shared_gpu", Summary(examples_per_second=4000.0, shared_gpu=True)),
+    ("throttled_share", Summary(examples_per_second=4000.0, throttled_share={"hw_thermal_slowdown": 0.1})),
+    ("examples_per_second", Summary(steps=1)),
+])  # fmt: skip
+def test_a_shared_card_throttled_clocks_and_a_run_without_a_figure_are_refused(field: str, summary: Summary) -> None:
+    other = measured("g1", 4000.0, "gpu", summary=summary)
+    it = comparison(arms([600.0] * 2, [4680.0] * 2, (1, other)), "device")
+    assert refused(it) == [field]
+    assert it.why_no_ratio() == ONE_PAIR
+
+
+@pytest.mark.parametrize("summary", [
+    Summary(examples_per_second=4000.0, shared_gpu=False),
+    Summary(examples_per_second=4000.0, throttled_share={"hw_thermal_slowdown": 0.09}),
+    Summary(examples_per_second=4000.0, throttled_share={"sw_power_cap": 1.0, "gpu_idle": 0.5}),
+])  # fmt: skip
+def test_a_card_of_one_s_own_at_its_power_cap_is_compared(summary: Summary) -> None:
+    other = measured("g1", 4000.0, "gpu", summary=summary)
+    assert refused(comparison(arms([600.0] * 2, [4680.0] * 2, (1, other)), "device")) == []
+
+
+def test_a_run_on_the_cpu_is_not_refused_for_what_its_card_did() -> None:
+    busy = measured("c1", 600.0, summary=Summary(examples_per_second=600.0, shared_gpu=True))
+    made = arms([600.0] * 2, [4680.0] * 2)
+    it = comparison([replace(made[0], rounds=(busy, made[0].rounds[1])), made[1]], "device")
+    assert refused(it) == []
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted", "lost", "running"])
+def test_a_run_that_did_not_reach_its_end_is_refused_with_its_reason(status: str) -> None:
+    other = measured("g2", 4700.0, "gpu", status=status, reason="out of memory")
+    it = comparison(arms([600.0] * 2, [4680.0] * 2, (2, other)), "device")
+    assert [(one.field, one.why, one.values) for one in it.refused] == [
+        ("status", "out of memory", {"gpu, round 2": status})
+    ]
