@@ -7,19 +7,21 @@ time, and what is asked of each of their numbers is asked of all at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, groupby, zip_longest
-from math import inf
+from itertools import chain, compress, islice, zip_longest
+from math import inf, isnan
 from operator import itemgetter
 from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import raced, throttling
 from ngcdl.report.curves import NAN
-from ngcdl.report.lines import Line, are_numbers, batches, column, number, numbers, numbers_in, text
+from ngcdl.report.lines import Line, are_numbers, column, number, numbers_in, text
 from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
 
 # One sample a second is taken: what is told in two that follow each other went on between them.
 _SAMPLES_APART = 2.5
+# Lines: what is done once for all of them costs nothing, and what they say fits into the processor's cache.
+TOGETHER = 64
 
 
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
@@ -29,22 +31,37 @@ def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str 
 
 
 def _training(started: float, events: Iterable[Line]) -> Training:
-    it = Training()
-    for batch in batches(events):
-        for is_step, lines in groupby(batch, lambda event: event.get("event") == "step"):
-            if is_step:
-                _steps(it, started, list(lines))
-            else:
-                for event in lines:
-                    _told_seldom(it, event.get("event"), event)
+    it, steps = Training(), []
+    for event in events:
+        kind = event.get("event")
+        if kind == "step":
+            steps.append((event.get("t"), event.get("examples_per_second"), event.get("step"), event.get("loss")))
+            if len(steps) < TOGETHER:
+                continue
+        _steps(it, started, steps)
+        steps = []
+        if kind != "step":
+            _told_seldom(it, kind, event)
+    _steps(it, started, steps)
     if it.rates.xs and it.rates.xs[-1] > it.rates.xs[0]:
         it.span = (it.rates.xs[0], it.rates.xs[-1])
     return it
 
 
-def _steps(it: Training, started: float, lines: Sequence[Line]) -> None:
-    it.rates.extend([t - started for t in column(lines, "t")], column(lines, "examples_per_second"))
-    it.losses.extend(column(lines, "step"), column(lines, "loss"))
+def _steps(it: Training, started: float, steps: Sequence[tuple[object, ...]]) -> None:
+    """Add what steps told: their time, rate, number and loss."""
+    if steps:
+        times, rates, numbers, losses = map(column, zip(*steps, strict=True))
+        it.rates.extend(*_placed([t - started for t in times], rates))
+        it.losses.extend(*_placed(numbers, losses))
+
+
+def _placed(xs: Sequence[float], ys: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Leave out what has no place."""
+    if not isnan(sum(xs)):
+        return xs, ys
+    known = [not isnan(x) for x in xs]
+    return list(compress(xs, known)), list(compress(ys, known))
 
 
 def _told_seldom(it: Training, kind: object, event: Line) -> None:
@@ -70,32 +87,33 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
 
 
 def _measured(started: float, samples: Iterable[Line], span: tuple[float, float] | None) -> Measured:
-    it, cores = Measured(), _Cores()
-    low, high = span or (-inf, inf)
-    for batch in batches(samples):
-        lines = [sample for sample in batch if number(sample.get("t")) is not None]
-        xs = [sample["t"] - started for sample in lines]
-        it.host.extend(xs, column(lines, "host_cpu_percent"))
-        rows = [row if isinstance(row := sample.get("cpu_percents"), list) else [] for sample in lines]
-        known = rows if are_numbers([*chain.from_iterable(rows)]) else [numbers_in(row) for row in rows]
-        it.least.extend(xs, [min(row, default=NAN) for row in known])
-        it.most.extend(xs, [max(row, default=NAN) for row in known])
-        cores.add([row for x, row, some in zip(xs, rows, known, strict=True) if some and low <= x <= high])
-        _cards(it.cards, xs, lines)
+    it, cores = Measured(), _Cores(*(span or (-inf, inf)))
+    timed = (sample for sample in samples if number(sample.get("t")) is not None)
+    while lines := list(islice(timed, TOGETHER)):
+        xs = [line["t"] - started for line in lines]
+        it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
+        cores.add(it, xs, [row if isinstance(row := line.get("cpu_percents"), list) else [] for line in lines])
+        _cards(it.cards, xs, [line.get("gpus") for line in lines])
     it.cores = cores.means()
     return it
 
 
 class _Cores:
-    """Of each logical processor, over samples that mostly have them all."""
+    """Of each logical processor, over samples from `low` to `high` that mostly have them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, low: float, high: float) -> None:
+        self._low, self._high = low, high
         self._sums: list[float] = []
         self._counts: list[int] = []
 
-    def add(self, rows: Sequence[list[Any]]) -> None:
-        for place, told in enumerate(zip_longest(*rows)):
-            values = told if are_numbers(told) else numbers_in([*told])
+    def add(self, it: Measured, xs: Sequence[float], rows: Sequence[list[Any]]) -> None:
+        is_whole = all(rows) and are_numbers([*chain.from_iterable(rows)])
+        known = rows if is_whole else [numbers_in(row) for row in rows]
+        it.least.extend(xs, [*map(min, rows)] if is_whole else [min(row, default=NAN) for row in known])
+        it.most.extend(xs, [*map(max, rows)] if is_whole else [max(row, default=NAN) for row in known])
+        counted = [row for x, row, some in zip(xs, rows, known, strict=True) if some and self._low <= x <= self._high]
+        for place, told in enumerate(zip_longest(*counted)):
+            values = told if is_whole and None not in told else numbers_in([*told])
             if place == len(self._sums):
                 self._sums.append(0.0)
                 self._counts.append(0)
@@ -106,32 +124,34 @@ class _Cores:
         return tuple(total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
 
 
-def _cards(cards: dict[str, CardCurves], xs: Sequence[float], lines: Sequence[Line]) -> None:
+def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object]) -> None:
     """Add what the cards tell. From its first sample on each has a point for all, unknown where it is silent."""
-    told: dict[str, list[tuple[int, Line]]] = {key: [] for key in cards}
-    for place, line in enumerate(lines):
-        readings = line.get("gpus")
+    found: dict[str, list[tuple[int, Line]]] = {key: [] for key in cards}
+    for place, readings in enumerate(told):
         for reading in readings if isinstance(readings, list) else ():
             if isinstance(reading, dict):
-                told.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
-    for key, placed in told.items():
-        begin = 0 if key in cards else placed[0][0]
-        silent = set(range(begin, len(lines))).difference(place for place, _ in placed)
-        nothing: list[tuple[int, Line]] = [(place, {}) for place in silent]
-        placed = sorted(placed + nothing, key=itemgetter(0)) if silent else placed
+                found.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
+    for key, placed in found.items():
         if key not in cards:
             index = number(placed[0][1].get("index"))
             cards[key] = CardCurves(text(placed[0][1].get("name")), None if index is None else int(index))
+            begin = placed[0][0]
+        else:
+            begin = 0
+        silent = set(range(begin, len(xs))).difference(place for place, _ in placed)
+        if silent:
+            placed = sorted([*placed, *((place, {}) for place in silent)], key=itemgetter(0))
         _readings(cards[key], [xs[place] for place, _ in placed], [reading for _, reading in placed])
 
 
 def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -> None:
     for name, curve in card.curves.items():
-        curve.extend(xs, column(readings, name))
-    totals = numbers(readings, "memory_total_bytes")
-    card.memory_total_bytes = totals[-1] if totals else card.memory_total_bytes
+        curve.extend(xs, column([reading.get(name) for reading in readings]))
+    totals = (number(reading.get("memory_total_bytes")) for reading in reversed(readings))
+    card.memory_total_bytes = next((total for total in totals if total is not None), card.memory_total_bytes)
     for x, reading in zip(xs, readings, strict=True):
-        _throttle(card.throttled, x, reading.get("throttle_reasons"))
+        if told := reading.get("throttle_reasons"):
+            _throttle(card.throttled, x, told)
 
 
 def _throttle(it: Throttled, x: float, told: object) -> None:

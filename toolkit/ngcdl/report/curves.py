@@ -11,8 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress, pairwise
+from itertools import pairwise
 from statistics import median
+from struct import pack
 
 NAN = math.nan
 COLUMNS = 500  # of a chart: two of them lie on one pixel of a phone, and one on two of a page
@@ -36,12 +37,9 @@ class Curve:
         self.ys.append(NAN if y is None else y)
 
     def extend(self, xs: Sequence[float], ys: Sequence[float]) -> None:
-        """Add points, NaN for what is not known of them; those whose x is not known are passed over."""
-        if math.isnan(sum(xs)):
-            placed = [x == x for x in xs]  # NaN alone is not itself
-            xs, ys = list(compress(xs, placed)), list(compress(ys, placed))
-        self.xs.extend(xs)
-        self.ys.extend(ys)
+        """Add points, NaN for a y that is not known."""
+        for column, values in ((self.xs, xs), (self.ys, ys)):
+            column.frombytes(pack(f"{len(values)}d", *values))  # array.extend asks each value anew what it is
 
     @cached_property
     def drawable(self) -> tuple[array[float], array[float], set[int]]:
