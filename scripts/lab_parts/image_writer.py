@@ -23,6 +23,7 @@ from lab_parts.where import Lab, LabError, write_whole
 
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+MTIME = 1515974400  # of all files in a layer: 2018-01-15, midnight UTC
 _layers_lock = threading.Lock()
 
 
@@ -129,7 +130,7 @@ def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -
         str(folder),
         "--numeric-owner",
         "--sort=name",
-        "--mtime=2018-01-15",
+        f"--mtime=@{MTIME}",
         "--owner=0" if prefix else "--no-xattrs",
     ]
     command += [f"--exclude={pattern}" for pattern in exclude]

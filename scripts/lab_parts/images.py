@@ -11,37 +11,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 import random
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from lab_parts import packages, release_images
-from lab_parts.image_writer import Layer, layer, manifest, manifest_index, tar_of_files, tar_of_folder
+from lab_parts import debian_layers, packages, release_images
+from lab_parts.debian_layers import Debian
+from lab_parts.image_writer import Layer, layer, manifest, manifest_index, tar_of_files
 from lab_parts.registry import Storage
 from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
-
-# What an image needs not: documents, translations, apt's caches, pip's and setuptools' leftovers, headers and tests.
-LEFT_OUT = [
-    *(f"./usr/share/{name}/*" for name in ("doc", "man", "locale", "info")),
-    *("./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./debootstrap"),
-    *("./dev/*", "./proc/*", "./sys/*", "*.pyc", "./usr/lib/x86_64-linux-gnu/gconv/*"),
-]
-LEFT_OUT_OF_PACKAGES = [
-    "./bin",
-    "./share",
-    "./torch/include",
-    "./torch/test",
-    "./torch/bin/protoc*",
-    "./torch/bin/*test*",
-    "*.a",
-    "./tensorflow/include",
-    "*/numpy/*/tests",
-]
 
 # The wheels of TensorFlow 1.4's time that are still served, and the hash of the big one.
 TF_WHEELS = [
@@ -122,13 +101,13 @@ BUSYBOX_CONFIG: dict[str, object] = {"Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin
 
 def up(lab: Lab) -> dict[str, str]:
     """Build and push what the registry lacks; return each image's digest."""
-    cut = [LEFT_OUT, LEFT_OUT_OF_PACKAGES]
+    debian = debian_layers.RECIPE
     recipes: dict[str, tuple[Callable[[Lab], str], list[object]]] = {
         "tensorflow:18.01-py2": (
             _tensorflow,
-            [_script("tensorflow_entrypoint.sh"), TF_WHEELS, TF_REST, TF_CONFIG, cut],
+            [_script("tensorflow_entrypoint.sh"), TF_WHEELS, TF_REST, TF_CONFIG, debian],
         ),
-        "pytorch:26.07-py3": (_pytorch, [_script("pytorch_entrypoint.sh"), TORCH, TORCH_CONFIG, cut]),
+        "pytorch:26.07-py3": (_pytorch, [_script("pytorch_entrypoint.sh"), TORCH, TORCH_CONFIG, debian]),
         "busybox:1": (_busybox, [BUSYBOX_CONFIG]),
         "busybox:entry": (_busybox_entry, [BUSYBOX_CONFIG]),
         "busybox:big": (_busybox_big, [BUSYBOX_CONFIG]),
@@ -166,12 +145,11 @@ def up(lab: Lab) -> dict[str, str]:
 
 
 def _tensorflow(lab: Lab) -> str:
-    with step("image nvidia/tensorflow:18.01-py2"):
+    debian = Debian(lab, "bullseye", "python2.7", ["python2.7-minimal", "python2.7", "ca-certificates"])
+    with step("image nvidia/tensorflow:18.01-py2"), debian:
         repository = "nvidia/tensorflow"
-        base = _debian(lab, repository, "bullseye", ["python2.7-minimal", "python2.7", "ca-certificates"])
-        wheels = _wheels(
-            lab, repository, "tf", [TF_WHEELS, TF_REST], TF_TARGET, "./usr/local/lib/python2.7/dist-packages"
-        )
+        base = debian.layer(repository)
+        wheels = debian.wheels(repository, [TF_WHEELS, TF_REST], TF_TARGET)
         files = {
             "usr/local/bin/nvidia_entrypoint.sh": (_script("tensorflow_entrypoint.sh").encode(), 0o755),
             "workspace/README.md": (b"The workspace of the lab's TensorFlow image.\n", 0o644),
@@ -186,10 +164,11 @@ def _tensorflow(lab: Lab) -> str:
 
 
 def _pytorch(lab: Lab) -> str:
-    with step("image nvidia/pytorch:26.07-py3"):
+    debian = Debian(lab, "bookworm", "python3.11", ["python3", "ca-certificates"])
+    with step("image nvidia/pytorch:26.07-py3"), debian:
         repository = "nvidia/pytorch"
-        base = _debian(lab, repository, "bookworm", ["python3", "ca-certificates"])
-        wheels = _wheels(lab, repository, "torch", [TORCH], TORCH_TARGET, "./usr/local/lib/python3.11/dist-packages")
+        base = debian.layer(repository)
+        wheels = debian.wheels(repository, [TORCH], TORCH_TARGET)
         files = {
             "opt/nvidia/nvidia_entrypoint.sh": (_script("pytorch_entrypoint.sh").encode(), 0o755),
             "workspace/README.md": (b"The workspace of the lab's PyTorch image.\n", 0o644),
@@ -244,88 +223,6 @@ def _busybox_layer(lab: Lab, repository: str) -> Layer:
 
 def _small(lab: Lab, repository: str, tar: bytes) -> Layer:
     return layer(lab, repository, hashlib.sha256(tar).hexdigest()[:16], lambda: [tar])
-
-
-def _debian(lab: Lab, repository: str, suite: str, include: list[str]) -> Layer:
-    """Return the layer of a minimal Debian with some packages, by debootstrap."""
-
-    def pieces() -> Iterator[bytes]:
-        if os.geteuid() != 0:
-            raise LabError(
-                f"debootstrap of {suite} needs root: type `sudo -E scripts/lab up` once; the cache keeps the result"
-            )
-        tools = packages.unpacked(lab, "tools")
-        root = lab.cache / f"debootstrap-{suite}"
-        shutil.rmtree(root, ignore_errors=True)
-        command = [
-            "sh",
-            str(tools / "usr/sbin/debootstrap"),
-            "--variant=minbase",
-            f"--include={','.join(include)}",
-            suite,
-            str(root),
-        ]
-        environment = {
-            **os.environ,
-            "DEBOOTSTRAP_DIR": str(tools / "usr/share/debootstrap"),
-            "DEBIAN_FRONTEND": "noninteractive",
-        }
-        environment["PATH"] += ":/usr/sbin:/sbin"
-        with step(f"debootstrap {suite}"):
-            done = subprocess.run([*command, packages.mirror()], env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise LabError(f"debootstrap {suite} failed ({done.returncode}):\n{done.stdout[-800:]}{done.stderr[-400:]}")
-        try:
-            yield from tar_of_folder(root, LEFT_OUT)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-
-    return layer(lab, repository, recipe_key("debian", suite, include, LEFT_OUT), pieces)
-
-
-def _wheels(lab: Lab, repository: str, name: str, wanted: list[list[str]], target: list[str], place: str) -> Layer:
-    """Return the layer of some wheels, unpacked by pip for another interpreter than ours."""
-
-    def pieces() -> Iterator[bytes]:
-        folder = lab.cache / f"wheels-{name}"
-        shutil.rmtree(folder, ignore_errors=True)
-        with step(f"wheels {' '.join(w.split()[0] for group in wanted for w in group)}"):
-            for group in wanted:
-                _pip(folder, group, target)
-        if name == "torch" and not any(folder.glob("torch-*+cpu.dist-info")):
-            raise LabError(
-                "pip's own configuration gave a CUDA build of torch, gigabytes that no machine without a card needs: "
-                "set PIP_FIND_LINKS or PIP_INDEX_URL to where the CPU wheel torch 2.13.0 lies, "
-                "and type `scripts/lab up` again"
-            )
-        try:
-            yield from tar_of_folder(folder, LEFT_OUT_OF_PACKAGES, prefix=place)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    return layer(lab, repository, recipe_key(name, wanted, target, place, LEFT_OUT_OF_PACKAGES), pieces)
-
-
-def _pip(folder: Path, wanted: list[str], target: list[str]) -> None:
-    requirements = folder.with_name(folder.name + ".txt")
-    requirements.write_text("\n".join(wanted) + "\n")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        "--root-user-action=ignore",
-        "--no-compile",
-    ]
-    command += ["--only-binary=:all:", "--target", str(folder), *target, "-r", str(requirements)]
-    command += ["--no-deps"] if "--python-version=2.7" in target else []
-    done = subprocess.run(command, capture_output=True, text=True)
-    requirements.unlink()
-    if done.returncode:
-        why = done.stderr.strip()[-800:]
-        raise LabError(f"pip could not get {' '.join(wanted)} ({done.returncode}), asked of {sys.executable}: {why}")
 
 
 def _script(name: str) -> str:

@@ -19,6 +19,7 @@ MULTIPLY = """
 import tensorflow as tf
 a = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], shape=[2, 3])
 b = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], shape=[3, 2])
+print(tf.__file__)
 print(tf.__version__)
 print(tf.Session().run(tf.matmul(a, b)).tolist())
 """
@@ -49,7 +50,7 @@ def test_tensorflow_1_4_multiplies_two_matrices(lab: dict[str, Any], docker: Doc
         "--shm-size=1g", "--gpus", "all", "-v", mount, command="python multiply.py", image="tensorflow:18.01-py2"
     )
     assert "== TensorFlow ==\n================\n\nNVIDIA Release 18.01 (build 276323)\n" in text
-    assert "1.4.0\n[[22.0, 28.0], [49.0, 64.0]]\n" in text
+    assert "/tensorflow/__init__.pyc\n1.4.0\n[[22.0, 28.0], [49.0, 64.0]]\n" in text, "or it is compiled at each start"
     assert "WARNING" not in text
     assert "NOTE" not in text
 
@@ -66,9 +67,12 @@ def test_pytorch_counts(lab: dict[str, Any], docker: Docker) -> None:
     docker.login(lab["registry"]["key"])
     docker("pull", "-q", f"{lab['registry']['host']}/nvidia/pytorch:26.07-py3")
     script = "import torch,numpy;print(torch.__version__,(torch.ones(2,3)@torch.ones(3,2)).tolist())"
-    text = docker.run("-e", "NVIDIA_CPU_ONLY=1", command=["python", "-c", script], image="pytorch:26.07-py3")
+    loads = f"python -B -v -c '{script}' 2>/tmp/v; grep 'object from /usr/local' /tmp/v; grep -c 'pyc matches' /tmp/v"
+    text = docker.run("-e", "NVIDIA_CPU_ONLY=1", command=["sh", "-c", loads], image="pytorch:26.07-py3")
     assert "== PyTorch ==" in text
     assert "2.13.0+cpu [[3.0, 3.0], [3.0, 3.0]]" in text
+    assert "code object from" not in text, "or it is compiled at each start"
+    assert int(text.splitlines()[-1]) > 500, "modules were loaded"
 
 
 def test_the_configs_carry_what_ngc_images_carry(lab: dict[str, Any], docker: Docker) -> None:
