@@ -1,0 +1,44 @@
+"""A process that has a framework loaded and the synthetic images made, and forks a trainer whenever one is asked for.
+
+    forked.py FRAMEWORK
+
+Each line of stdin is [words, path for stdout, path for stderr] in JSON, each answer the trainer's exit code. To load a
+framework and to make the images takes as long as most tests' training; `python -m trainer` itself is tested by start().
+"""
+
+import functools
+import importlib
+import json
+import os
+import sys
+
+from trainer import __main__ as entry
+from trainer import data
+
+
+def main(framework):
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"}
+    importlib.import_module("trainer.frameworks." + framework)
+    data.synthetic = functools.lru_cache(data.synthetic)
+    for split in data.SYNTHETIC:
+        data.synthetic(split)
+    for line in sys.stdin:
+        child = os.fork() or trained(*json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def trained(words, *places):
+    """End this process as the trainer that it was asked to be."""
+    for number, path in enumerate(places, 1):
+        os.dup2(os.open(path, os.O_WRONLY), number)
+    try:
+        code = entry.main(words)
+    except SystemExit as stop:
+        code = stop.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
