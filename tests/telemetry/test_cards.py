@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import fields
 
 import pytest
 
 from ngcdl.telemetry import cards, container
 from ngcdl.telemetry.card import GpuProcess
 from ngcdl.telemetry.cards import Run
+from ngcdl.telemetry.sample import GpuSample
 
 from .stand_in import Host
 
@@ -61,5 +63,5 @@ def test_a_card_that_is_lost_has_each_field_of_a_sample_and_the_others_have_thei
     assert "GPU is lost" in lost["error"]
     assert (lost["name"], lost["gpu_percent"], lost["watts"]) == ("NVIDIA GeForce GTX 1050 Ti", None, None)
     assert lost["memory_total_bytes"] == whole[0][0]["memory_total_bytes"]
-    assert list(lost) == list(other)
+    assert list(lost) == list(other) == [field.name for field in fields(GpuSample)]
     assert other == whole[1][1]

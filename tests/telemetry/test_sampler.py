@@ -117,6 +117,12 @@ def test_a_container_that_is_gone_is_a_gap(tmp_path: Path) -> None:
     assert lines(tmp_path / "s.jsonl")[0].gap == "container: it can't be read (any more)"
 
 
+def test_a_line_has_each_field_of_a_sample_in_its_order(tmp_path: Path) -> None:
+    Sampler(tmp_path / "s.jsonl", sources(gpus=Gpus(GpuSample(0))), clock=HandClock(1)).run()
+    (line,) = (tmp_path / "s.jsonl").read_text().splitlines()
+    assert list(json.loads(line)) == list(json.loads(Sample(0.0, 0.0).as_json()))
+
+
 def test_a_host_without_gpus_has_no_gap(tmp_path: Path) -> None:
     Sampler(tmp_path / "s.jsonl", sources(), clock=HandClock(2)).run()
     assert [(sample.gap, sample.gpus) for sample in lines(tmp_path / "s.jsonl")] == [(None, ())] * 2

@@ -11,7 +11,7 @@ import psutil
 from ngcdl.telemetry import container
 from ngcdl.telemetry.card import GpuProcess
 from ngcdl.telemetry.gpu import Nvml
-from ngcdl.telemetry.sample import GpuSample
+from ngcdl.telemetry.sample import GpuSample, whole
 
 OTHERS_SECONDS = 0.5
 
@@ -42,13 +42,12 @@ class Cards:
         return tuple([self._sample(uuid, is_due) for uuid in self._run.uuids])
 
     def _sample(self, uuid: str, others: bool) -> GpuSample:
-        card, values, error = self._nvml.use(uuid, processes=others)
+        values, error = self._nvml.use(uuid, processes=others)
         if others:
             self._others[uuid] = foreign(values.pop("processes", None), self._run)
-        sample = {"index": card.index, "uuid": card.uuid, "name": card.name, **values}
-        sample["foreign_processes"] = self._others[uuid]
-        sample["error"] = error
-        return GpuSample.of(sample)
+        values["foreign_processes"] = self._others[uuid]
+        values["error"] = error
+        return whole(GpuSample, values)
 
 
 def foreign(processes: Sequence[GpuProcess] | None, run: Run) -> int | None:

@@ -26,11 +26,9 @@ Binding = Any
 Handle = Any
 
 _SUCCESS = 0
-_UNKNOWN: dict[str, Any] = dict.fromkeys(
-    [
-        *("gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes", "watts", "energy_joules"),
-        *("celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
-    ]
+_USE = (
+    *("index", "uuid", "name", "gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes", "watts"),
+    *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
 )
 # Of the answers to calls.questions().
 _MOST = (
@@ -110,26 +108,24 @@ class Nvml:
         return tuple(self._reading(one, processes, limits) for one in wanted)
 
     def _reading(self, which: int | str, processes: bool, limits: bool) -> GpuReading:
-        card, values, error = self.use(which, processes, limits)
-        capability = card.compute_capability
-        return GpuReading(card.index, card.uuid, card.name, capability, error=error, **values)
+        values, error = self.use(which, processes, limits)
+        return GpuReading(compute_capability=self._card(which).compute_capability, error=error, **values)
 
-    def use(
-        self, which: int | str, processes: bool = False, limits: bool = False
-    ) -> tuple[Card, dict[str, Any], str | None]:
-        """Say what a card is, what it does now (by GpuReading's fields), and what failed of it."""
-        card, values, error = self._card(which), {}, None
+    def use(self, which: int | str, processes: bool = False, limits: bool = False) -> tuple[dict[str, Any], str | None]:
+        """Say which card it is and what it does now, by GpuReading's fields, and what failed of it."""
+        card, error = self._card(which), None
         try:
             row = self._open(which)
-            values = self._values(row)
+            values = self._values(row, card)
             if limits:
                 values |= self._limits(row)
             if processes:
                 values["processes"] = self._processes(row)
-            error = row.error if row.trouble else None
+            if row.trouble:
+                error = row.error
         except _Gone as gone:
-            values, error = _UNKNOWN | {"memory_total_bytes": card.memory_total_bytes}, str(gone)
-        return card, values, error or card.error
+            values, error = {name: getattr(card, name, None) for name in _USE}, str(gone)
+        return values, error or card.error
 
     def _limits(self, row: _Row) -> dict[str, Any]:
         watts = self._ask(row, "DeviceGetEnforcedPowerLimit")
@@ -139,7 +135,7 @@ class Nvml:
             "sm_mhz_max": self._bounds.within(clock, bounds.MHZ),
         }
 
-    def _values(self, row: _Row) -> dict[str, Any]:
+    def _values(self, row: _Row, card: Card) -> dict[str, Any]:
         answers: list[int | None] = []
         for question in self._questions.values():
             call = question.ways[0]
@@ -149,6 +145,9 @@ class Nvml:
             self._bounds.within, answers, _MOST
         )
         return {
+            "index": card.index,
+            "uuid": card.uuid,
+            "name": card.name,
             "gpu_percent": gpu,
             "memory_percent": traffic,
             "memory_used_bytes": self._bounds.within(used, total or bounds.BYTES),

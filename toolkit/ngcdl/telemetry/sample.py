@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import orjson
+
+T = TypeVar("T", "GpuSample", "Sample")
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,6 @@ class GpuSample:
     throttle_reasons: tuple[str, ...] | None = None
     foreign_processes: int | None = None
     error: str | None = None
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        """Make one of all its values, in their order, which are then its own. A frozen class takes long to set each."""
-        sample = cls.__new__(cls)
-        object.__setattr__(sample, "__dict__", values)
-        return sample
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -91,6 +86,14 @@ class Sample:
         known = {one.name: _tupled(data[one.name]) for one in fields(cls) if data.get(one.name) is not None}
         gpus = tuple(GpuSample.from_json(gpu) for gpu in known.get("gpus", ()) if isinstance(gpu, dict))
         return cls(**({"seconds": 0.0} | known | {"gpus": gpus}))
+
+
+def whole(kind: type[T], values: dict[str, Any]) -> T:
+    """Make a sample, or one of a GPU, of all its values in their order, which are then its own. Each tick makes nine:
+    a frozen class takes its time to set each field."""
+    made = kind.__new__(kind)
+    object.__setattr__(made, "__dict__", values)
+    return made
 
 
 def _tupled(value: Any) -> Any:

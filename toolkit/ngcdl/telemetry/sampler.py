@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ngcdl.telemetry import host
-from ngcdl.telemetry.sample import GpuSample, Sample
+from ngcdl.telemetry.sample import GpuSample, Sample, whole
 from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
@@ -170,7 +170,8 @@ class Sampler:
     def _finish(self, values: dict[str, Any], gaps: list[str], gpus: tuple[GpuSample, ...]) -> None:
         self.taken += 1
         self.gaps += bool(gaps)
-        self._lines.write(Sample(**values, gpus=gpus, gap="; ".join(gaps) or None).as_json())
+        values["gpus"], values["gap"] = gpus, "; ".join(gaps) or None
+        self._lines.write(whole(Sample, values).as_json())
 
 
 def _piece(gaps: list[str], name: str, read: Callable[[], T] | None) -> T | None:
