@@ -59,12 +59,13 @@ def told(said: bytes, folder: Path, size: int = 7) -> bytes:
 
 def test_code_and_record_of_a_training_come_out_of_its_log(pod: Pod, tmp_path: Path) -> None:
     code, said = pod.says(
-        f"echo step 0; echo '{{}}' >{pod.run}/events.jsonl; echo '[]' >{pod.run}/samples-n1.jsonl; exit 3"
+        f"echo step 0; echo '{{}}' | tee {pod.run}/events.jsonl >{pod.run}/trace.json; "
+        f"echo '[]' >{pod.run}/samples-n1.jsonl; exit 3"
     )
     shown = told(said, tmp_path / "kept")
     assert (code, shown) == (3, b"step 0\n")
     kept = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
-    assert kept["events.jsonl"] == "{}\n"
+    assert kept["events.jsonl"] == kept["trace.json"] == "{}\n"
     assert kept["samples-n1.jsonl"] == "[]\n"
     assert kept["log.txt"] == "ngcdl: pod pod-0\nstep 0\n"
     ended: dict[str, Any] = json.loads(kept["exit.json"])
