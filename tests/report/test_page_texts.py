@@ -74,6 +74,7 @@ def test_the_command_that_repeats_a_training_names_the_image_by_digest_and_all_t
     ({"channels_last": False, "precision": "amp"}, "--precision amp --channels-first"),
     ({"seconds": 30.0, "teacher": "kept"}, "--seconds 30.0 --teacher kept"),
     ({"feed": "plain", "epochs": 2}, "--feed plain --epochs 2"),
+    ({"times": 20, "clip": 2.5, "trace": 9}, "--times 20 --clip 2.5 --trace 9"),
     ({"feed": "ahead", "autotune": True}, "--feed ahead --autotune"), ({"feed": None, "autotune": True}, "--autotune"),
 ])  # fmt: skip
 def test_the_command_repeats_how_it_computed_was_fed_and_how_long(asked: dict[str, Any], words: str) -> None:
@@ -89,10 +90,12 @@ WAY = {"feed": "resident", "precision": "bfloat16", "compiled": True, "channels_
 
 def test_the_conditions_say_what_was_computed_in_and_how_far_it_was_to_train() -> None:
     run = GPU.run("x")
-    timed = replace(run, spec={**(run.spec or {}), "workload": {"name": "distill", "steps": None, "seconds": 30.0}})
+    timed = replace(
+        run, spec={**(run.spec or {}), "workload": {"name": "distill", "steps": None, "seconds": 30.0, "clip": 5}}
+    )
     start = {"event": "start", "t": STARTED, "steps": None, "batch": 32, **WAY}
     rows = dict(conditions(told(timed, [start], [])))
-    assert rows["computed in"] == "bfloat16, compiled, channels first, fed resident, teacher kept"
+    assert rows["computed in"] == "bfloat16, compiled, channels first, fed resident, teacher kept, clipped at 5"
     assert (rows["asked for"], rows["batch"]) == ("30 s", "32")
     assert dict(conditions(told(run, [], [])))["asked for"] == "300 steps"
     assert dict(conditions(told(run, [], [])))["computed in"] == "n/a", "an old record does not tell it of a GPU"
