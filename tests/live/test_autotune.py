@@ -20,19 +20,23 @@ def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
         path = user.runs / run / "events.jsonl"
         return [one for one in user.lines("events.jsonl") if one["event"] == "start"] if path.exists() else []
 
-    until(start, "the start event", 120)
+    until(start, "the start event", 200)
     assert user.run("stop", run, seconds=90).code == 0
+    until(lambda: not user.containers(), "its container is gone", 60)
     (told,) = [one["autotune"] for one in start()]
     assert isinstance(told, dict)
     return run, told
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("image", ["tensorflow:18.01-py2", "pytorch:26.07-py3"], ids=["tf1", "pytorch"])
 def test_what_was_chosen_in_one_container_is_known_in_the_next(user: User, image: str) -> None:
     # all that this network, which sees no pictures, could be tried with is typed: the default is timed, nothing else
     typed = "--threads", "1", "--feed", "ahead"
     run, told = begun(user, image, *typed)
+    for _ in range(2):  # where all else on this machine keeps it from being in time
+        if told["skipped"] == "it took too long":
+            run, told = begun(user, image, *typed)
     (default,) = told["tries"]  # type: ignore[misc]  # of JSON
     assert (default["way"], default["trials"], default["failed"]) == ({}, 1, None)
     assert (told["chosen"], told["kept"], told["remembered"], told["skipped"]) == ({}, True, False, None)
