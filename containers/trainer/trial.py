@@ -125,8 +125,13 @@ def search(measure, ways, left, budget=BUDGET_SECONDS, now=clock):
     for _ in range(MOST_TRIALS if best else 0):
         turns.take(those)
         those.reverse()
-    sure = all(one.failed or len(one.rates) >= (LEAST_TRIALS if one in best else 1) for one in tried)
-    return tried, None if sure or winner(tried) is not default else "there was no time to try all that may be faster"
+    sure = winner(tried) is not default or all(is_settled(one, default) for one in tried[1:])
+    return tried, None if sure else "there was no time to try all that may be faster"
+
+
+def is_settled(one, default):
+    """Is it known not to win? One that is behind need not be tried twice."""
+    return bool(one.failed or len(one.rates) >= LEAST_TRIALS or (one.rates and one.median <= default.median))
 
 
 def ways(asked, workload, start, here, free):

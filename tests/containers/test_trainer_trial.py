@@ -98,6 +98,13 @@ def test_of_two_numbers_of_threads_the_faster_goes_together_with_the_rest():
     assert [one.way for one in trial.finalists(tried)] == [{"threads": 2}, {"threads": 2, "feed": "resident"}]
 
 
+def test_what_is_a_little_behind_and_could_not_be_tried_twice_leaves_the_default_decided():
+    bench = Bench(11, default=[100], threads=[95], feed=[98])
+    tried, undecided = bench.search(ONE, RESIDENT)
+    assert ([len(one.rates) for one in tried], undecided) == ([2, 1, 2], None)
+    assert trial.winner(tried).way == {}
+
+
 def test_what_is_far_behind_is_not_tried_again_and_the_trial_ends_early():
     bench = Bench(default=[100], threads=[50], feed=[89])
     assert trial.winner(bench.search(ONE, RESIDENT)[0]).way == {}
