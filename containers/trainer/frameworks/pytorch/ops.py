@@ -96,15 +96,23 @@ def lstm(word, x, at):
     size, weights, biases = word["inputs"], at.get(word, "weights"), at.get(word, "biases")
     states = at.get(word, "hidden"), at.get(word, "cell")
     begin = states if at.is_training else [x.new_zeros(len(x), word["outputs"])] * 2
-    arrays = [weights[:size].t().contiguous(), weights[size:].t().contiguous(), biases, torch.zeros_like(biases)]
+    arrays = weights[:size].t(), weights[size:].t(), biases, torch.zeros_like(biases)
     begin = [state[None].clone() for state in begin]  # the way back needs them as they were
     with uncast(x, at.half):  # autocast would do it to some of them, and not on every device
         x, *lists = [[each.to(at.half or x.dtype) for each in many] for many in ([x], begin, arrays)]
+        lists[1] = in_one_piece(lists[1])
         found, *last = torch.lstm(x[0], *lists, True, 1, 0.0, at.is_training, False, True)
     if at.is_training:
         for state, value in zip(states, last):
             state.copy_(value[0].detach())
     return found
+
+
+def in_one_piece(arrays):
+    """Lay them one behind the other: cuDNN wants an LSTM's so, and else each step copies them and PyTorch warns."""
+    flat = torch.cat([one.reshape(-1) for one in arrays])
+    parts = flat.split([one.numel() for one in arrays])
+    return [part.view(one.shape) for part, one in zip(parts, arrays)]
 
 
 def pad_channels(word, x, at):
