@@ -56,10 +56,10 @@ def report(names: Sequence[str], asked: Asked) -> None:
 
 def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
     """Give the comparison that the one name means, None where it means a run."""
+    if len(names) != 1 or names[0] == "last" or store.has(names[0]):
+        return None
     from ngcdl import compare
 
-    if len(names) != 1 or names[0] == "last":
-        return None
     try:
         found = compare.find(names[0], store)
     except NoSuchComparison:

@@ -22,6 +22,8 @@ from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
 _SAMPLES_APART = 2.5
 # Lines: what is done once for all of them costs nothing, and what they say fits into the processor's cache.
 TOGETHER = 64
+_STEP = ("event", "t", "examples_per_second", "step", "loss")
+_OF_A_STEP = itemgetter(*_STEP)
 
 
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
@@ -33,15 +35,18 @@ def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str 
 def _training(started: float, events: Iterable[Line]) -> Training:
     it, steps = Training(), []
     for event in events:
-        kind = event.get("event")
-        if kind == "step":
-            steps.append((event.get("t"), event.get("examples_per_second"), event.get("step"), event.get("loss")))
+        try:
+            step = _OF_A_STEP(event)
+        except KeyError:  # as any line but a step's
+            step = tuple(map(event.get, _STEP))
+        if step[0] == "step":
+            steps.append(step)
             if len(steps) < TOGETHER:
                 continue
         _steps(it, started, steps)
         steps = []
-        if kind != "step":
-            _told_seldom(it, kind, event)
+        if step[0] != "step":
+            _told_seldom(it, step[0], event)
     _steps(it, started, steps)
     if it.rates.xs and it.rates.xs[-1] > it.rates.xs[0]:
         it.span = (it.rates.xs[0], it.rates.xs[-1])
@@ -51,7 +56,7 @@ def _training(started: float, events: Iterable[Line]) -> Training:
 def _steps(it: Training, started: float, steps: Sequence[tuple[object, ...]]) -> None:
     """Add what steps told: their time, rate, number and loss."""
     if steps:
-        times, rates, numbers, losses = map(column, zip(*steps, strict=True))
+        times, rates, numbers, losses = map(column, islice(zip(*steps, strict=True), 1, None))
         it.rates.extend(*_placed([t - started for t in times], rates))
         it.losses.extend(*_placed(numbers, losses))
 

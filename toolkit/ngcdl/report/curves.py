@@ -112,7 +112,7 @@ def _columns(xs: array[float], low: float, width: float) -> Iterator[tuple[int, 
 def _shown(xs: array[float], ys: array[float], at: int, to: int) -> list[Point]:
     if to - at == 1:
         return [(xs[at], ys[at])]
-    column = ys[at:to]
+    column = ys[at:to].tolist()
     shown = {at, at + column.index(min(column)), at + column.index(max(column)), to - 1}
     return sorted({(xs[one], ys[one]) for one in shown})
 
