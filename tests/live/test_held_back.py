@@ -85,10 +85,12 @@ def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user:
     words = (
         "--train",
         "cifar10",
-        "--batch",  # long enough for some samples on a fast machine, too
+        "--batch",
         "32",
         "--steps",
-        "150",
+        "100000",
+        "--seconds",  # long enough for some samples, on whatever machine
+        "7",
         "--data",
         "synthetic",
         "--no-eval",

@@ -54,7 +54,7 @@ def test_sign_in_pull_and_train_with_the_tensorflow_of_2018(user: User, images: 
     pulled = user.run("pull", "tensorflow:18.01-py2")
     name = f"{user.lab['registry']['host']}/nvidia/tensorflow@{images['tensorflow:18.01-py2']}"
     assert (pulled.code, pulled.out.strip()) == (0, name), pulled
-    done = user.run("run", "tensorflow:18.01-py2", *TRAIN)
+    done = user.run("run", "tensorflow:18.01-py2", *TRAIN, "--batch", "32")
     assert "== TensorFlow ==" in done.out
     assert "tf1 1.4.0 on the CPU" in done.out
     _check_training(user, done, "tensorflow:18.01-py2", images["tensorflow:18.01-py2"])
