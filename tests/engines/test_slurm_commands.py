@@ -249,6 +249,26 @@ def test_an_end_that_slurm_has_forgotten_is_in_the_run_s_folder_or_unknown(progr
     assert (ended.code, ended.finished) == (0, 5.5)
 
 
+def test_the_end_that_a_script_writes_is_seen_within_seconds_though_the_controller_is_asked_ever_less_often(
+    programs: Path,
+) -> None:
+    stand_in(programs, "squeue", f"echo asked >>{programs}/count; cat {programs}/state")
+    (programs / "state").write_text("RUNNING|None")
+    says(programs, "scontrol", "ExitCode=0:0")
+    now = [0.0]
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] == 100:
+            assert len((programs / "count").read_text().splitlines()) < 20
+            (programs / "exit.json").write_text('{"code": 0, "t": 5.5, "restarts": 0, "why": null}')
+        if now[0] == 101:  # it takes a moment to clear its nodes
+            (programs / "state").write_text("COMPLETED|None")
+
+    assert SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).wait().code == 0
+    assert now[0] < 103
+
+
 def test_a_controller_that_is_away_is_waited_for_a_while_and_then_said(programs: Path) -> None:
     refuses(programs, "squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
     now = [0.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
@@ -40,6 +41,7 @@ class SlurmJob(NoInput):
         self._clock, self._sleep = clock, sleep
         self._pause = FIRST_ASK_SECONDS
         self._asked: float | None = None
+        self._written_ns: int | None = None  # when the script last wrote its end, by the folder's clock
         self._answered = clock()
         self._end: Exit | None = None
         self._waiting: str | None = None
@@ -78,9 +80,11 @@ class SlurmJob(NoInput):
         return ended
 
     def _look(self) -> Exit | None:
-        """Ask how it stands, but not more often than is decent. Raises SlurmLost after PATIENCE_SECONDS without an
-        answer."""
+        """Ask how it stands, but not more often than is decent; anew where the script has written its end. Raises
+        SlurmLost after PATIENCE_SECONDS without an answer."""
         now = self._clock()
+        if self._has_written():
+            self._asked, self._pause = None, FIRST_ASK_SECONDS
         if self._asked is not None and now - self._asked < self._pause:
             return self._end
         try:
@@ -93,6 +97,13 @@ class SlurmJob(NoInput):
         self._asked = self._clock()
         self._pause = min(self._pause * 1.5, ASK_SECONDS)
         return self._end
+
+    def _has_written(self) -> bool:
+        """Has the script written its end since this was asked?"""
+        before, self._written_ns = self._written_ns, None
+        with contextlib.suppress(OSError):
+            self._written_ns = (self._folder / EXIT).stat().st_mtime_ns
+        return self._written_ns not in (None, before)
 
     def ended(self) -> Exit | None:
         """Slurm first: a job that is to be queued again has written its end, too. Raises SlurmLost."""
