@@ -101,7 +101,7 @@ BUSYBOX_CONFIG: dict[str, object] = {"Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin
 
 def up(lab: Lab) -> dict[str, str]:
     """Build and push what the registry lacks; return each image's digest."""
-    debian = debian_layers.RECIPE
+    debian = debian_layers.RECIPE.read_text()
     recipes: dict[str, tuple[Callable[[Lab], str], list[object]]] = {
         "tensorflow:18.01-py2": (
             _tensorflow,
