@@ -3,8 +3,8 @@
     lanes.py PYTHON FRAMEWORKS_PYTHON
 
 For a machine of two cores: what waits for engines goes beside what computes, whichever of them takes longer there. What
-mostly waits, for an engine to come back or a registry to give in, has a lane of its own. What a group wrote is printed
-when it has ended.
+mostly waits, for an engine to come back, a registry to give in or a queue to move, has a lane of its own. What a
+group wrote is printed when it has ended.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ def groups() -> list[Group]:
         Group("bench", ("tests/lab",)),
         Group("trainer", ("tests/containers",), is_trainer=True),
         Group("live", ("tests/live", *waiting)),
-        Group("slurm", ("tests/slurm",)),
         Group("commands", ("tests/cli",)),
         Group("ngcdl", ("tests", *(f"--ignore={one}" for one in named))),
         Group("compose", ("tests/compose",)),
@@ -110,13 +109,13 @@ def summed(results: Path, names: Iterable[str]) -> str:
 
 def main(python: str, frameworks: str) -> int:
     shared: queue.SimpleQueue[Group] = queue.SimpleQueue()
-    waiting = Group("waiting", WAITING)
-    names = [group.name for group in (*groups(), waiting)]
+    waiting = [Group("waiting", WAITING), Group("slurm", ("tests/slurm",))]
+    names = [group.name for group in (*groups(), *waiting)]
     for group in groups():
         shared.put(group)
     with tempfile.TemporaryDirectory() as folder:
         lanes = Lanes((python, frameworks), Path(folder))
-        lanes.all([taken(shared), taken(shared), [waiting]])
+        lanes.all([taken(shared), taken(shared), waiting])
         print(summed(Path(folder), names))
     return 0 if lanes.codes == [0] * len(names) else 1
 
