@@ -84,6 +84,8 @@ def test_losses_are_held_against_those_on_the_cpu(monkeypatch):
     told = {"gpu": [2.0, 1.0, 0.01], "cpu": [2.0, 1.1, 0.0]}
     monkeypatch.setattr(gpu_apart, "losses", lambda _, device: told[device])
     assert gpu_apart.apart("any", "gpu") == pytest.approx(0.1 / 1.1)
+    told["gpu"][1] = float("nan")
+    assert not gpu_apart.apart("any", "gpu") <= gpu_apart.MOST, "no number is as far from the CPU's as can be"
     assert "cifar10-keras" in gpu_apart.trained()
 
 
