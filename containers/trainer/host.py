@@ -20,15 +20,19 @@ def processor():
 
 def usable_cores():
     """Give how many cores this process may use."""
-    known = getattr(os, "sched_getaffinity", None)  # Python 2.7 has none
-    return len(known(0)) if known else multiprocessing.cpu_count()
+    return len(usable())
 
 
 def physical_cores():
     """Give how many cores the processors that this process may use are threads of; None where nobody tells."""
-    known = getattr(os, "sched_getaffinity", lambda _: range(multiprocessing.cpu_count()))
-    siblings = [text("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu) for cpu in known(0)]
+    siblings = [text("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu) for cpu in usable()]
     return len(set(siblings)) if all(siblings) else None
+
+
+def usable():
+    """Give the numbers of the processors that this process may use."""
+    known = getattr(os, "sched_getaffinity", None)  # Python 2.7 has none
+    return known(0) if known else range(multiprocessing.cpu_count())
 
 
 def machine():

@@ -87,11 +87,10 @@ class Replica(object):
                  "here": asked.replicas, "nodes": asked.nodes, "workers": workers}
         self.rank, self.voice = group["rank"], voice
         self.told, self.broken, self.ended, self.is_killed = None, None, None, False
-        path = os.pathsep.join([short.above()] + [one for one in [os.environ.get("PYTHONPATH")] if one])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             close_fds=True, universal_newlines=True,
-            env=dict(os.environ, PYTHONPATH=path, **{VARIABLE: json.dumps({"group": group, "asked": vars(asked)})}))
+            env=short.environment(**{VARIABLE: json.dumps({"group": group, "asked": vars(asked)})}))
         self.listener = threading.Thread(target=self.listen)
         self.listener.daemon = True
         self.listener.start()

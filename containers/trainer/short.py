@@ -65,11 +65,10 @@ class Short(object):
 
     def ended(self, words, variables, seconds):
         """Give the child's exit code, None where it was ended here, and why it was."""
-        path = os.pathsep.join([above()] + [one for one in [os.environ.get("PYTHONPATH")] if one])
         until, why = None if seconds is None else clock() + seconds, None
         with open(os.devnull) as nothing, open(os.path.join(self.folder, "said"), "wb") as said:
             child = subprocess.Popen(EXPENDABLE + words, stdin=nothing, stdout=said, stderr=said,
-                                     env=dict(os.environ, PYTHONPATH=path, **variables))
+                                     env=environment(**variables))
             try:
                 while why is None and child.poll() is None:
                     self.signals.check(None)
@@ -88,8 +87,11 @@ class Short(object):
             return file.read().decode("utf-8", "replace").strip()[-2000:]
 
 
-def above():
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+def environment(**variables):
+    """Give this process's environment and these variables, for a child that is to find the trainer."""
+    above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.pathsep.join([above] + [one for one in [os.environ.get("PYTHONPATH")] if one])
+    return dict(os.environ, PYTHONPATH=path, **variables)
 
 
 def lines(path):

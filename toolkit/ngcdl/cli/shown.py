@@ -21,7 +21,7 @@ def show_summary(shelf: Store, run: Run) -> None:
     run = kept.with_figures(shelf, run)
     start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
-    rows += [*_figures(run), *_stages(shelf, run, start), *_raced(shelf, run), *_why(run)]
+    rows += [*_figures(run), *_stages(shelf, run, start), *_raced(shelf, run, start), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     if (trace := shelf.folder(run.id) / TRACE).exists():
@@ -143,7 +143,9 @@ def _stages(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str,
     return [("stages", f"{text} examples/s, each with those before it") for text in told if text]
 
 
-def _raced(shelf: Store, run: Run) -> list[tuple[str, str]]:
+def _raced(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if start.get("feed") != "resident":  # as all have that train from nothing again and again: no need to read on
+        return []
     told = raced.told([event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") in raced.EVENTS])
     return [("from nothing", told)] if told else []
 
