@@ -67,12 +67,12 @@ def test_pytorch_counts(lab: dict[str, Any], docker: Docker) -> None:
     docker.login(lab["registry"]["key"])
     docker("pull", "-q", f"{lab['registry']['host']}/nvidia/pytorch:26.07-py3")
     script = "import torch,numpy;print(torch.__version__,(torch.ones(2,3)@torch.ones(3,2)).tolist())"
-    loads = f"python -B -v -c '{script}' 2>/tmp/v; grep 'object from /usr/local' /tmp/v; grep -c 'pyc matches' /tmp/v"
-    text = docker.run("-e", "NVIDIA_CPU_ONLY=1", command=["sh", "-c", loads], image="pytorch:26.07-py3")
+    loads = ["python", "-B", "-v", "-c", script]
+    text = docker.run("-e", "NVIDIA_CPU_ONLY=1", command=loads, image="pytorch:26.07-py3")
     assert "== PyTorch ==" in text
     assert "2.13.0+cpu [[3.0, 3.0], [3.0, 3.0]]" in text
-    assert "code object from" not in text, "or it is compiled at each start"
-    assert int(text.splitlines()[-1]) > 500, "modules were loaded"
+    assert "code object from /usr/local" not in text, "or it is compiled at each start"
+    assert sum("pyc matches" in line for line in text.splitlines()) > 500, "modules were loaded"
 
 
 def test_the_configs_carry_what_ngc_images_carry(lab: dict[str, Any], docker: Docker) -> None:
