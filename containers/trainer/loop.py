@@ -204,8 +204,7 @@ class Log(object):
         self.latest, self.loss = first - 1, None  # the step that was added last, the loss that was read last
         self.sizes = []  # of the batches since the line before: an epoch's last is smaller
         self.latencies = []  # of the whole batches among them, where they are computed forward only
-        # the tutorial's first line divides by the frequency too, after one step
-        self.written = first - 1 if first else -asked.log_frequency
+        self.written = first - 1
         # a resumed training's first epoch is the rest of one
         self.epoch, self.epoch_steps = Epoch(), epoch_steps
 
