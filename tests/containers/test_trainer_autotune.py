@@ -256,12 +256,12 @@ def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path):
 
 def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path, framework):
     words = "fcn-r", "--framework", framework, "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
-    given = *words, tmp_path / "kept", "--trial-seconds", 45, "--seconds", 46
+    given = *words, tmp_path / "kept", "--trial-seconds", 25, "--seconds", 26
     (tmp_path / "kept").mkdir()
     process = start(*given, "--out", tmp_path / "first")
     told = until_started(process, tmp_path / "first")
     assert told["remembered"] is False
-    assert told["seconds"] < 50
+    assert told["seconds"] < 30
     default, *others = told["tries"]
     assert default["way"] == {}
     assert default["least"] <= default["examples_per_second"] <= default["most"]

@@ -34,9 +34,9 @@ def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user:
     assert "ngcdl run ... --batch largest" in done.out
 
 
-@pytest.mark.timeout(600)  # ten trainings one after the other, each with its framework's start
+@pytest.mark.timeout(600)  # ten trainings one after the other, each with its framework's start: TensorFlow 1.4 takes 2 minutes
 def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> None:
-    done = held(user, "tensorflow:18.01-py2", "350m", "--batch", "largest").done(600)
+    done = held(user, "pytorch:26.07-py3", "480m", "--batch", "largest").done(600)
     assert done.code == 0, done
     record = user.record()
     assert (record["status"], record["reason"], record["oom_killed"]) == ("finished", None, True)

@@ -11,6 +11,8 @@ from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
 
+BROKEN_EARLY = "4"  # in its order of 25 pictures the last, which is broken, is of the first batch of three
+
 
 def png(red: int, green: int, blue: int, side: int) -> bytes:
     """One colour, as the standard of PNG says it."""
@@ -35,8 +37,8 @@ def pets(folder: Path) -> Path:
 def test_tensorflow_1_4_trains_on_a_folder_of_pictures_and_leaves_the_broken_one_out(user: User) -> None:
     folder = pets(user.home / "pets")
     done = user.run(
-        "run", "tensorflow:18.01-py2", "--train", "catdog", "--data", "~/pets", "--gpus", "none", "--batch", "25",
-        "--steps", "1", seconds=400,
+        "run", "tensorflow:18.01-py2", "--train", "catdog", "--data", "~/pets", "--gpus", "none", "--batch", "3",
+        "--seed", BROKEN_EARLY, "--steps", "1", seconds=400,
     )  # fmt: skip
     assert done.code == 0, done
     (start,) = [line for line in user.lines("events.jsonl") if line["event"] == "start"]

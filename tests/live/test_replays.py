@@ -46,7 +46,7 @@ def test_a_digest_that_can_t_be_had_any_more_is_a_refusal_and_no_other_image_is_
 
 
 def test_a_training_in_tensorflow_1_4_is_replayed_and_both_have_one_report(user: User) -> None:
-    typed = ["--train", "cifar10", "--steps", "40", "--batch", "16", "--data", "synthetic", "--no-eval"]
+    typed = ["--train", "cifar10", "--steps", "31", "--batch", "4", "--data", "synthetic", "--no-eval"]
     assert user.run("run", "tensorflow:18.01-py2", *typed, "--gpus", "none", seconds=240).code == 0
     first = user.record()
     done = user.run("runs", "replay", "last", seconds=240)
