@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from house import ROOT
 
+sys.path.append(str(ROOT / "scripts"))
+
+from lab_parts import lanes
+
 LANES = ROOT / "scripts" / "lab_parts" / "lanes.py"
 # Stands for pytest: the last word says where the results go.
 WELL = """for word; do :; done
@@ -17,20 +21,45 @@ echo '<testsuites><testsuite tests="3" failures="0" errors="0" skipped="1"/></te
 
 
 @pytest.mark.parametrize(
-    ("trainer", "code", "line"),
+    ("trainer", "codes", "line"),
     [
-        (WELL, 0, "16 passed, 0 failed, 8 skipped"),
-        ("kill -9 $$", 1, "14 passed, 1 failed, 7 skipped"),
-        (f"{WELL}exit 3", 1, "16 passed, 0 failed, 8 skipped"),
+        (WELL, (0, 0, 0), "20 passed, 0 failed, 10 skipped"),
+        ("kill -9 $$", (0, 1, 1), "18 passed, 1 failed, 9 skipped"),
+        (f"{WELL}exit 3", (0, 1, 0), "20 passed, 0 failed, 10 skipped"),
     ],
 )
 def test_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(
-    tmp_path: Path, trainer: str, code: int, line: str
+    tmp_path: Path, trainer: str, codes: tuple[int, ...], line: str
 ) -> None:
     pythons = {"ngcdl": WELL, "trainer": trainer}
     for name, does in pythons.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
-    command = [sys.executable, LANES, *(tmp_path / name for name in pythons)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, line), done.stderr
+    ngcdl, frameworks = (str(tmp_path / name) for name in pythons)
+    done = [
+        subprocess.run([sys.executable, LANES, what, tmp_path, *more], capture_output=True, text=True, check=False)
+        for what, more in (("early", [ngcdl]), ("late", [ngcdl, frameworks]), ("sum", []))
+    ]
+    assert tuple(one.returncode for one in done) == codes, done
+    assert done[-1].stdout == line + "\n"
+
+
+def test_every_file_of_tests_is_of_one_group() -> None:
+    """Of those that are told apart by a mark, either of them takes a file."""
+    groups = [*lanes.early(), *lanes.late(), *lanes.waiting()]
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        takers = {group.name for group in groups if takes(group.words, name)}
+        assert len(takers - {"parts"}) == 1, (name, takers)
+        assert ("parts" in takers) == ("ngcdl" in takers), (name, takers)
+
+
+def takes(words: tuple[str, ...], name: str) -> bool:
+    """Would pytest with these words collect this file?"""
+    ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+    wanted = [word for word in words if word.startswith("tests")]
+    return any(is_in(name, one) for one in wanted) and not any(is_in(name, one) for one in ignored)
+
+
+def is_in(name: str, place: str) -> bool:
+    return name == place or name.startswith(f"{place}/")

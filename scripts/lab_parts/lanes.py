@@ -1,10 +1,12 @@
-"""Runs all tests, in groups that two lanes take from one queue, and prints one closing line: `N passed, N failed`.
+"""Runs all tests, in groups that lanes take one after the other.
 
-    lanes.py PYTHON FRAMEWORKS_PYTHON
+    lanes.py early RESULTS PYTHON                   what needs neither bench nor frameworks, while those are made
+    lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  all else
+    lanes.py sum RESULTS                            one closing line of both: `N passed, N failed`
 
 For a machine of two cores: what waits for engines goes beside what computes, whichever of them takes longer there. What
 mostly waits, for an engine to come back, a registry to give in or a queue to move, has a lane of its own. What a
-group wrote is printed when it has ended.
+group wrote is printed when it has ended. RESULTS is a folder; the exit code is 1 where a group failed.
 """
 
 from __future__ import annotations
@@ -13,15 +15,20 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 WAITING = ("tests/live/test_engine_lost.py", "tests/live/test_pulls_broken.py")
+# The live tests that train for seconds and minutes: the processors' part of them.
+TRAININGS = tuple(f"tests/live/test_{name}.py" for name in (
+    "out_of_memory", "bottlenecks", "comparisons", "autotune", "pictures", "replays", "held_back", "replicas_in_images",
+    "users_lines", "feeds_in_images", "words", "gpus",
+))  # fmt: skip
+NAMED = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests/live", "tests/cli")
 
 
 @dataclass(frozen=True)
@@ -33,25 +40,35 @@ class Group:
     is_trainer: bool = False
 
 
-def groups() -> list[Group]:
-    """Give what the two lanes take, in this order: the longest early. Live tests stay one group: some of them cut
-    their engine's lines, or look at all of its containers."""
-    waiting = tuple(f"--ignore={one}" for one in WAITING)
-    named = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests/live", "tests/cli")
+def early() -> list[Group]:
+    return [Group("ngcdl", ("tests", "-m", "not lab", *without(*NAMED)))]
+
+
+def late() -> list[Group]:
+    """Give what the two lanes take, in this order: the longest early."""
     return [
-        Group("bench", ("tests/lab",)),
         Group("trainer", ("tests/containers",), is_trainer=True),
-        Group("live", ("tests/live", *waiting)),
+        Group("trainings", TRAININGS),
+        Group("live", ("tests/live", *without(*WAITING, *TRAININGS))),
         Group("commands", ("tests/cli",)),
-        Group("ngcdl", ("tests", *(f"--ignore={one}" for one in named))),
+        Group("bench", ("tests/lab",)),
+        Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
         Group("compose", ("tests/compose",)),
     ]
+
+
+def waiting() -> list[Group]:
+    return [Group("waiting", WAITING), Group("slurm", ("tests/slurm",))]
+
+
+def without(*paths: str) -> tuple[str, ...]:
+    return tuple(f"--ignore={path}" for path in paths)
 
 
 class Lanes:
     """`pythons`: that of ngcdl, and that with the frameworks. What came out is collected in `results`."""
 
-    def __init__(self, pythons: tuple[str, str], results: Path) -> None:
+    def __init__(self, pythons: Sequence[str], results: Path) -> None:
         self._pythons, self._results = pythons, results
         self._printing = threading.Lock()
         self.codes: list[int] = []
@@ -93,8 +110,8 @@ def taken(waiting: queue.SimpleQueue[Group]) -> Iterable[Group]:
             return
 
 
-def summed(results: Path, names: Iterable[str]) -> str:
-    """Count what these groups came to. One that left nothing, such as one that was killed, is a failure."""
+def summed(results: Path, names: Iterable[str]) -> tuple[int, int, int]:
+    """Count what passed, failed and was skipped. A group that left nothing, such as one that was killed, failed."""
     total = failed = skipped = 0
     for path in (results / f"{name}.xml" for name in names):
         if not path.exists():
@@ -104,20 +121,24 @@ def summed(results: Path, names: Iterable[str]) -> str:
             total += int(suite.get("tests", 0))
             failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
             skipped += int(suite.get("skipped", 0))
-    return f"{total - failed - skipped} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
+    return total - failed - skipped, failed, skipped
 
 
-def main(python: str, frameworks: str) -> int:
-    shared: queue.SimpleQueue[Group] = queue.SimpleQueue()
-    waiting = [Group("waiting", WAITING), Group("slurm", ("tests/slurm",))]
-    names = [group.name for group in (*groups(), *waiting)]
-    for group in groups():
-        shared.put(group)
-    with tempfile.TemporaryDirectory() as folder:
-        lanes = Lanes((python, frameworks), Path(folder))
-        lanes.all([taken(shared), taken(shared), waiting])
-        print(summed(Path(folder), names))
-    return 0 if lanes.codes == [0] * len(names) else 1
+def main(what: str, folder: str, *pythons: str) -> int:
+    results = Path(folder)
+    if what == "sum":
+        passed, failed, skipped = summed(results, (group.name for group in (*early(), *late(), *waiting())))
+        print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+        return int(failed > 0)
+    lanes = Lanes(pythons, results)
+    if what == "early":
+        lanes.all([early()])
+    else:
+        shared: queue.SimpleQueue[Group] = queue.SimpleQueue()
+        for group in late():
+            shared.put(group)
+        lanes.all([taken(shared), taken(shared), waiting()])
+    return int(any(lanes.codes))
 
 
 if __name__ == "__main__":

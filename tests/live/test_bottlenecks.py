@@ -119,7 +119,7 @@ def test_memory_that_is_nearly_used_up_is_named(user: User) -> None:
     measured(user, child, SAMPLES)  # it has taken by then what it takes
     (container,) = user.containers()
     used = max(sample["memory_bytes"] or 0 for sample in user.lines("samples.jsonl"))
-    limit = str(used + used // 16)
+    limit = str(used + used // 12)  # 92 %: pressed from 90 % on
     user.docker("update", "--memory", limit, "--memory-swap", limit, container)
     measured(user, child, 2 * SAMPLES + 1)
     child.signal(signal.SIGINT)

@@ -34,7 +34,8 @@ def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user:
     assert "ngcdl run ... --batch largest" in done.out
 
 
-@pytest.mark.timeout(600)  # ten trainings one after the other, each with its framework's start: TensorFlow 1.4 takes 2 minutes
+# ten trainings one after the other, each with its framework's start; with TensorFlow 1.4 they take two minutes
+@pytest.mark.timeout(600)
 def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> None:
     done = held(user, "pytorch:26.07-py3", "480m", "--batch", "largest").done(600)
     assert done.code == 0, done

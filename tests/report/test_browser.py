@@ -20,6 +20,8 @@ from ngcdl.report import browser
 from ngcdl.report.browser import Browser
 from ngcdl.report.page import page
 
+pytestmark = pytest.mark.lab  # its browser
+
 GPU = Made(steps=2000, held=True)
 CPU = Made("cpu", steps=300, rate=594.0)
 PAGES = {
