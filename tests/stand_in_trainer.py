@@ -70,9 +70,9 @@ if device == "asked":
 event("start", format=1, workload="cifar10", device=device, dataset="synthetic", dataset_note=None, pid=os.getpid())
 if does == "steps":
     steps()
-event("step", step=0, loss=4.68, examples_per_second=None, seconds_per_batch=None, learning_rate=0.1)
 if is_first:
     print("2018-02-16 03:25:08.344427: step 0, loss = 4.68 (595.8 examples/sec; 0.215 sec/batch)", flush=True)
+event("step", step=0, loss=4.68, examples_per_second=None, seconds_per_batch=None, learning_rate=0.1)
 if does == "nan":
     event("error", kind="nan", message="the loss is NaN", step=1)
     sys.exit("the loss is NaN")

@@ -54,7 +54,8 @@ def killed(house: House, **env: str) -> tuple[str, int]:
     process = house.popen(*TRAIN, env=env)
     run_id = str(until(house.shelf.ids, "the record")[0])
     run = until(lambda: (run := house.shelf.load(run_id)).container and run, "the start")
-    until(lambda: list(store.lines(house.shelf.folder(run_id) / store.EVENTS)), "the first event")
+    events = house.shelf.folder(run_id) / store.EVENTS
+    until(lambda: "step" in [line["event"] for line in store.lines(events)], "its step: it says no more before it ends")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     return run_id, int(run.container.removeprefix("pid:"))
