@@ -90,6 +90,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "tensorflow:1", "--autotune"), "--autotune: only --train reads that"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
         (("run", "tensorflow"), "which release"),
+        (("run", "cifar10"), "    ngcdl run --train cifar10"),
         (("run", "TensorFlow:1"), "lower case"),
         (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
         (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs ..."),

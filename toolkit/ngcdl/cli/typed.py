@@ -86,7 +86,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: missing or always.")
     typed.placement.check(typed.engine)
-    image = ImageRef.parse(typed.image, config.registry) if typed.image else None
+    image = _image(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
         _nothing_of_a_training(typed)
@@ -108,6 +108,13 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         extra=_extra(typed, own),
         placement=typed.placement if typed.engine in USED_BY else None,
     )
+
+
+def _image(name: str, config: settings.Settings) -> ImageRef:
+    """Parse an image's name. Raises BadReference, or BadOption where a training's name was typed in its place."""
+    if name in trainings.names():
+        raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl run --train {name}")
+    return ImageRef.parse(name, config.registry)
 
 
 def _here() -> Path:
