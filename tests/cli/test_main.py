@@ -43,6 +43,13 @@ def test_help_names_every_command_and_the_exit_codes(house: House) -> None:
     assert "125" in text
 
 
+@pytest.mark.parametrize("command", ["run", "check", "report"])
+def test_the_examples_of_a_command_stand_one_below_the_other(house: House, command: str) -> None:
+    examples = house.run(command, "--help").stdout.partition("\n  Examples:\n")[2].splitlines()
+    assert len(examples) > 1
+    assert all(line.startswith("    ngcdl ") for line in examples)
+
+
 def test_nothing_typed_shows_the_help(house: House) -> None:
     done = house.run()
     assert "Usage" in done.stdout + done.stderr

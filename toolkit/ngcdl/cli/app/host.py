@@ -23,7 +23,7 @@ def gpu(
 
 @app.command(
     epilog="Exit codes: 0 all links are ok or only warned of, 1 one is broken.\n\n"
-    "Examples:\n\n  ngcdl doctor\n\n  ngcdl doctor --bundle report.tar.gz"
+    "\b\nExamples:\n  ngcdl doctor\n  ngcdl doctor --bundle report.tar.gz"
 )
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Offer each remedy, and run it after a yes.")] = False,

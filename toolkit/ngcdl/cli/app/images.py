@@ -23,7 +23,7 @@ def pull(
 
 @app.command(
     epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known of it.\n\n"
-    "Examples:\n\n  ngcdl check pytorch:25.03-py3\n\n"
+    "\b\nExamples:\n  ngcdl check pytorch:25.03-py3\n"
     "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4"
 )
 def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
@@ -33,7 +33,7 @@ def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json:
     return check(image, host, tuple(gpu or ()), json)
 
 
-@app.command(epilog="Examples:\n\n  ngcdl images\n\n  ngcdl images pytorch --all")
+@app.command(epilog="\b\nExamples:\n  ngcdl images\n  ngcdl images pytorch --all")
 def images(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; both frameworks.")
@@ -49,7 +49,7 @@ def images(
     images(name, everything, host, tuple(gpu or ()), json)
 
 
-@app.command(epilog="Example:\n\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
+@app.command(epilog="\b\nExample:\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
 def resolve(
     name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag to take the kind of.")],
     host: HostTyped = None,

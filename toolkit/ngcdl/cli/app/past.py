@@ -57,7 +57,7 @@ def runs_replay(
     return replay(run, dry_run, detach, json)
 
 
-@past.command("export", epilog="Example:\n\n  ngcdl runs export last last-1 both.tar")
+@past.command("export", epilog="\b\nExample:\n  ngcdl runs export last last-1 both.tar")
 def runs_export(
     words: Annotated[list[str], typer.Argument(metavar="RUN|COMPARISON... FILE.tar")],
 ) -> None:
@@ -79,10 +79,10 @@ def runs_import(
     take_in(file)
 
 
-@app.command(epilog="Examples:\n\n  ngcdl report\n\n  ngcdl report last last-1 --html both.html --open")
+@app.command(epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open")
 def report(
     run: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN", help="last (the default), ids, or a comparison's.")
+        list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), ids, or a comparison's.")
     ] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
@@ -114,7 +114,7 @@ def logs(
     logs(run, follow)
 
 
-@app.command(epilog="Example:\n\n  ngcdl export k8s last > job.yaml")
+@app.command(epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
 def export(
     form: Annotated[str, typer.Argument(metavar="slurm|k8s", help="For which cluster.")], run: RunName = "last"
 ) -> None:

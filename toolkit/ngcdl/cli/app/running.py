@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @app.command(
     cls=Sectioned,
-    epilog="Examples:\n\n  ngcdl run --train cifar10\n\n  ngcdl run tensorflow:18.01-py2\n\n"
-    "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n\n"
-    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n\n"
+    epilog="\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run tensorflow:18.01-py2\n"
+    "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n"
+    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
 )
 @placed
@@ -141,9 +141,9 @@ def run(
 @app.command(
     cls=Sectioned,
     epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
-    "Examples:\n\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n\n"
-    "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n\n"
-    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10\n\n"
+    "\b\nExamples:\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n"
+    "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n"
+    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10\n"
     "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4",
 )
 @placed
@@ -156,8 +156,8 @@ def compare(
         str | None,
         options.comparison(
             metavar="NAME=A,B",
-            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image or framework; "
-            "without it what the training asks, else CPU against GPU.",
+            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image, framework or "
+            "device; without it what the training asks, else CPU against GPU.",
         ),
     ] = None,
     scaling: Annotated[
@@ -254,7 +254,7 @@ def workloads(json: Json = False) -> None:
 
 @app.command(
     epilog="Exit codes: as of compare; 1 where one of the comparisons was refused.\n\n"
-    "Examples:\n\n  ngcdl suite articles tensorflow:18.01-py2\n\n  ngcdl suite table7 --budget 60"
+    "\b\nExamples:\n  ngcdl suite articles tensorflow:18.01-py2\n  ngcdl suite table7 --budget 60"
 )
 def suite(
     name: Annotated[
