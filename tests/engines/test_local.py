@@ -212,7 +212,7 @@ def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEng
 
 def test_a_place_that_can_t_be_written_is_told(tmp_path: Path, no_tools: Path) -> None:
     (tmp_path / "share").touch()
-    with pytest.raises(LocalUnavailable, match="can't be made"):
+    with pytest.raises(LocalUnavailable, match="can't be made: File exists"):
         local.LocalEngine(tmp_path / "share").prepare(False, list[PullEvent]().append)
 
 

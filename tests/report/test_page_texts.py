@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from made_runs import DIGEST, STARTED, UUID, Made
 
 from ngcdl import trainings
-from ngcdl.record import Image, Run
+from ngcdl.record import Image, Run, Summary
 from ngcdl.report import naming, pairs, sheet, theirs
 from ngcdl.report.columns import told
 from ngcdl.report.difference import difference
@@ -229,6 +229,12 @@ def test_a_difference_names_what_was_asked_and_the_figures_with_their_change() -
     speed = found.figures["examples_per_second"]
     assert speed.change == pytest.approx(-0.5, abs=0.02)
     assert found.figures["precision_at_1"].change == 0
+
+
+def test_a_figure_that_is_nought_in_both_has_a_change_of_nought_and_in_one_alone_none() -> None:
+    calm, killed = (replace(GPU.story("a").run, summary=Summary(memory_oom_kills=kills)) for kills in (0, 2))
+    assert difference(calm, calm).figures["memory_oom_kills"].change == 0
+    assert difference(calm, killed).figures["memory_oom_kills"].change is None
 
 
 def test_a_figure_that_only_one_has_has_no_change() -> None:

@@ -137,7 +137,7 @@ class LocalEngine(NoImages):
                     self._install(folder, lock, show)
         except OSError as error:
             raise LocalUnavailable(
-                f"{folder} can't be made: {error}", "Free some space, or set XDG_DATA_HOME."
+                f"{folder} can't be made: {error.strerror or error}", "Free some space, or set XDG_DATA_HOME."
             ) from error
         return folder / "bin" / "python"
 

@@ -70,7 +70,7 @@ def difference(one: Run, other: Run) -> Difference:
 
 def _figure(here: Any, there: Any) -> Figure:
     a, b = number(here), number(there)
-    return Figure(a, b, (b - a) / abs(a) if a and b is not None else None)
+    return Figure(a, b, 0.0 if a == b else (b - a) / abs(a) if a and b is not None else None)
 
 
 def _flat(run: Run) -> dict[str, Any]:
