@@ -24,7 +24,7 @@ def steps(rate: float) -> list[dict[str, Any]]:
 
 def trained(rate: float, mhz: float | None = None, **start: Any) -> Summary:
     card = {"index": 0, "uuid": "GPU-1", "name": "NVIDIA A100-SXM4-80GB", "gpu_percent": 95, "sm_mhz": mhz}
-    samples = [{"t": 0.5 + k, "gpus": [card]} for k in range(8)]
+    samples = [{"t": 0.5 + k, "host_cpu_percent": None, "gpus": [card]} for k in range(8)]
     return summary([{**START, **start}, *steps(rate)], samples)
 
 

@@ -337,7 +337,8 @@ def test_what_is_decisive_comes_first() -> None:
 def test_planted_samples_become_a_finding_of_the_record() -> None:
     steps = [{"event": "step", "step": step, "t": t} for step, t in ((0, 100.0), (10, 106.0))]
     reading = {"uuid": "GPU-1", "index": 0, "gpu_percent": 47, "throttle_reasons": ["hw_thermal_slowdown"]}
-    samples = [{"t": 100.0 + second, "cpu_percents": [3, 100, 2], "gpus": [reading]} for second in range(7)]
+    told = {"host_cpu_percent": 35, "cpu_percents": [3, 100, 2], "gpus": [reading]}
+    samples = [{"t": 100.0 + second, **told} for second in range(7)]
     run = filled(GPU_RUN, [{"event": "start", "device": "gpu"}, *steps], samples)
     assert [found.rule for found in run.findings or ()] == ["throttled", "input-bound"]
     assert filled(GPU_RUN, steps, samples[:4]).findings == ()
@@ -353,8 +354,9 @@ READING = st.dictionaries(
 @given(
     st.lists(st.dictionaries(st.sampled_from(["event", "batch", "threads", "fits", "device", "kind"]),
                              VALUE | st.sampled_from(["start", "oom", "error", "out_of_memory", "gpu"])), max_size=3),
-    st.lists(st.fixed_dictionaries({"t": st.just(1.5), "gpus": st.lists(READING, max_size=2)}, optional={
-        "host_cpu_percent": VALUE, "cpu_percents": st.lists(VALUE, max_size=2), "threads_running": VALUE,
+    st.lists(st.fixed_dictionaries({
+        "t": st.just(1.5), "host_cpu_percent": VALUE, "gpus": st.lists(READING, max_size=2)}, optional={
+        "cpu_percents": st.lists(VALUE, max_size=2), "threads_running": VALUE,
         "memory_bytes": VALUE, "memory_limit_bytes": VALUE}), min_size=5, max_size=6),
 )  # fmt: skip
 def test_foreign_lines_give_findings_that_a_record_can_hold(events: list[Any], samples: list[Any]) -> None:

@@ -154,6 +154,14 @@ def test_samples_are_counted_apart_where_it_trained() -> None:
     assert summary(STEPS, [sample(9)]).training_samples == 0
 
 
+def test_samples_of_the_cards_alone_are_in_no_mean_of_the_host_and_no_evidence_of_their_own() -> None:
+    between = [{"t": 1 + n / 10, "gpus": [card("GPU-1", 80)], "gap": None} for n in range(1, 20)]
+    samples = [sample(1, 20.0, gpus=[card("GPU-1", 60)]), *between, sample(3, 40.0)]
+    found = summary(STEPS, samples, cores=4)
+    assert (found.cpu_percent_mean, found.gpu_percent_mean) == (30.0, 79.0)
+    assert (found.samples, found.training_samples, found.gaps) == (21, 2, 0)
+
+
 def test_energy_is_that_of_the_time_in_which_it_trained_and_says_where_it_is_from() -> None:
     counted = [{"watts": 9.0, "energy_joules": joules} for joules in (0, 100, 132, 164, 196, 900)]
     found = summary(STEPS, cards(*counted, start=0))

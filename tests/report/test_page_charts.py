@@ -113,10 +113,24 @@ def test_the_chart_marks_every_reason_that_the_findings_know(reason: str) -> Non
 
 def test_cores_are_summed_up_while_it_trained_only() -> None:
     events = [{"event": "step", "t": STARTED + t, "step": t} for t in (10, 20)]
-    samples = [{"t": STARTED + t, "cpu_percents": [50.0, 100.0] if 10 <= t <= 20 else [0.0, 0.0]} for t in range(30)]
+    cores = [[50.0, 100.0] if 10 <= t <= 20 else [0.0, 0.0] for t in range(30)]
+    samples = [{"t": STARTED + t, "host_cpu_percent": 5.0, "cpu_percents": each} for t, each in enumerate(cores)]
     measured = told(RUN, events, samples).measured
     assert measured.cores == (50.0, 100.0)
     assert (measured.least.ys[15], measured.most.ys[15]) == (50.0, 100.0)
+
+
+def test_a_sample_in_which_the_host_was_not_due_is_no_gap_in_its_curves() -> None:
+    host: list[Any] = [{"host_cpu_percent": 5.0, "cpu_percents": [0.0, 10.0]} for _ in range(40)]
+    host[20] = {"host_cpu_percent": None, "cpu_percents": None}
+    cards = [{"uuid": "GPU-1", "watts": 60.0}]
+    samples = [{"t": STARTED + n / 10, **({} if n % 5 else host[n // 5]), "gpus": cards} for n in range(200)]
+    measured = told(RUN, [], samples).measured
+    for curve in (measured.host, measured.least, measured.most):
+        assert [len(stretch) for stretch in thinned(curve, 0.0, 20.0)] == [20, 19], "it could not be read once"
+    assert measured.cores == (0.0, 10.0)
+    (card,) = measured.cards.values()
+    assert len(card.curves["watts"].ys) == 200
 
 
 @pytest.mark.parametrize("value", [None, "5", [], {}, True, float("nan"), 1e400, [None, "x", True], [[1]]])

@@ -54,7 +54,7 @@ def test_a_run_s_cards_its_host_and_its_usage_are_in_a_line(host: Host, tmp_path
     path = tmp_path / "s.jsonl"
     host.set(gpu0__clock_reasons=4, gpu0__energy_mj=2500)
     with Apart(path, ProcessMeter(os.getpid()), RUN, 0.1) as sampler:
-        row = until(path, lambda row: row["gpus"] and row["container_cpu_percent"] is not None and not row["gap"])
+        row = until(path, lambda row: row["gpus"] and row.get("container_cpu_percent") is not None and not row["gap"])
     (gpu,) = row["gpus"]
     assert (gpu["uuid"], gpu["index"], gpu["gpu_percent"], gpu["foreign_processes"]) == (FIRST, 0, 87, None)
     assert (gpu["energy_joules"], gpu["throttle_reasons"], gpu["memory_mhz"]) == (2.5, ["sw_power_cap"], 3504)
@@ -73,7 +73,7 @@ def test_a_hanging_call_leaves_the_other_readings_and_comes_back_when_it_returns
         host.set(hang__DeviceGetPowerUsage=1, gpu0__utilization=13)
         row = until(path, lambda row: "NVML gave no answer" in (row["gap"] or ""), after=first)
         assert row["gpus"] == []
-        assert row["host_memory_bytes"] > 0
+        assert until(path, lambda row: not row["gpus"] and row.get("host_memory_bytes"), after=rows(path).index(row))
         missed = until(path, lambda row: "missed" in (row["gap"] or ""), after=rows(path).index(row))
         assert "ticks before this one were missed" in missed["gap"]
         host.set(gpu0__utilization=14)
@@ -88,7 +88,7 @@ def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_e
     sampler = Apart(path, ContainerMeter(os.getpid()), RUN, 0.1)
     sampler.start()
     sampler.start()
-    row = until(path, lambda row: row["host_cpu_percent"] is not None)
+    row = until(path, lambda row: row.get("host_cpu_percent") is not None)
     assert row["gpus"] == []
     assert "GPUs: NVML gave no answer for " in row["gap"]
     assert ended(sampler) < 2
@@ -113,7 +113,7 @@ def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go
         os.kill(sampler._process.pid, signal.SIGSEGV)
         row = until(path, lambda row: "ended" in (row["gap"] or ""))
         assert row["gap"] == "GPUs: the sampling process ended by itself (signal 11)"
-        until(path, lambda row: row["host_cpu_percent"] is not None, after=rows(path).index(row))
+        until(path, lambda row: row.get("host_cpu_percent") is not None, after=rows(path).index(row))
     assert row["gpus"] == []
     assert [row["seconds"] for row in rows(path)] == sorted(row["seconds"] for row in rows(path))
     assert ended(sampler) < 2

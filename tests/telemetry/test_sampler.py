@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,34 @@ def test_ticks_that_were_missed_are_named_and_the_beat_is_kept(tmp_path: Path) -
     taken = lines(tmp_path / "s.jsonl")
     assert [sample.seconds for sample in taken] == pytest.approx([0, 1, 4.5, 5])
     assert [sample.gap for sample in taken] == [None, None, "2 ticks before this one were missed", None]
+
+
+@pytest.mark.parametrize(
+    ("interval", "due"), [(0.1, [0, 5, 10]), (0.2, [0, 3, 6, 9]), (0.25, [0, 2, 4, 6, 8, 10]), (0.5, [*range(11)])]
+)
+def test_closer_than_half_a_second_only_gpus_are_read(tmp_path: Path, interval: float, due: list[int]) -> None:
+    cards, read = Gpus(*(GpuSample(n) for n in range(11))), Sources(lambda: Cpu(1.0), lambda: 2, Fixed(Usage(3.0, 4)))
+    Sampler(tmp_path / "s.jsonl", replace(read, gpus=cards), interval, HandClock(11)).run()
+    taken = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert [row["gpus"][0]["index"] for row in taken] == [*range(11)]
+    for name, value in {"host_cpu_percent": 1.0, "host_memory_bytes": 2, "memory_bytes": 4}.items():
+        assert {n: row[name] for n, row in enumerate(taken) if name in row} == dict.fromkeys(due, value)
+    assert {tuple(row) for n, row in enumerate(taken) if n not in due} <= {("t", "seconds", "gpus", "gap")}
+    assert {row["gap"] for row in taken} == {None}
+
+
+def test_ticks_that_were_missed_count_until_the_host_is_due(tmp_path: Path) -> None:
+    clock = HandClock(7)
+    delays = iter([0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0])
+
+    class Late:
+        def read(self) -> tuple[GpuSample, ...]:
+            clock.now += next(delays)
+            return ()
+
+    Sampler(tmp_path / "s.jsonl", Sources(lambda: Cpu(1.0), gpus=Late()), 0.1, clock).run()
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert [row["seconds"] for row in rows if "host_cpu_percent" in row] == pytest.approx([0, 0.5])
 
 
 def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -> None:

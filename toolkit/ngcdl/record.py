@@ -94,7 +94,8 @@ class Summary:
     `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None where no GPU was read.
     `cores_busy` are processors of the host, as `threads_running_mean`; `cpu_busiest_core_percent_mean` is of whichever
     was busiest at each moment. The limit of the memory and its pressure (0..100, the most) are the container's;
-    `memory_oom_kills` are processes of it that the kernel killed.
+    `memory_oom_kills` are processes of it that the kernel killed. `training_samples` are those in which the host was
+    read while it trained.
 
     `energy_joules` is of the run's GPUs while it trained, in `energy_seconds`; in the `energy_gap_seconds` beside them
     they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` are `examples_per_second`

@@ -95,10 +95,11 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
     it, cores = Measured(), _Cores(*(span or (-inf, inf)))
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
+        _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
+        lines = [line for line in lines if "host_cpu_percent" in line]  # in the others the host was not due: no gap
         xs = [line["t"] - started for line in lines]
         it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
         cores.add(it, xs, [row if isinstance(row := line.get("cpu_percents"), list) else [] for line in lines])
-        _cards(it.cards, xs, [line.get("gpus") for line in lines])
     it.cores = cores.means()
     return it
 

@@ -7,7 +7,8 @@
     gpu (its index), gpu_uuid, gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +)
     gap           why something is missing in this sample, or before it
 
-An empty cell is unknown, or not of this kind. A text that a spreadsheet would take for a formula has ' before it.
+An empty cell is unknown, not read in this sample, or not of this kind. A text that a spreadsheet would take for a
+formula has ' before it.
 """
 
 from __future__ import annotations

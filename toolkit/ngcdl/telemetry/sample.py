@@ -12,7 +12,9 @@
                "foreign_processes", "error"}],
      "gap": null or why something is missing here, or before}
 
-null is unknown, never 0. Unknown fields are ignored, missing ones are null, so that old and new files load.
+null is unknown, never 0. Unknown fields are ignored, missing ones are null, so that old and new files load. Where
+samples are closer than 0.5 s those between two of that distance tell of the GPUs alone: the fields from
+host_cpu_percent to memory_oom_kills are left out, for they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
 energy_joules, memory_mhz and throttle_reasons came later in format 1.
 """
