@@ -175,6 +175,17 @@ def test_a_place_for_records_that_can_t_be_written_comes_first(
     assert daemon.asked == []
 
 
+def test_a_place_for_what_a_trial_chooses_that_can_t_be_made_is_told(
+    daemon: Daemon, config: settings.Settings, shelf: Store
+) -> None:
+    config.runs.parent.mkdir(parents=True)
+    (config.runs.parent / "autotune").touch()
+    asked = training(workload=Workload("cifar10", data="synthetic", autotune=True, feed=None))
+    with pytest.raises(StateNotWritable, match=r"What --autotune chose is remembered in .*: File exists"):
+        prepare.prepare(asked, config, shelf, FakeShow())
+    assert daemon.asked == []
+
+
 def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Settings, shelf: Store) -> None:
     for asked in (Asked("auto", None, NONE, None), training(workload=Workload("mnist9"))):
         with pytest.raises(BadOption):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ngcdl import __version__, choice, fetch, plan, trainings
 from ngcdl.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
 from ngcdl.engines.base import Engine, Order
-from ngcdl.errors import BadOption, NgcdlError, UnknownRepository, UnknownTag
+from ngcdl.errors import BadOption, NgcdlError, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
@@ -101,7 +101,7 @@ def _spec(
         assert data is not None  # a training has one, be it the synthetic
         workload = replace(asked.workload, device=asked.device or picked.device)
         resume = shelf.folder(workload.resume) if workload.resume else None
-        choices = _choices(workload, shelf) if picked.engine.shares_files else None
+        choices = choices_of(workload, shelf) if picked.engine.shares_files else None
         spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume, choices)
     else:
         assert asked.own is not None  # Asked has one of the two
@@ -111,9 +111,9 @@ def _spec(
     return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
 
 
-def _choices(workload: Workload, shelf: Store) -> Path | None:
+def choices_of(workload: Workload | None, shelf: Store) -> Path | None:
     """Give the folder in which what --autotune chose outlives the run."""
-    return shelf.root.with_name("autotune") if workload.autotune else None
+    return shelf.root.with_name("autotune") if workload and workload.autotune else None
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
@@ -124,8 +124,12 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
     """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
     shelf.ensure_writable()
-    if asked.workload and (choices := _choices(asked.workload, shelf)):
-        choices.mkdir(exist_ok=True)  # Docker would make it, as root's
+    if choices := choices_of(asked.workload, shelf):
+        try:
+            choices.mkdir(exist_ok=True)  # Docker would make it, as root's
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
     digest, target = _target(picked, asked, show, verdicts)

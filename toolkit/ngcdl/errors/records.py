@@ -10,9 +10,9 @@ class RecordError(NgcdlError):
 
 
 class StateNotWritable(RecordError):
-    def __init__(self, path: object, why: str) -> None:
+    def __init__(self, path: object, why: str, what: str = "Runs are recorded") -> None:
         super().__init__(
-            f"Runs are recorded in {path}, which can't be written: {why}.",
+            f"{what} in {path}, which can't be written: {why}.",
             "Make it writable, or name another place:\n    XDG_STATE_HOME=DIR ngcdl ...",
         )
 
