@@ -166,6 +166,13 @@ def test_a_key_in_a_variable_never_shows_in_a_dry_run(house: House) -> None:
     assert not house.shelf.root.exists(), "a dry run records nothing"
 
 
+def test_the_same_by_hand_makes_the_folders_that_it_names(house: House) -> None:
+    by_hand = house.run(*TRAIN, "--autotune", "--dry-run").stdout.partition("# the same by hand:\n")[2].splitlines()
+    state = house.home / "state/ngcdl"
+    assert by_hand[0] == f"mkdir -p {state}/runs/dry-run/home {state}/autotune"
+    assert f"--choices {state}/autotune" in by_hand[1]
+
+
 def test_a_dry_run_as_json_is_one_document(house: House) -> None:
     document = json.loads(house.run(*TRAIN, "--dry-run", "--json").stdout)
     assert document["engine"] == "local"

@@ -151,8 +151,9 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
         return 0
     console.result("# what ngcdl would send (the image by its digest):")
     console.result_json(request)
-    home = shlex.quote(str(order.folder / "home"))
-    console.result(f"# the same by hand:\nmkdir -p {home}\n{picked.engine.command_line(order)}")
+    folders = filter(None, [order.folder / "home", prepare.choices_of(asked.workload, shelf)])
+    made = shlex.join(["mkdir", "-p", *map(str, folders)])
+    console.result(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0
 
 
