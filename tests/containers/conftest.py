@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,22 @@ import pytest
 
 CONTAINERS = Path(__file__).parents[2] / "containers"
 sys.path.insert(0, str(CONTAINERS))
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary(tmp_path_factory):
+    """Take away at the end what frameworks leave in the temporary folder, and the processes that were forked from."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
+        # else PyTorch's compiler compiles a program for each kind of vectors that this processor has, to see it run
+        patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
+        yield
+        while forks:
+            forks.popitem()[1].close()
+    shutil.rmtree(folder)
 
 
 def start(*argv, **environment):
@@ -37,9 +54,9 @@ class Forks:
             text=True,
         )
 
-    def trainer(self, words):
+    def trainer(self, words, images):
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
-            print(json.dumps([words, out.name, err.name]), file=self.process.stdin, flush=True)
+            print(json.dumps([words, images, out.name, err.name]), file=self.process.stdin, flush=True)
             return int(self.process.stdout.readline()), out.read(), err.read()
 
     def close(self):
@@ -50,23 +67,19 @@ class Forks:
 forks = {}
 
 
-def trainer(*argv, **environment):
-    """Train to the end: (exit code, stdout, stderr). `python -m trainer`, or a fork of one that has its framework: not
-    where something is to be set before that is loaded."""
+def trainer(*argv, images=None, **environment):
+    """Train to the end: (exit code, stdout, stderr). `python -m trainer`, or a fork of one that has its framework and
+    sees no GPU: not where something else is to be set before that is loaded. images: {"train": n, "test": m}, that the
+    made ones are cut to, in a fork."""
     words = [str(word) for word in argv]
-    if "--framework" in words and "cpu" in words and "--autotune" not in words and not environment:
+    if "--framework" in words and "--autotune" not in words:
         framework = words[words.index("--framework") + 1]
-        if framework != "tf1":
+        if framework != "tf1" and (environment == HIDDEN or ("cpu" in words and not environment)):
             forks[framework] = forks.get(framework) or Forks(framework)
-            return forks[framework].trainer(words)
+            return forks[framework].trainer(words, images or {})
     process = start(*words, **environment)
     out, err = process.communicate(timeout=250)
     return process.returncode, out, err
-
-
-def pytest_unconfigure():
-    for each in forks.values():
-        each.close()
 
 
 def events(folder, kind=None):
@@ -124,6 +137,14 @@ def needs(module):
     if found is None or found.origin is None:  # a folder of that name, containers/tensorflow, is no package
         message = f"{module} is not installed in this Python"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+
+
+@pytest.fixture
+def without_tensorflow(tmp_path_factory):
+    """Give the PYTHONPATH of a trainer that finds no TensorFlow here: to load one, to no use, takes seconds."""
+    folder = tmp_path_factory.mktemp("without")
+    (folder / "tensorflow.py").write_text("raise ImportError(\"No module named 'tensorflow'\")\n")
+    return f"{folder}:{CONTAINERS}"
 
 
 @pytest.fixture(
