@@ -17,7 +17,8 @@ def losses(folder):
 
 
 def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
-    code, out, err = trainer("cifar10", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--steps", 101)
+    common = "--framework", framework, "--device", "cpu", "--steps", 101
+    code, out, err = trainer("cifar10", "--out", tmp_path, *common, images={"test": 1000})
     assert code == 0, err
     (begun,) = events(tmp_path, "start")
     assert (begun["framework"], begun["device"], begun["parameters"]) == (framework, "cpu", 1068298)
@@ -29,7 +30,7 @@ def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
     assert found[10] == pytest.approx(4.628, abs=0.01)
     assert found[100] < 2.6
     (tested,) = events(tmp_path, "eval")
-    assert tested["examples"] == 10000
+    assert tested["examples"] == 1000
     assert tested["precision_at_1"] > 0.95
     assert [event["event"] for event in events(tmp_path)][-1] == "finish"
 
@@ -126,18 +127,18 @@ def literally(x, weights):
 
 
 def test_an_epoch_of_cifar10_keras_is_told_as_keras_tells_it_and_tested(framework, tmp_path):
-    common = "--framework", framework, "--device", "cpu", "--log-frequency", 5
-    code, out, err = trainer("cifar10-keras", "--out", tmp_path, "--steps", 20, "--batch", 1000, *common)
+    common = "--framework", framework, "--device", "cpu", "--log-frequency", 5, "--steps", 20, "--batch", 100
+    code, out, err = trainer("cifar10-keras", "--out", tmp_path, *common, images={"train": 2000, "test": 500})
     assert code == 0, err
     (begun,) = events(tmp_path, "start")
     assert (begun["workload"], begun["parameters"], begun["dropout"]) == ("cifar10-keras", 1667594, True)
     assert "Filling queue" not in out
     (epoch,) = events(tmp_path, "epoch")
-    assert (epoch["step"], epoch["epoch"], epoch["examples"]) == (20, 1, 20000)
+    assert (epoch["step"], epoch["epoch"], epoch["examples"]) == (20, 1, 2000)
     assert 0.2 < epoch["accuracy"] < 1
     assert f": epoch 1, loss = {epoch['loss']:.4f}, accuracy = {epoch['accuracy']:.4f} (" in out
     (tested,) = events(tmp_path, "eval")
-    assert (tested["examples"], tested["step"]) == (10000, 20)
+    assert (tested["examples"], tested["step"]) == (500, 20)
     assert tested["precision_at_1"] > 0.8
 
 
