@@ -245,8 +245,9 @@ def test_this_machine_has_no_more_cores_than_processors():
 # -- whole ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path):
-    code, out, err = trainer("cifar10", "--out", tmp_path, "--framework", "tf1", "--autotune", "--choices", tmp_path)
+def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path, without_tensorflow):
+    words = "cifar10", "--out", tmp_path, "--framework", "tf1", "--autotune", "--choices", tmp_path
+    code, out, err = trainer(*words, PYTHONPATH=without_tensorflow)
     assert code == 1
     assert re.search(r"Not chosen by trial \(--autotune\): .*no framework can be imported", out)
     assert [event["kind"] for event in events(tmp_path, "error")] == ["bad_argument"]

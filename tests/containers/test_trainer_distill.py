@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, trainer
+from conftest import events, needs, trainer
 
 from trainer import __main__ as entry
 from trainer import data, teacher
@@ -221,8 +221,10 @@ def test_a_teacher_for_a_workload_that_has_none_is_refused(tmp_path):
     assert "cifar10 has no teacher: leave --teacher away" in err
 
 
-def test_a_checkpoint_of_a_student_is_not_taken_for_one_that_learned_alone(framework, tmp_path):
-    common = "--framework", framework, "--device", "cpu", "--no-eval", "--batch", 4, "--out", tmp_path
+@pytest.mark.torch
+def test_a_checkpoint_of_a_student_is_not_taken_for_one_that_learned_alone(tmp_path):
+    needs("torch")
+    common = "--framework", "pytorch", "--device", "cpu", "--no-eval", "--batch", 4, "--out", tmp_path
     assert trainer("distill", *common, "--steps", 1, "--teacher", "none")[0] == 0
     assert [event["teacher"] for event in events(tmp_path, "start")] == ["none"]
     assert "teacher_seconds_per_batch" not in events(tmp_path, "step")[0]

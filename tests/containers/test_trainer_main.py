@@ -54,8 +54,9 @@ def test_what_is_not_understood_ends_with_2_and_leaves_nothing(tmp_path, argv):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_framework_that_is_not_here_leaves_an_error_event(tmp_path):
-    code, _, err = trainer("cifar10", "--out", tmp_path / "new" / "run", "--framework", "tf1", "--device", "cpu")
+def test_a_framework_that_is_not_here_leaves_an_error_event(tmp_path, without_tensorflow):
+    words = "--out", tmp_path / "new" / "run", "--framework", "tf1", "--device", "cpu"
+    code, _, err = trainer("cifar10", *words, PYTHONPATH=without_tensorflow)
     assert code == 1
     (event,) = events(tmp_path / "new" / "run")
     assert (event["event"], event["kind"], event["step"]) == ("error", "bad_argument", None)
@@ -70,8 +71,9 @@ def test_a_folder_named_like_a_framework_is_not_taken_for_it(tmp_path):
     assert "AttributeError" not in err
 
 
-def test_a_recorded_run_makes_its_own_folder_and_records_its_failure(tmp_path):
-    code, _, _ = trainer("cifar10", "--runs", tmp_path, "--record", "--framework", "tf1")
+def test_a_recorded_run_makes_its_own_folder_and_records_its_failure(tmp_path, without_tensorflow):
+    words = "cifar10", "--runs", tmp_path, "--record", "--framework", "tf1"
+    code, _, _ = trainer(*words, PYTHONPATH=without_tensorflow)
     assert code == 1
     (folder,) = tmp_path.iterdir()
     assert re.match(r"^\d{8}-\d{6}-cifar10-[0-9a-f]{4}$", folder.name)

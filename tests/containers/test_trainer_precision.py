@@ -34,8 +34,8 @@ TEXT = (
         lstm("lstm1", 12, 16, uniform(0.1), uniform(0.1)),
         dense("dense1", 16, 50, uniform(0.1), constant(0.0)),
     ],
-    recipe(sgd(), rate=0.1, clip=5.0, labels=(6,)),
-    (6,),
+    recipe(sgd(), rate=0.1, clip=5.0, labels=(3,)),
+    (3,),
 )
 NUMBERS = ([dense("dense1", 6, 4, he(6), constant(0.0))], recipe(adam(0.9, 0.999, 1e-7), rate=0.01), (6,))
 
