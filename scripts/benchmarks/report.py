@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from figures import Figure, Goal
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS, SAMPLES = 1_000_000, 100_000
+LOOK_SECONDS = 0.02
 
 
 def measure(rounds: int | None) -> Iterator[Figure]:
@@ -25,20 +28,37 @@ def measure(rounds: int | None) -> Iterator[Figure]:
     note = f"{STEPS:,} logged steps, {SAMPLES:,} samples"
     seconds, megabytes = zip(*taken, strict=True)
     yield Figure("ngcdl report", "s", seconds, Goal("ours", 3), note=note)
-    yield Figure("ngcdl report, memory at most", "MB", megabytes, Goal("ours", 300), note=note)
+    apart = f"{note}; the most of each process, added up"
+    yield Figure("ngcdl report, memory at most", "MB", megabytes, Goal("ours", 300), note=apart)
 
 
 def _taken(environment: dict[str, str], page: Path) -> tuple[float, float]:
-    """Make the page; give the seconds, and the megabytes at most."""
+    """Make the page; give the seconds, and the megabytes that its processes had at most; shared pages count twice."""
     command = [sys.executable, "-P", "-m", "ngcdl", "report", "long", "--html", str(page)]
     began = time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    children: dict[int, int] = {}
+    ended = threading.Event()
+    watch = threading.Thread(target=_watch, args=(process.pid, children, ended))
+    watch.start()
     _, status, usage = os.wait4(process.pid, 0)
     took = time.perf_counter() - began
+    ended.set()
+    watch.join()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{command} ended with {process.returncode}")
-    return took, usage.ru_maxrss / 1000
+    return took, (usage.ru_maxrss + sum(children.values())) / 1000
+
+
+def _watch(pid: int, children: dict[int, int], ended: threading.Event) -> None:
+    """Keep of each child of a process the KB that it had at most; the kernel tells the sum of them nowhere."""
+    while not ended.wait(LOOK_SECONDS):
+        with suppress(OSError):
+            for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+                _, is_told, told = Path(f"/proc/{child}/status").read_text().partition("VmHWM:")
+                if is_told:
+                    children[child] = int(told.split()[0])
 
 
 def _make(state: str) -> None:

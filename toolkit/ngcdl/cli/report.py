@@ -103,16 +103,15 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
 
 
 def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -> list[Story]:
-    from ngcdl.report.columns import told
+    from ngcdl.reading import story_of
     from ngcdl.report.story import letters
 
     arms = {run: (arm.name, at) for at, arm in enumerate(comparison.arms if comparison else ()) for run in arm.runs}
     stories = []
     for run, letter in zip(runs, letters(len(runs)), strict=True):
-        folder = store.folder(run.id)
-        story = told(run, lines(folder / EVENTS), samples(folder), letter)
+        story = story_of(run, store.folder(run.id))
         name, colour = arms.get(run.id, (None, None))
-        stories.append(replace(story, arm=name, colour=colour))
+        stories.append(replace(story, letter=letter, arm=name, colour=colour))
     return stories
 
 

@@ -6,7 +6,9 @@ time, and what is asked of each of their numbers is asked of all at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, compress, islice, zip_longest
 from math import inf, isnan
 from operator import itemgetter
@@ -14,7 +16,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import raced, throttling
-from ngcdl.report.curves import NAN
+from ngcdl.report.curves import NAN, Curve
 from ngcdl.report.lines import Line, are_numbers, column, number, numbers_in, text
 from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
 
@@ -26,14 +28,96 @@ _STEP = ("event", "t", "examples_per_second", "step", "loss")
 _OF_A_STEP = itemgetter(*_STEP)
 
 
+# Other lines than steps' that a Rest holds at most, each whole: no training of ours writes a hundredth of it.
+MOST_SELDOM = 10_000
+
+
+class TooManyKinds(Exception):
+    """Lines of other kinds are no exception among these events: a Rest of them would not be small."""
+
+
+@dataclass
+class Rest:
+    """The end of a run's events, read without their beginning: the steps, and what stands between them, each line with
+    the number of rates and of losses before it."""
+
+    rates: Curve = field(default_factory=Curve)
+    losses: Curve = field(default_factory=Curve)
+    seldom: list[tuple[int, int, object, Line]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class InTwo:
+    """A run's events, whose end somebody else reads: `rest` waits for it; None: read the `end` yourself. `last` is the
+    time of the last step, if it is known beforehand."""
+
+    beginning: Iterable[Line]
+    end: Iterable[Line]
+    rest: Callable[[], Rest | None]
+    last: float | None
+
+
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
     """Read a run's lines, each once."""
-    training = _training(run.started, events)
+    training = Training()
+    _read(training, run.started, events, partial(_told_seldom, training))
+    training.span = _span(training.rates.xs)
     return Story(run, training, _measured(run.started, samples, training.span), letter)
 
 
-def _training(started: float, events: Iterable[Line]) -> Training:
-    it, steps = Training(), []
+def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
+    """Give the same of events in two parts. The samples are read once more where the last step was another."""
+    training = Training()
+    seldom = partial(_told_seldom, training)
+    _read(training, run.started, events.beginning, seldom)
+    expected = None if events.last is None else _span([*training.rates.xs[:1], events.last - run.started])
+    measured = _measured(run.started, samples(), expected)
+    if (rest := events.rest()) is None:
+        _read(training, run.started, events.end, seldom)
+    else:
+        _join(training, rest)
+    training.span = _span(training.rates.xs)
+    if training.span != expected:
+        measured = _measured(run.started, samples(), training.span)
+    return Story(run, training, measured)
+
+
+def rest_of(started: float, events: Iterable[Line]) -> Rest:
+    """Read the end of a run's events. Raises TooManyKinds."""
+    it = Rest()
+
+    def keep(kind: object, event: Line) -> None:
+        if len(it.seldom) == MOST_SELDOM:
+            raise TooManyKinds
+        it.seldom.append((len(it.rates.xs), len(it.losses.xs), kind, event))
+
+    _read(it, started, events, keep)
+    return it
+
+
+def _join(it: Training, rest: Rest) -> None:
+    rates = losses = 0
+    for rates_before, losses_before, kind, event in rest.seldom:
+        _append(it.rates, rest.rates, rates, rates_before)
+        _append(it.losses, rest.losses, losses, losses_before)
+        rates, losses = rates_before, losses_before
+        _told_seldom(it, kind, event)
+    _append(it.rates, rest.rates, rates, None)
+    _append(it.losses, rest.losses, losses, None)
+
+
+def _append(curve: Curve, more: Curve, at: int, to: int | None) -> None:
+    curve.xs.extend(more.xs[at:to])
+    curve.ys.extend(more.ys[at:to])
+
+
+def _span(times: Sequence[float]) -> tuple[float, float] | None:
+    return (times[0], times[-1]) if times and times[-1] > times[0] else None
+
+
+def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: Callable[[object, Line], None]) -> None:
+    """Add the steps to `it`, and tell `seldom` what else there is, when the steps before it are added."""
+    steps = []
     for event in events:
         try:
             step = _OF_A_STEP(event)
@@ -46,14 +130,11 @@ def _training(started: float, events: Iterable[Line]) -> Training:
         _steps(it, started, steps)
         steps = []
         if step[0] != "step":
-            _told_seldom(it, step[0], event)
+            seldom(step[0], event)
     _steps(it, started, steps)
-    if it.rates.xs and it.rates.xs[-1] > it.rates.xs[0]:
-        it.span = (it.rates.xs[0], it.rates.xs[-1])
-    return it
 
 
-def _steps(it: Training, started: float, steps: Sequence[tuple[object, ...]]) -> None:
+def _steps(it: Training | Rest, started: float, steps: Sequence[tuple[object, ...]]) -> None:
     """Add what steps told: their time, rate, number and loss."""
     if steps:
         times, rates, numbers, losses = map(column, islice(zip(*steps, strict=True), 1, None))

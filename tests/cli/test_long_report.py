@@ -1,0 +1,59 @@
+"""`ngcdl report` of a run whose files are long enough for a second process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house import House, until
+from made_runs import Made
+
+from ngcdl.reading import LEAST_BYTES
+from ngcdl.store import EVENTS
+from ngcdl.telemetry.processors import processors
+
+
+@pytest.fixture
+def long(house: House) -> House:
+    folder = Made(steps=20_000).keep(house.shelf, "long")
+    text = (folder / EVENTS).read_text()
+    (folder / EVENTS).write_text(text * (6 * LEAST_BYTES // len(text)))
+    return house
+
+
+# one processor would make no second process, and nothing of this would be shown
+TWO = pytest.mark.skipif(processors() < 2, reason="one processor")
+
+
+@TWO
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: signal.Signals, code: int) -> None:
+    process = long.popen("report", "long", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    child = until(lambda: children.read_text().split(), "the second process")[0]
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert said in ("", "ngcdl: interrupted\n")
+    until(lambda: not Path(f"/proc/{child}").exists(), "its end")
+
+
+@TWO
+def test_all_that_a_report_writes_is_the_same_by_two_processes_and_by_one(long: House) -> None:
+    events = long.shelf.folder("long") / EVENTS
+    events.write_bytes(events.read_bytes()[: 2 * LEAST_BYTES])  # whose last line is torn
+    words = ["report", "long", "--html", "x.html", "--markdown", "x.md", "--csv", "x.csv"]
+    one = (
+        "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    found = []
+    for before in ([], [sys.executable, "-c", one]):
+        done = subprocess.run(
+            [*before, sys.executable, "-P", "-m", "ngcdl", *words], env=long.environment(), cwd=long.home, check=True,
+            capture_output=True,
+        )  # fmt: skip
+        found.append([done.stdout, done.stderr, *((long.home / name).read_bytes() for name in words[3::2])])
+    assert found[0] == found[1]

@@ -1,0 +1,159 @@
+"""A run that two processes read is the run that one reads, whatever becomes of the second."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import STARTED, Made
+
+from ngcdl.reading import LEAST_BYTES, in_two, meanwhile, story_of
+from ngcdl.record import Run
+from ngcdl.report.columns import MOST_SELDOM, InTwo, TooManyKinds, rest_of, told, told_in_two
+from ngcdl.report.page import page
+from ngcdl.report.story import Story
+from ngcdl.store import EVENTS, Store, lines, samples
+from ngcdl.telemetry.processors import processors
+
+RUN = Run("x", "finished", STARTED, STARTED + 100)
+TIMES = st.one_of(st.integers(0, 60).map(lambda t: STARTED + t), st.sampled_from([None, "5"]))
+STEPS = st.builds(
+    lambda t, step, loss: {"event": "step", "t": t, "step": step, "loss": loss, "examples_per_second": 5.0},
+    TIMES, st.integers(0, 50), st.one_of(st.floats(0, 9), st.none()),
+)  # fmt: skip
+OTHERS = st.one_of(
+    st.builds(lambda step: {"event": "start", "resumed_from_step": step}, st.one_of(st.none(), st.integers(0, 50))),
+    st.builds(lambda step, loss: {"event": "epoch", "step": step, "loss": loss}, st.integers(0, 50), st.floats(0, 9)),
+    st.builds(lambda step: {"event": "eval", "step": step, "precision_at_1": 0.5}, st.integers(0, 50)),
+    st.sampled_from([{"event": "raced", "seconds": 3.0}, {"event": ["odd"]}, {"event": "error", "kind": "x"}, {}]),
+)
+EVENTS_OF_A_RUN = st.lists(st.one_of(STEPS, STEPS, STEPS, OTHERS), max_size=150)
+SAMPLED = [{"t": STARTED + t, "cpu_percents": [t, 100 - t / 3], "host_cpu_percent": t / 7} for t in range(100)]
+
+
+@given(EVENTS_OF_A_RUN, st.integers(0, 150), st.one_of(st.none(), st.integers(0, 60).map(lambda t: STARTED + t)))
+def test_events_read_in_two_parts_are_the_same_wherever_they_are_parted(
+    events: list[Any], place: int, last: float | None
+) -> None:
+    rest = pickle.dumps(rest_of(STARTED, events[place:]))
+    whole = repr(told(RUN, events, SAMPLED))  # NaN is not itself, but its word is
+    found = InTwo(events[:place], [], lambda: pickle.loads(rest), last)
+    assert repr(told_in_two(RUN, found, lambda: SAMPLED)) == whole
+    left_to_us = InTwo(events[:place], events[place:], lambda: None, last)
+    assert repr(told_in_two(RUN, left_to_us, lambda: SAMPLED)) == whole
+
+
+def test_a_rest_of_other_lines_than_steps_is_not_kept() -> None:
+    with pytest.raises(TooManyKinds):
+        rest_of(STARTED, [{"event": "mine"}] * (MOST_SELDOM + 1))
+
+
+def parted(folder: Path, share: float) -> Story:
+    end = (folder / EVENTS).stat().st_size
+    return in_two(RUN, folder, int(share * end), end)
+
+
+def whole(folder: Path) -> Story:
+    return told(RUN, lines(folder / EVENTS), samples(folder))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return Made(steps=5000, held=True).keep(Store(tmp_path), "made")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.999, 1.0])
+def test_two_processes_read_what_one_reads_and_none_is_left(kept: Path, share: float) -> None:
+    with (kept / EVENTS).open("a") as file:
+        file.write('{"event":"start","resumed_from_step":3000}\n{"event":"step","t":17000')  # torn
+    assert repr(parted(kept, share)) == repr(whole(kept))
+    assert page([parted(kept, share)]) == page([whole(kept)])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_what_is_written_meanwhile_is_left_for_the_next_time(kept: Path) -> None:
+    end, before = (kept / EVENTS).stat().st_size, repr(whole(kept))
+    with (kept / EVENTS).open("a") as file:
+        file.write(json.dumps({"event": "step", "t": STARTED + 999.0, "step": 5000, "loss": 1.0}) + "\n")
+    assert repr(in_two(RUN, kept, end // 3, end)) == before
+
+
+def test_other_lines_than_steps_without_end_are_read_by_one(kept: Path) -> None:
+    with (kept / EVENTS).open("a") as file:
+        file.write('{"event":"mine"}\n' * (MOST_SELDOM + 1))
+    assert repr(parted(kept, 0.2)) == repr(whole(kept))
+
+
+def children_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+
+
+def test_a_short_run_and_one_processor_have_no_second_process(kept: Path) -> None:
+    before = children_faults()
+    assert repr(story_of(RUN, kept)) == repr(whole(kept))
+    text = (kept / EVENTS).read_text()
+    (kept / EVENTS).write_text(text * (2 * LEAST_BYTES // len(text)))
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        alone = repr(story_of(RUN, kept))
+        assert children_faults() == before
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert repr(story_of(RUN, kept)) == alone
+    assert (children_faults() > before) == (processors() >= 2)
+
+
+class Deadly:
+    """Kills the process that packs it."""
+
+    def __reduce__(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _failing() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("way", [_killed, _failing, lambda: [b"x" * 500_000, Deadly()]])
+def test_a_second_process_that_dies_has_no_result_and_says_nothing(way: Callable[[], object], capfd: Any) -> None:
+    with meanwhile(way) as result:
+        assert result() is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_process_is_forked_off_several_threads() -> None:
+    wait = threading.Event()
+    other = threading.Thread(target=wait.wait)
+    other.start()
+    try:
+        with meanwhile(os.getpid) as result:
+            assert result() is None
+    finally:
+        wait.set()
+        other.join()
+    with meanwhile(os.getpid) as result:
+        assert result() not in (None, os.getpid())
+
+
+def test_a_block_that_is_left_takes_its_process_along() -> None:
+    with pytest.raises(KeyboardInterrupt), meanwhile(lambda: time.sleep(600)):
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
