@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from . import choices, feed, fits, host, nvml, trial
+from . import checkpoint, choices, feed, fits, host, nvml, trial
 from .events import Stop, clock
 from .short import Short
 
@@ -99,11 +99,12 @@ def measured(short, batch, way, seconds):
 
 
 def left(asked, reading):
-    """Estimate how many seconds the training takes by the default; None: only a signal ends it."""
+    """Estimate how many seconds the training still takes by the default; None: only a signal ends it."""
     steps = asked.steps
     if asked.epochs:
         steps = asked.epochs * math.ceil(reading.start["dataset_images"] / asked.batch)
-    found = ([asked.seconds] if asked.seconds else []) + ([steps * reading.seconds_per_batch] if steps else [])
+    rest = steps and max(steps - (checkpoint.reached(asked.resume) if asked.resume else 0), 0)
+    found = ([asked.seconds] if asked.seconds else []) + ([rest * reading.seconds_per_batch] if steps else [])
     return min(found) if found else None
 
 

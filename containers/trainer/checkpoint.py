@@ -83,11 +83,22 @@ def read(path):
     return about, arrays
 
 
-def newest(folder, wanted, say):
-    """Give the newest good checkpoint of a folder as read() does. No good one, or another training's, raises Stop."""
+def kept(folder):
+    """Give where a run's checkpoints lie, or would, and their paths, newest first."""
     inside = os.path.join(folder, "checkpoints")
     place = inside if os.path.isdir(inside) else folder
-    paths = found(place) if os.path.isdir(place) else []
+    return place, found(place) if os.path.isdir(place) else []
+
+
+def reached(folder):
+    """Give how many steps are done in the newest checkpoint, by its name alone; 0 where there is none."""
+    paths = kept(folder)[1]
+    return int(NAME.search(paths[0]).group(1)) if paths else 0
+
+
+def newest(folder, wanted, say):
+    """Give the newest good checkpoint of a folder as read() does. No good one, or another training's, raises Stop."""
+    place, paths = kept(folder)
     if not paths:
         raise Stop("checkpoint", "No checkpoint file found in %s" % place)
     for path in paths:

@@ -192,6 +192,14 @@ def test_how_long_a_training_takes_is_told_by_a_step(tmp_path, words, seconds):
     assert autotune.left(asked(tmp_path, *words), trial.Reading(64.0, 0.5, START, None)) == seconds
 
 
+def test_of_a_resumed_training_the_steps_that_are_left_count(tmp_path):
+    resumed = asked(tmp_path, "--steps", "1000", "--resume", str(tmp_path))
+    for name, seconds in (("no-step", 500), ("step-90.npz", 455), ("step-990.npz", 5), ("step-2000.npz", 0)):
+        (tmp_path / "checkpoints").mkdir(exist_ok=True)
+        (tmp_path / "checkpoints" / name).touch()
+        assert autotune.left(resumed, trial.Reading(64.0, 0.5, START, None)) == seconds
+
+
 def test_a_training_of_a_minute_has_no_trial(tmp_path):
     given = asked(tmp_path, "--seconds", 60)
     said = tuned(given)
