@@ -193,6 +193,21 @@ def test_processes_that_the_kernel_killed_are_told_and_none_is_nothing() -> None
     assert rules(gpu(80.0, memory_oom_kills=0)) == ["balanced"]
 
 
+@pytest.mark.parametrize(
+    ("failed", "remembered", "expected"),
+    [("exit code -9", False, "balanced"), (None, False, "memory-pressure"), ("exit code -9", True, "memory-pressure")],
+)
+def test_a_trial_that_the_kernel_killed_is_no_word_against_the_training(
+    failed: str | None, remembered: bool, expected: str
+) -> None:
+    trial = {
+        "remembered": remembered,
+        "tries": [{"way": {}, "failed": None}, {"way": {"threads": 1}, "failed": failed}],
+    }
+    start = {"event": "start", "autotune": trial}
+    assert rules(gpu(80.0, memory_oom_kills=1), GPU_RUN, start) == [expected]
+
+
 def test_a_container_without_a_limit_of_its_own_fills_the_machine_s_memory() -> None:
     assert "95 % of the machine's memory" in only(
         gpu(80.0, memory_bytes_max=95 * (1 << 34) // 100 + 1, memory_limit_bytes=1 << 34)

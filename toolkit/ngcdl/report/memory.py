@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ngcdl.record import Finding
+from ngcdl.report import tuned
 from ngcdl.report.case import Case, finding
 from ngcdl.report.lines import number
 
@@ -55,8 +56,7 @@ def pressed(case: Case) -> Iterator[Finding]:
     used = most / limit if most is not None and limit else None
     pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
     of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the memory that the container may have"
-    is_search = any(event.get("event") == "oom" for event in case.events)  # its tries may be killed
-    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills and not is_search else []
+    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills and not _was_search(case) else []
     said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
     if pressure is not None and pressure >= PRESSURE_PERCENT:
         said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
@@ -67,3 +67,8 @@ def pressed(case: Case) -> Iterator[Finding]:
             "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
             memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
         )  # fmt: skip
+
+
+def _was_search(case: Case) -> bool:
+    """Were batches tried, or ways to compute of which one failed? What is tried may be killed."""
+    return any(event.get("event") == "oom" or tuned.has_failed(event) for event in case.events)

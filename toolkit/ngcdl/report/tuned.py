@@ -21,6 +21,13 @@ def onednn(start: Mapping[str, Any]) -> str | None:
     return "off" if chosen(start).get("onednn") is False else None
 
 
+def has_failed(start: Mapping[str, Any]) -> bool:
+    """Did a way fail in this run's own trial? The kernel may have killed it for memory."""
+    it = _trial(start)
+    tries = it.get("tries") if it.get("remembered") is False else None
+    return any(isinstance(one, Mapping) and bool(one.get("failed")) for one in tries or ())
+
+
 def told(start: Mapping[str, Any]) -> str | None:
     """Say what was chosen, among what and how sure; None where nothing was to be chosen."""
     it = _trial(start)
