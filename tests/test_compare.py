@@ -251,8 +251,9 @@ def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
     assert compare.load("last", shelf) == newer
     assert compare.load("aaa111", shelf) == compare.load("20180216", shelf) == older
     for name in ("2018", "", "none", "../runs"):
-        with pytest.raises(NoSuchComparison):
+        with pytest.raises(NoSuchComparison) as caught:
             compare.load(name, shelf)
+        assert caught.value.hint.splitlines()[1:] == [f"    ngcdl compare --show {one.id}" for one in (older, newer)]
 
 
 def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:

@@ -74,7 +74,7 @@ ENVIRONMENT
        NGCDL_REPLICA              the trainer's own: what a replica is told
 
 STDOUT a line each that says device and data, then what the TensorFlow tutorial prints, each line flushed (the queue is
-       cifar10's alone; data that is noise is not tested):
+       cifar10's alone, and says SYNTHETIC where its images are; data that is noise is not tested):
        Filling queue with 20000 CIFAR images before starting to train. This will take a few minutes.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images

@@ -55,7 +55,8 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
         events.write("checkpoint", step=step, path=path, seconds=clock() - started)
 
     if queued is not None:
-        voice.say("Filling queue with %d CIFAR images before starting to train. This will take a few minutes." % queued)
+        voice.say("Filling queue with %d %s images before starting to train. This will take a few minutes." % (
+            queued, "SYNTHETIC" if dataset.name == "synthetic" else "CIFAR"))
     has_result = asked.feed not in feed.WITHOUT_RESULT
     if not has_result:
         voice.say(feed.WITHOUT_RESULT[asked.feed])

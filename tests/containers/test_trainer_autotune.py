@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -95,6 +96,17 @@ def test_what_says_nothing_of_the_speed_is_no_other_training(tmp_path):
     first, second = (asked(tmp_path, *words) for words in ((), ("--seed", 5, "--steps", 9, "--no-eval")))
     assert choices.key(first, Here(2, 2, 2)) == choices.key(second, Here(2, 2, 2))
     assert choices.key(first, Here(2, 2, 2)) != choices.key(first, Here(2, 1, 2))
+
+
+def test_another_trainer_is_another_key(tmp_path, monkeypatch):
+    given = asked(tmp_path)
+    before, here = choices.key(given, Here(2, 2, 2)), Path(choices.__file__).parent
+    shutil.copytree(here, tmp_path / "trainer", ignore=shutil.ignore_patterns("*.pyc"))
+    monkeypatch.setattr(choices, "__file__", str(tmp_path / "trainer" / "choices.py"))
+    assert choices.key(given, Here(2, 2, 2)) == before, "wherever it lies"
+    with (tmp_path / "trainer" / "frameworks" / "pytorch" / "ops.py").open("a") as file:
+        file.write("# computes otherwise\n")
+    assert choices.key(given, Here(2, 2, 2)) != before
 
 
 def test_another_release_of_a_framework_is_another_key(tmp_path):

@@ -189,7 +189,7 @@ def find(name: str, shelf: Store) -> str:
     found = ids[-1:] if name == "last" else [one for one in ids if one == name]
     found = found or [one for one in ids if name and (one.startswith(name) or one.endswith(name))]
     if len(found) != 1:
-        raise NoSuchComparison(name, folder)
+        raise NoSuchComparison(name, folder, ids)
     return found[0]
 
 

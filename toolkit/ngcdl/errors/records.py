@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ngcdl.errors.base import NgcdlError
 
 
@@ -33,10 +35,12 @@ class NoLog(RecordError):
 
 
 class NoSuchComparison(RecordError):
-    def __init__(self, name: str, where: object) -> None:
+    def __init__(self, name: str, where: object, ids: Sequence[str] = ()) -> None:
+        """`ids`: of those that are there, the oldest first; the newest are named."""
+        there = "".join(f"    ngcdl compare --show {one}\n" for one in ids[-5:])
         super().__init__(
             f"There is no comparison {name!r} in {where}.",
-            f"Those that are there:\n    ls {where}\n    ngcdl compare --help",
+            f"The newest there:\n{there.rstrip()}" if there else "There is none yet:\n    ngcdl compare --help",
         )
 
 
