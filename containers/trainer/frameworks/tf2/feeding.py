@@ -20,6 +20,7 @@ def made_ahead(network, source, first, last):
             errors.append(error)
             raise
 
+    @tf.autograph.experimental.do_not_convert  # what it writes for that outlives a process that is ended at once
     def take(step):
         examples, labels = tf.numpy_function(made, [step], (kind, tf.int32))
         return tf.ensure_shape(examples, (None, *model.shape)), tf.ensure_shape(labels, (None, *model.labels))
