@@ -9,7 +9,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,16 @@ OTHERS = st.one_of(
 )
 EVENTS_OF_A_RUN = st.lists(st.one_of(STEPS, STEPS, STEPS, OTHERS), max_size=150)
 SAMPLED = [{"t": STARTED + t, "cpu_percents": [t, 100 - t / 3], "host_cpu_percent": t / 7} for t in range(100)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_threads() -> Iterator[None]:
+    """Let those count alone that are started here: what other tests left waits for nobody here."""
+    count = threading.active_count
+    left = count() - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "active_count", lambda: count() - left)
+        yield
 
 
 @given(EVENTS_OF_A_RUN, st.integers(0, 150), st.one_of(st.none(), st.integers(0, 60).map(lambda t: STARTED + t)))

@@ -93,6 +93,14 @@ def test_sigterm_is_passed_on_and_the_end_that_follows_is_waited_for(pod: Pod, t
     assert json.loads((tmp_path / "kept" / "exit.json").read_text())["code"] == 143
 
 
+def test_no_moment_is_too_early_for_a_sigterm(pod: Pod) -> None:
+    """The child asks for its own end before the script may know its number."""
+    early = "trap 'echo saved; exit 143' TERM; kill -TERM $PPID; while :; do sleep 0.1; done"
+    for _ in range(10):
+        code, said = pod.says(early)
+        assert (code, said.splitlines()[0]) == (143, b"saved")
+
+
 @pytest.mark.parametrize(("training", "words"), [("yes", "a --resume {run}"), ("", "a")])
 def test_a_pod_in_the_place_of_a_lost_one_goes_on_from_the_checkpoint(pod: Pod, training: str, words: str) -> None:
     (pod.run / "checkpoints").mkdir(parents=True)

@@ -62,7 +62,7 @@ def test_two_threads_against_one_give_a_ratio_with_its_spread_in_the_tensorflow_
 def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_field(user: User) -> None:
     state = user.has_gpus()
     state.write_text(re.sub(r"(?m)^driver=.*$", "driver=615.61", Path(state).read_text()))
-    words = ("compare", "pytorch:26.07-py3", *QUICK, "--gpus", "1,", "--repeat", "2")
+    words = ("compare", "pytorch:26.07-py3", *QUICK, "--threads", "1", "--gpus", "1,", "--repeat", "2")
     done = user.run(*words, "--json", seconds=280)
     found = _found(done, code=1)
     assert [refusal["field"] for refusal in found["refused"]] == ["device"]
@@ -80,8 +80,8 @@ def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_fie
 
 
 def test_ctrl_c_stops_the_run_under_way_and_what_is_whole_is_reported(user: User) -> None:
-    words = ("--train", "cifar10", "--data", "synthetic", "--steps", "31", "--gpus", "none")
-    child = user.start("compare", "pytorch:26.07-py3", *words, "--vary", "batch=8,1024", "--repeat", "2")
+    words = ("--train", "cifar10", "--data", "synthetic", "--steps", "31", "--gpus", "none", "--threads", "1")
+    child = user.start("compare", "pytorch:26.07-py3", *words, "--vary", "batch=8,256", "--repeat", "2")
     until(lambda: len(user.ids()) == 2, "the second run", 120)
     user.running()
     child.signal(signal.SIGINT)
@@ -90,14 +90,14 @@ def test_ctrl_c_stops_the_run_under_way_and_what_is_whole_is_reported(user: User
     assert [record["status"] for record in _records(user)] == ["finished", "interrupted"]
     assert "stopped by SIGINT; what is whole:" in done.err
     assert "it did not reach its end: 2 of 4 runs were begun" in done.out
-    assert "refused, status: stopped by SIGINT (batch=1024, round 1: interrupted)" in done.out
+    assert "refused, status: stopped by SIGINT (batch=256, round 1: interrupted)" in done.out
     assert re.search(r"(?m)^batch=8 +1 +[\d,.]+ ", done.out), done
     assert user.run("compare", "--show", "last").out == done.out
 
 
 @without_driver
 def test_without_a_gpu_the_image_is_measured_on_the_cpu_and_that_is_said(user: User) -> None:
-    done = user.run("compare", "pytorch:26.07-py3", *QUICK, "--repeat", "1", seconds=200)
+    done = user.run("compare", "pytorch:26.07-py3", *QUICK, "--threads", "1", "--repeat", "1", seconds=200)
     assert done.code == 0, done
     assert "the GPU can't be measured here: this host has no NVIDIA driver" in done.out
     assert done.out.splitlines()[-1].startswith("Only the CPU was measured: ")

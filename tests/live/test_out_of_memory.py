@@ -10,7 +10,7 @@ pytestmark = pytest.mark.lab
 IMAGES = pytest.mark.parametrize(
     ("image", "limit"), [("tensorflow:18.01-py2", "350m"), ("pytorch:26.07-py3", "480m")], ids=["tf1", "pytorch"]
 )
-TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval", "--gpus", "none", "--steps", "3")
+TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval", "--gpus", "none", "--steps", "3", "--threads", "1")
 
 
 def held(user: User, image: str, limit: str, *words: str) -> Started:

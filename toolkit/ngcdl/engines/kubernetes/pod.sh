@@ -3,6 +3,7 @@
 # the record at the end. Checkpoints are too large for a log: they stay where /ngcdl/run is.
 # In: NGCDL_TRAINING (yes for a bundled one), JOB_COMPLETION_INDEX.
 run=${NGCDL_RUN:-/ngcdl/run}
+child= asked=
 brought=$(dirname "$0")/trainer.tar.gz
 mkdir -p "$run/home" || exit 126
 if [ -e "$brought" ]; then tar -xzf "$brought" || exit 126; fi
@@ -11,9 +12,11 @@ export NGCDL_NODE="${JOB_COMPLETION_INDEX:-0}"
 # A pod in the place of one that was lost goes on from the last checkpoint.
 if [ "$NGCDL_TRAINING" = yes ] && ls "$run"/checkpoints/step-*.npz >/dev/null 2>&1; then set -- "$@" --resume "$run"; fi
 
+# from before its start on, or a signal in between would end this shell alone
+trap 'asked=yes; [ -z "$child" ] || kill -TERM "$child"' TERM INT
 "$@" &
 child=$!
-trap 'kill -TERM "$child"' TERM INT
+[ -z "$asked" ] || kill -TERM "$child"
 while :; do # a signal ends the wait, not what is waited for
     wait "$child"
     code=$?
