@@ -275,8 +275,11 @@ def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path, w
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path, framework):
-    words = "fcn-r", "--framework", framework, "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
+@pytest.mark.torch
+def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
+    """TensorFlow's is in tests/live."""
+    needs("torch")
+    words = "fcn-r", "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
     given = *words, tmp_path / "kept", "--trial-seconds", 25, "--seconds", 26
     (tmp_path / "kept").mkdir()
     process = start(*given, "--out", tmp_path / "first")

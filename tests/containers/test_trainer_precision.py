@@ -37,6 +37,8 @@ TEXT = (
     recipe(sgd(), rate=0.1, clip=5.0, labels=(3,)),
     (3,),
 )
+# of each word that a compiler meets one: each more is seconds of compiling
+COMPILED = ([word for word in PICTURES[0] if word["name"] not in ("lrn1", "conv2")], *PICTURES[1:])
 NUMBERS = ([dense("dense1", 6, 4, he(6), constant(0.0))], recipe(adam(0.9, 0.999, 1e-7), rate=0.01), (6,))
 
 
@@ -180,7 +182,7 @@ def test_a_step_whose_gradients_overflow_in_float16_moves_no_weight_and_halves_t
 
 
 @COMPILES
-@pytest.mark.parametrize("network", [PICTURES, TEXT], ids=["pictures", "text"])
+@pytest.mark.parametrize("network", [COMPILED, TEXT], ids=["pictures", "text"])
 def test_compiled_the_losses_are_those_of_the_uncompiled(framework, network):
     eager = made(framework, network, ("float32", False, None))
     compiled = made(framework, network, ("float32", True, None))

@@ -14,7 +14,7 @@ from ngcdl_child import Done, User, until, without_driver
 
 pytestmark = pytest.mark.lab
 
-QUICK = ("--train", "cifar10", "--data", "synthetic", "--batch", "16", "--steps", "21")
+QUICK = ("--train", "cifar10", "--data", "synthetic", "--batch", "4", "--steps", "21")
 
 
 def _found(done: Done, code: int = 0) -> dict[str, Any]:
