@@ -13,7 +13,6 @@ from made_runs import Made
 
 from ngcdl.reading import LEAST_BYTES
 from ngcdl.store import EVENTS
-from ngcdl.telemetry.processors import processors
 
 
 @pytest.fixture
@@ -24,14 +23,18 @@ def long(house: House) -> House:
     return house
 
 
-# one processor would make no second process, and nothing of this would be shown
-TWO = pytest.mark.skipif(processors() < 2, reason="one processor")
+def ngcdl(processors: int, *words: str) -> list[str]:
+    """ngcdl as where so many processors may be used: this machine may have one alone."""
+    script = f"from ngcdl import reading, __main__; reading.processors = lambda: {processors}; __main__.main()"
+    return [sys.executable, "-P", "-c", script, *words]
 
 
-@TWO
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: signal.Signals, code: int) -> None:
-    process = long.popen("report", "long", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        ngcdl(2, "report", "long"), env=long.environment(), cwd=long.home, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     child = until(lambda: children.read_text().split(), "the second process")[0]
     process.send_signal(number)
@@ -41,19 +44,14 @@ def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: si
     until(lambda: not Path(f"/proc/{child}").exists(), "its end")
 
 
-@TWO
 def test_all_that_a_report_writes_is_the_same_by_two_processes_and_by_one(long: House) -> None:
     events = long.shelf.folder("long") / EVENTS
     events.write_bytes(events.read_bytes()[: 2 * LEAST_BYTES])  # whose last line is torn
     words = ["report", "long", "--html", "x.html", "--markdown", "x.md", "--csv", "x.csv"]
-    one = (
-        "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); os.execvp(sys.argv[1], sys.argv[1:])"
-    )
     found = []
-    for before in ([], [sys.executable, "-c", one]):
+    for processors in (2, 1):
         done = subprocess.run(
-            [*before, sys.executable, "-P", "-m", "ngcdl", *words], env=long.environment(), cwd=long.home, check=True,
-            capture_output=True,
-        )  # fmt: skip
+            ngcdl(processors, *words), env=long.environment(), cwd=long.home, check=True, capture_output=True
+        )
         found.append([done.stdout, done.stderr, *((long.home / name).read_bytes() for name in words[3::2])])
     assert found[0] == found[1]
