@@ -49,11 +49,13 @@ def as_replica(own, asked):
     """Train as one of several, and end the process; replicas.py starts them and speaks for all."""
     signals = replicas.Patient()
     signals.install()
-    replicas.end_with_parent()
+    leash = replicas.Leash()
     events = replicas.Telling(own.rank, asked.out)
     code, _ = attempt(asked, events, Voice(None if own.rank else sys.stdout), signals, own)
     sys.stdout.flush()
     sys.stderr.flush()
+    if not code and not own.is_spare:
+        leash.stay()
     os._exit(code)  # what is left of gloo's threads would now and then be taken for a crash, by C++
 
 
@@ -146,6 +148,7 @@ def run(asked, events, voice, signals, own):
     check_words(model, maker, name, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
     if own.rank and maker.TOWERS:  # replica 0 computes for all
+        own.is_spare = True
         return
     if own.here > 1 and not maker.TOWERS:
         asked.threads = asked.threads or max(host.usable_cores() // own.here, 1)

@@ -39,11 +39,11 @@ class Differ(Stop):
 
 class Group(object):
     """rank 0..size-1; local: the place among the `here` replicas of this machine, and of its cards; workers: where each
-    replica may listen, "host:port" by rank."""
+    replica may listen, "host:port" by rank; is_spare: it turned out that replica 0 computes for this one too."""
 
     def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
         self.rank, self.size, self.local, self.here = rank, size, local, here
-        self.nodes, self.workers = nodes, list(workers)
+        self.nodes, self.workers, self.is_spare = nodes, list(workers), False
 
     def part(self, count):
         """Give which of a batch's examples are this replica's, as a slice."""
@@ -103,6 +103,15 @@ def whole(asked, source, step):
 def agreed(network, group, number):
     """Give the largest number that any replica says; all must ask."""
     return network.agreed(number) if group.size > 1 else number
+
+
+def parted(network, group):
+    """Wait until all are here, after which none is needed any more: one that is lost now was here and left before its
+    last word did, on another machine (on this one they stay for each other), or died, of which its own parent tells."""
+    try:
+        agreed(network, group, 0)
+    except Lost:
+        pass
 
 
 def same(network, weights, step):

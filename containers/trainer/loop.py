@@ -9,7 +9,7 @@ import numpy as np
 
 from . import checkpoint, cost, feed, layers, trace
 from .events import FORMAT, Stop, clock
-from .group import ALONE, agreed, same, sliced, whole
+from .group import ALONE, agreed, parted, same, sliced, whole
 
 UNENDING = 2 ** 62  # the last step where only --seconds ends the training
 TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
@@ -73,7 +73,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
         tested = workload.load_test(asked.data)
         if tested is not None:
             evaluate(workload, model, tested, network, done, events, voice, signals)
-    agreed(network, group, 0)  # the others wait for replica 0's test: some collectives want all until the end
+    parted(network, group)  # the others wait for replica 0's test: some collectives want all until the end
     events.write("finish", step=done, seconds=clock() - began)
 
 

@@ -1,8 +1,8 @@
 """The process that starts a machine's replicas: it holds record, lock and signals, and nothing of a framework.
 
 A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to: when
-it ends, this process is gone, and so is the replica at once. On stdout it says its lines, which those of replica 0
-alone become the training's, and, after MARK, why it stops. One that dies ends all.
+it ends, all are done or this process is gone, and so is the replica at once. On stdout it says its lines, which those
+of replica 0 alone become the training's, and, after MARK, why it stops, or {} when it is done. One that dies ends all.
 
 Of several machines each has one such process: NGCDL_NODES, NGCDL_NODE (from 0), MASTER_ADDR and MASTER_PORT in the
 environment say how they find each other (meeting.py). Only node 0's writes events, and only there are lines.
@@ -76,6 +76,9 @@ def watch(started, signals):
             until = clock() + GRACE_SECONDS
         if until is not None and clock() > until:
             return
+        if all(replica.is_done or not replica.is_running() for replica in started):
+            for replica in started:
+                replica.dismiss()
         time.sleep(POLL_SECONDS)
 
 
@@ -86,7 +89,7 @@ class Replica(object):
         group = {"rank": asked.node * asked.replicas + local, "size": asked.nodes * asked.replicas, "local": local,
                  "here": asked.replicas, "nodes": asked.nodes, "workers": workers}
         self.rank, self.voice = group["rank"], voice
-        self.told, self.broken, self.ended, self.is_killed = None, None, None, False
+        self.told, self.broken, self.ended, self.is_killed, self.is_done = None, None, None, False, False
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             close_fds=True, universal_newlines=True,
@@ -99,12 +102,14 @@ class Replica(object):
         for line in iter(self.process.stdout.readline, ""):
             if line.startswith(MARK):
                 self.told = json.loads(line[len(MARK):])
+                self.is_done = not self.told
             elif self.rank == 0 and self.broken is None:
                 try:
                     self.voice.say(line.rstrip("\n"))
                 except Stop as stop:  # the log's disk is full
                     self.broken = stop
                     self.process.kill()
+        self.process.stdout.close()
 
     def is_running(self):
         if self.process.poll() is not None and self.ended is None:
@@ -117,6 +122,10 @@ class Replica(object):
     def signal(self, number):
         if self.is_running():
             self.process.send_signal(number)
+
+    def dismiss(self):
+        """Let it end, when it has said that it is done. Harmless twice."""
+        self.process.stdin.close()
 
     def end(self):
         """Kill it if it runs, and wait for its last words. Harmless twice."""
@@ -177,13 +186,24 @@ class Unheard(object):
         pass
 
 
-def end_with_parent():
-    """End this process when the parent is gone, however it went."""
-    def wait():
+class Leash(object):
+    """stdin, whose other end the parent holds: when it is gone, however it went, this process ends at once."""
+
+    def __init__(self):
+        self.code = 1
+        self.thread = threading.Thread(target=self.follow)
+        self.thread.daemon = True
+        self.thread.start()
+
+    def follow(self):
         while os.read(0, 1):
             pass
-        os._exit(1)
+        os._exit(self.code)
 
-    thread = threading.Thread(target=wait)
-    thread.daemon = True
-    thread.start()
+    def stay(self):
+        """Say that this replica is done, and stay until all of this machine are: what it said last to the others may
+        still be on its way (threads of TensorFlow send it), and would be lost with it. Does not return."""
+        self.code = 0
+        sys.stdout.write("%s{}\n" % MARK)
+        sys.stdout.flush()
+        self.thread.join()

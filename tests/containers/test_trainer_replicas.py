@@ -4,12 +4,14 @@ In float32 twelve steps are compared: after that these networks make 1e-4 of the
 differ, and do so in one process too. With weights and images of float64 twenty are the same.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,9 +20,11 @@ import pytest
 from conftest import CONTAINERS, events, losses, names, needs, start, trained, trainer
 
 from trainer import __main__ as entry
-from trainer import checkpoint, data, group, layers, meeting
+from trainer import checkpoint, data, group, layers, meeting, replicas
+from trainer.events import Voice
 from trainer.group import Group
 from trainer.recipe import Model
+from trainer.signals import Signals
 from trainer.workloads import resnet_56
 
 LIMIT = 120
@@ -43,6 +47,59 @@ def lives(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+LATE = "import os, time\nwhile not os.path.exists({!r}):\n    time.sleep(0.02)"
+STAYS = "from trainer.replicas import Leash\nLeash().stay()"
+
+
+def replica(monkeypatch, path, text):
+    """Give a Replica whose process runs this text: it says of itself what one that trains says."""
+    path.write_text(f"#!{sys.executable}\n{text}\n")
+    path.chmod(0o755)
+    asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
+    with monkeypatch.context() as patch:
+        patch.setattr(replicas.sys, "executable", str(path))
+        return replicas.Replica(asked, 0, ["127.0.0.1:1"], Voice(None))
+
+
+def test_one_that_is_done_stays_until_all_are_for_the_others_may_still_be_hearing_it(tmp_path, monkeypatch):
+    go = tmp_path / "go"
+    early = replica(monkeypatch, tmp_path / "early", STAYS)
+    late = replica(monkeypatch, tmp_path / "late", f"{LATE.format(str(go))}\n{STAYS}")
+    watching = threading.Thread(target=replicas.watch, args=([early, late], Signals()))
+    watching.start()
+    until(lambda: early.is_done, "the first is done")
+    time.sleep(10 * replicas.POLL_SECONDS)
+    assert (early.is_running(), late.is_running(), late.is_done) == (True, True, False)
+    go.touch()
+    watching.join(LIMIT)
+    for one in (early, late):
+        one.end()
+    assert [one.process.returncode for one in (early, late)] == [0, 0]
+
+
+def test_one_that_is_done_waits_for_none_that_failed(tmp_path, monkeypatch):
+    both = [replica(monkeypatch, tmp_path / name, text) for name, text in (("done", STAYS), ("fails", "exit(3)"))]
+    replicas.watch(both, Signals())
+    for one in both:
+        one.end()
+    assert [one.process.returncode for one in both] == [0, 3]
+
+
+def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
+    class Gone:
+        asked = 0
+
+        def agreed(self, number):
+            self.asked += 1
+            raise group.Lost("Socket closed")
+
+    network = Gone()
+    group.parted(network, Group(0, 2, nodes=2))
+    assert network.asked == 1
 
 
 # -- trainings --------------------------------------------------------------------------------------------------------
