@@ -89,7 +89,7 @@ STDOUT a line each that says device and data, then what the TensorFlow tutorial 
        A batch of 32 fits
        A batch of 64 does not fit
        A batch of 48 is tried once more, for 8 steps
-       The largest batch that fits is 48
+       The largest batch that fits is 48; with 42 an eighth is left free
        With --autotune:
        Trying ways to compute, for 60 s at most, before the training begins (--autotune)
        Tried: the default, 1012.3 examples/sec (1003.1 to 1020.0 in 4 trials)

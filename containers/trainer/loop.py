@@ -72,7 +72,8 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     if has_result and not asked.no_eval and hasattr(workload, "load_test") and not group.rank:
         tested = workload.load_test(asked.data)
         if tested is not None:
-            evaluate(workload, model, tested, network, done, events, voice, signals)
+            part = group.part(asked.batch)
+            evaluate(workload, model, tested, network, done, events, voice, signals, part.stop - part.start)
     parted(network, group)  # the others wait for replica 0's test: some collectives want all until the end
     events.write("finish", step=done, seconds=clock() - began)
 
@@ -280,11 +281,11 @@ class Epoch(object):
         self.examples, self.loss, self.right = self.examples + examples, self.loss + examples * loss, self.right + right
 
 
-def evaluate(workload, model, dataset, network, step, events, voice, signals):
+def evaluate(workload, model, dataset, network, step, events, voice, signals, most=TEST_BATCH):
     """Test with the moving averages, where there are. Each image counts once; the tutorial's 79 batches of 128 count
-    112 twice."""
+    112 twice. At once no more than `most`, the batch that was trained with: of more nobody knows that memory does."""
     started, right = clock(), 0
-    at_once = max(1, min(TEST_BATCH, TEST_VALUES // int(np.prod(model.shape))))
+    at_once = max(1, min(most, TEST_BATCH, TEST_VALUES // int(np.prod(model.shape))))
     voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
     for start in range(0, len(dataset.labels), at_once):
         part = slice(start, start + at_once)

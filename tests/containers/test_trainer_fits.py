@@ -66,12 +66,14 @@ class Bench:
 @pytest.mark.parametrize("how", ["killed", "abort", "out_of_memory"])
 def test_the_largest_that_fits_is_found_whichever_way_memory_ends(tmp_path, monkeypatch, how):
     bench = Bench(tmp_path, monkeypatch, fits=100, how=how)
-    assert 100 - 100 // 16 <= bench.largest() <= 100
+    batch = bench.largest()
     assert bench.lines[0] == "A batch of 16 fits\n"
     assert "A batch of 128 does not fit\n" in bench.lines
     assert bench.told()[0] == (128, 64)
     refused, fitting = bench.told()[-1]
-    assert refused - fitting <= fitting // 16
+    assert 100 - 100 // 16 <= fitting <= 100 < refused <= fitting + fitting // 16
+    assert batch == fitting - fitting // 8
+    assert bench.lines[-1] == f"The largest batch that fits is {fitting}; with {batch} an eighth is left free\n"
     assert not (tmp_path / "fits").exists()
 
 
@@ -104,8 +106,12 @@ def test_a_batch_that_the_data_has_no_rows_for_ends_the_search_and_is_no_want_of
 
 def test_batches_that_lie_ready_need_memory_too(tmp_path, monkeypatch):
     bench = Bench(tmp_path, monkeypatch, fits=64, lies_ready=6)
-    assert bench.largest() == 57
+    assert bench.largest() == 57 - 57 // 8
     assert bench.told()[-1] == (60, 57)
+
+
+def test_what_is_left_free_is_never_more_than_the_least_batch_allows(tmp_path, monkeypatch):
+    assert Bench(tmp_path, monkeypatch, fits=17).largest(least=16) == 16
 
 
 def test_where_nothing_fits_it_is_out_of_memory(tmp_path, monkeypatch):
@@ -224,5 +230,5 @@ def test_sigterm_while_it_looks_leaves_an_interrupted_run(tmp_path):
 
 def test_the_last_try_is_told_before_it_begins_because_it_may_take_minutes(tmp_path, monkeypatch):
     bench = Bench(tmp_path, monkeypatch, fits=40)
-    assert bench.largest() == 40 - 40 % 2
+    assert bench.largest() == 35
     assert any(f"is tried once more, for {fits.SURE_STEPS} steps" in line for line in bench.lines)

@@ -43,7 +43,9 @@ def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> No
     assert (record["status"], record["reason"], record["oom_killed"]) == ("finished", None, True)
     told = [line for line in user.lines("events.jsonl") if line["event"] == "oom"][-1]
     (start,) = [line for line in user.lines("events.jsonl") if line["event"] == "start"]
-    assert start["batch"] == told["fits"] < told["batch"] <= start["batch"] + max(start["batch"] // 16, 1) + 1
+    assert told["fits"] < told["batch"] <= told["fits"] + max(told["fits"] // 16, 1) + 1
+    assert start["batch"] == told["fits"] - told["fits"] // 8
     assert f"A batch of {told['batch']} does not fit" in done.out
     assert record["findings"][0]["rule"] == "largest-batch"
-    assert f"{start['batch']} is the largest that does, and was taken." in done.out
+    largest = f"{told['fits']} is the largest that does. {start['batch']} was taken: an eighth is left free."
+    assert largest in done.out

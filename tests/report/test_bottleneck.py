@@ -238,6 +238,8 @@ def test_a_run_that_found_its_batch_says_so_and_one_that_still_failed_does_not_t
     found = only(Summary(memory_oom_kills=3), CPU_RUN, tried, start)
     assert (found.rule, found.advice) == ("largest-batch", None)
     assert found.text.endswith("machine's memory: 60 is the largest that does, and was taken.")
+    less = only(Summary(), CPU_RUN, tried, {"event": "start", "batch": 53})
+    assert less.text.endswith("machine's memory: 60 is the largest that does. 53 was taken: an eighth is left free.")
     assert "A batch of 60 does not fit" in only(Summary(), CPU_RUN, tried, start, OOM).text
     assert rules(gpu(80.0, memory_oom_kills=3), GPU_RUN, tried, start) == ["largest-batch"]
 

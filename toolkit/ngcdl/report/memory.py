@@ -24,14 +24,17 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     has_ended = bool(failed or killed or known)
     if not (told or has_ended):
         return
-    has_begun = any(event.get("event") == "start" for event in case.events)
-    if has_ended and has_begun:
+    begun = [event for event in case.events if event.get("event") == "start"]
+    if has_ended and begun:
         told = []  # what was found by trying did not do after all
     batch = number(told[0].get("batch")) if told else case.asked("batch")
     fits = number(told[0].get("fits")) if told else None
     what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {_where(case)}"
-    if fits is not None and has_begun:
-        text = f"{what}: {fits:.0f} is the largest that does, and was taken."
+    if fits is not None and begun:
+        taken = number(begun[-1].get("batch"))
+        is_less = taken is not None and taken < fits
+        text = f"{what}: {fits:.0f} is the largest that does{'' if is_less else ', and was taken'}."
+        text += f" {taken:.0f} was taken: an eighth is left free." if is_less else ""
         yield finding("largest-batch", text, None, batch=batch, fits=fits)
         return
     does = f"; {fits:.0f} does" if fits is not None else ""
