@@ -333,6 +333,21 @@ def test_every_test_image_counts_once(tmp_path):
     assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[1])
 
 
+def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
+    sizes = []
+
+    class Counting(FakeNetwork):
+        def logits(self, examples):
+            sizes.append(len(examples))
+            return FakeNetwork.logits(self, examples)
+
+    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
+    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
+    for most in (128, 600):
+        loop.evaluate(cifar10, model, dataset, Counting(), 9, Events(str(tmp_path)), Voice(Said()), Signals(), most)
+    assert sizes == [128] * 9 + [51] + [500] * 2 + [203]
+
+
 def test_a_network_of_another_size_is_never_trained(run):
     model = Model(cifar10.NETWORK[:-1], cifar10.RECIPE, cifar10.INPUT, 128)
     with pytest.raises(Stop, match="1066368 parameters, not 1068298"):
