@@ -44,11 +44,10 @@ SAMPLED = [{"t": STARTED + t, "cpu_percents": [t, 100 - t / 3], "host_cpu_percen
 
 @pytest.fixture(scope="module", autouse=True)
 def own_threads() -> Iterator[None]:
-    """Let those count alone that are started here: what other tests left waits for nobody here."""
-    count = threading.active_count
-    left = count() - 1
+    """Let those count alone that are started here: what other tests left waits for nobody here, and may end."""
+    left = set(threading.enumerate()) - {threading.current_thread()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading, "active_count", lambda: count() - left)
+        patch.setattr(threading, "active_count", lambda: len(set(threading.enumerate()) - left))
         yield
 
 
