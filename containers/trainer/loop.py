@@ -13,6 +13,7 @@ from .group import ALONE, agreed, parted, same, sliced, whole
 
 UNENDING = 2 ** 62  # the last step where only --seconds ends the training
 TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
+FEW_VALUES = 100000  # dozens of images of CIFAR-10: so many are tested at once in any case, one by one takes long
 
 
 def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None, group=ALONE):
@@ -283,9 +284,9 @@ class Epoch(object):
 
 def evaluate(workload, model, dataset, network, step, events, voice, signals, most=TEST_BATCH):
     """Test with the moving averages, where there are. Each image counts once; the tutorial's 79 batches of 128 count
-    112 twice. At once no more than `most`, the batch that was trained with: of more nobody knows that memory does."""
-    started, right = clock(), 0
-    at_once = max(1, min(most, TEST_BATCH, TEST_VALUES // int(np.prod(model.shape))))
+    112 twice. At once no more than `most`, the batch that was trained with: that memory does for more nobody knows."""
+    started, right, values = clock(), 0, int(np.prod(model.shape))
+    at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
     voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
     for start in range(0, len(dataset.labels), at_once):
         part = slice(start, start + at_once)

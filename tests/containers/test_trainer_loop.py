@@ -343,9 +343,10 @@ def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
 
     dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
     model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
-    for most in (128, 600):
+    for most in (128, 600, 1):
         loop.evaluate(cifar10, model, dataset, Counting(), 9, Events(str(tmp_path)), Voice(Said()), Signals(), most)
-    assert sizes == [128] * 9 + [51] + [500] * 2 + [203]
+    few = loop.FEW_VALUES // (24 * 24 * 3)
+    assert sizes == [128] * 9 + [51] + [500] * 2 + [203] + [few] * (1203 // few) + [1203 % few]
 
 
 def test_a_network_of_another_size_is_never_trained(run):
