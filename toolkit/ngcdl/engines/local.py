@@ -151,7 +151,8 @@ class LocalEngine(NoImages):
             _tool([*install, "-r", str(lock_path(lock))], show)
         else:
             _tool([sys.executable, "-m", "venv", str(folder)], show)
-            options = ["--disable-pip-version-check", "--no-input", "--require-hashes"]
+            # a part of a framework is ever loaded, and compiled then: to compile all takes longer than to unpack it
+            options = ["--disable-pip-version-check", "--no-input", "--no-compile", "--require-hashes"]
             _tool([str(python), "-m", "pip", "install", *options, "-r", str(lock_path(lock))], show)
         (folder / READY).touch()
 
