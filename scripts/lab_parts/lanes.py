@@ -5,8 +5,9 @@
     lanes.py sum RESULTS                            one closing line of both: `N passed, N failed`
 
 For a machine of two cores: what waits for engines goes beside what computes, whichever of them takes longer there. What
-mostly waits, for an engine to come back, a registry to give in or a queue to move, has a lane of its own. What a
-group wrote is printed when it has ended. RESULTS is a folder; the exit code is 1 where a group failed.
+mostly waits, for an engine to come back, a registry to give in or a queue to move, has a lane of its own, which then
+helps the others. What a group wrote is printed when it has ended. RESULTS is a folder; the exit code is 1 where a
+group failed.
 """
 
 from __future__ import annotations
@@ -19,15 +20,22 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
 
-WAITING = ("tests/live/test_engine_lost.py", "tests/live/test_pulls_broken.py")
+
+def live(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/live/test_{name}.py" for name in names)
+
+
+WAITING = live("engine_lost", "pulls_broken")
 # The live tests that train for seconds and minutes: the processors' part of them.
-TRAININGS = tuple(f"tests/live/test_{name}.py" for name in (
+TRAININGS = live(
     "out_of_memory", "bottlenecks", "comparisons", "autotune", "pictures", "replays", "held_back", "replicas_in_images",
     "users_lines", "feeds_in_images", "words", "gpus",
-))  # fmt: skip
+)  # fmt: skip
+PULLS = live("pulls_kept", "pulls_refused", "doctor", "doctor_engine", "doctor_registry", "judged")
 NAMED = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests/live", "tests/cli")
 
 
@@ -49,11 +57,12 @@ def late() -> list[Group]:
     return [
         Group("trainer", ("tests/containers",), is_trainer=True),
         Group("trainings", TRAININGS),
-        Group("live", ("tests/live", *without(*WAITING, *TRAININGS))),
+        Group("live", ("tests/live", *without(*WAITING, *TRAININGS, *PULLS))),
+        Group("pulls", PULLS),
         Group("commands", ("tests/cli",)),
-        Group("bench", ("tests/lab",)),
-        Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
         Group("compose", ("tests/compose",)),
+        Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
+        Group("bench", ("tests/lab",)),
     ]
 
 
@@ -137,7 +146,7 @@ def main(what: str, folder: str, *pythons: str) -> int:
         shared: queue.SimpleQueue[Group] = queue.SimpleQueue()
         for group in late():
             shared.put(group)
-        lanes.all([taken(shared), taken(shared), waiting()])
+        lanes.all([taken(shared), taken(shared), chain(waiting(), taken(shared))])
     return int(any(lanes.codes))
 
 

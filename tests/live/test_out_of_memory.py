@@ -24,13 +24,13 @@ def held(user: User, image: str, limit: str, *words: str) -> Started:
 
 @IMAGES
 def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user: User, image: str, limit: str) -> None:
-    done = held(user, image, limit, "--batch", "4096").done(300)
+    done = held(user, image, limit, "--batch", "1024").done(300)
     assert done.code != 0
     record = user.record()
     assert (record["status"], record["oom_killed"]) == ("failed", True), done
     assert record["findings"][0]["rule"] == "out-of-memory"
-    assert "A batch of 4096 does not fit into the memory that the container may have." in done.out
-    assert "ngcdl run ... --batch 2048" in done.out
+    assert "A batch of 1024 does not fit into the memory that the container may have." in done.out
+    assert "ngcdl run ... --batch 512" in done.out
     assert "ngcdl run ... --batch largest" in done.out
 
 
