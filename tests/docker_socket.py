@@ -23,10 +23,11 @@ class Daemon:
     info: dict[str, Any] = field(default_factory=lambda: {"Name": os.uname().nodename, "ServerVersion": "29.1.0"})
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    port: int | None = None  # of this machine, where it is served as another machine's is
 
     @property
     def host(self) -> str:
-        return f"unix://{self.path}"
+        return f"tcp://127.0.0.1:{self.port}" if self.port else f"unix://{self.path}"
 
     def answer(self, path: str) -> tuple[int, Any]:
         self.asked.append(path)
@@ -45,7 +46,7 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def serving(daemon: Daemon) -> Iterator[Daemon]:
+def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -67,7 +68,11 @@ def serving(daemon: Daemon) -> Iterator[Daemon]:
     class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         daemon_threads = True
 
-    with Server(str(daemon.path), Handler) as server:
+    class TcpServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+        daemon_threads = True
+
+    with TcpServer(("127.0.0.1", 0), Handler) if over_tcp else Server(str(daemon.path), Handler) as server:
+        daemon.port = server.server_address[1] if isinstance(server, TcpServer) else None
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:

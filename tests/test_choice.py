@@ -167,6 +167,15 @@ def test_the_engine_of_another_machine_decides_by_what_it_has(bare: Host, daemon
     assert "another machine" in choose(bare, image="tensorflow:1", docker=daemon.host)["loud"][0]
 
 
+@pytest.mark.parametrize("gpus", ["none", "auto"])
+def test_an_engine_that_sees_no_folder_of_this_host_is_refused_with_and_without_gpus(
+    bare: Host, tmp_path: Path, gpus: str
+) -> None:
+    with serving(Daemon(tmp_path / "d.sock"), over_tcp=True) as far:
+        it = choose(bare, image="tensorflow:1", gpus=gpus, docker=far.host)
+    assert it.get("error") == "EngineElsewhere"
+
+
 def test_an_engine_that_is_unknown_or_can_t_run_an_image_is_a_usage_error(bare: Host) -> None:
     assert choose(bare, engine="podman")["code"] == 2
     assert choose(bare, engine="local", image="tensorflow:1")["code"] == 2

@@ -52,6 +52,8 @@ def choose(
     """
     probe = nvml.Probe() if engine_name in USED_BY else nvml.probe()  # a cluster's nodes are no business of NVML here
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
+    if not (engine.is_cluster or engine.shares_files):
+        raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
         return Choice(engine, image, NO_GPU, gpus, "cpu", (), why, probe)
     if engine.is_cluster:
@@ -140,8 +142,6 @@ def _no_cards(probe: nvml.Probe) -> str:
 def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
     """A daemon on another machine: this host's NVML says nothing about it, so the look inside decides."""
     way = engine.gpu_way()
-    if not engine.shares_files:
-        raise EngineElsewhere("its containers can't see this machine's folders.")
     if way.name == "none":
         if gpus.demanded:
             raise NoGpu(str(gpus), f"the engine is another machine's, and {way.why}")
