@@ -23,9 +23,9 @@ echo '<testsuites><testsuite tests="3" failures="0" errors="0" skipped="1"/></te
 @pytest.mark.parametrize(
     ("trainer", "codes", "line"),
     [
-        (WELL, (0, 0, 0), "20 passed, 0 failed, 10 skipped"),
-        ("kill -9 $$", (0, 1, 1), "18 passed, 1 failed, 9 skipped"),
-        (f"{WELL}exit 3", (0, 1, 0), "20 passed, 0 failed, 10 skipped"),
+        (WELL, (0, 0, 0), "24 passed, 0 failed, 12 skipped"),
+        ("kill -9 $$", (0, 1, 1), "20 passed, 2 failed, 10 skipped"),
+        (f"{WELL}exit 3", (0, 1, 0), "24 passed, 0 failed, 12 skipped"),
     ],
 )
 def test_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(

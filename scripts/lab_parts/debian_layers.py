@@ -17,7 +17,7 @@ RECIPE = Path(__file__)  # a changed one is another layer
 # What an image needs not: documents, translations, apt's caches, pip's and setuptools' leftovers, headers and tests.
 LEFT_OUT = [
     *(f"./usr/share/{name}/*" for name in ("doc", "man", "locale", "info")),
-    *("./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./debootstrap"),
+    *("./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*"),
     *("./dev/*", "./proc/*", "./sys/*", "./usr/lib/x86_64-linux-gnu/gconv/*"),
 ]
 LEFT_OUT_OF_PACKAGES = [
@@ -34,14 +34,14 @@ LEFT_OUT_OF_PACKAGES = [
 
 
 class Debian:
-    """A minimal Debian with some packages, by debootstrap, and what pip puts into it: two layers of one folder.
+    """A minimal Debian with some packages, by mmdebstrap, and what pip puts into it: two layers of one folder.
 
     Bytecode lies beside each module, as it does in NGC's images: without it each container compiles what it imports.
     """
 
     def __init__(self, lab: Lab, suite: str, python: str, include: list[str]) -> None:
         self._lab, self._suite, self._python, self._include = lab, suite, python, include
-        self._root = lab.cache / f"debootstrap-{suite}"
+        self._root = lab.cache / f"debian-{suite}"
 
     def __enter__(self) -> Debian:
         shutil.rmtree(self._root, ignore_errors=True)
@@ -84,21 +84,18 @@ class Debian:
             return
         if os.geteuid() != 0:
             raise LabError(
-                f"debootstrap of {self._suite} needs root: type `sudo -E scripts/lab up` once; the cache keeps the "
-                "result"
+                f"Debian {self._suite} in a folder needs root: type `sudo -E scripts/lab up` once; the cache keeps "
+                "the result"
             )
-        tools = packages.unpacked(self._lab, "tools")
-        program, include = str(tools / "usr/sbin/debootstrap"), ",".join(self._include)
-        command = ["sh", program, "--variant=minbase", f"--include={include}"]
-        environment = {**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr/share/debootstrap")}
-        environment["DEBIAN_FRONTEND"] = "noninteractive"
-        environment["PATH"] += ":/usr/sbin:/sbin"
-        with step(f"debootstrap {self._suite}"):
-            words = [*command, self._suite, str(self._root), packages.mirror()]
-            done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        program = packages.unpacked(self._lab, "tools") / "usr/bin/mmdebstrap"  # in half of debootstrap's time
+        command = ["perl", str(program), "--quiet", "--mode=root", "--variant=minbase"]
+        command += [f"--include={','.join(self._include)}", self._suite, str(self._root), packages.source(self._suite)]
+        environment = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+        with step(f"Debian {self._suite} in a folder"):
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             raise LabError(
-                f"debootstrap {self._suite} failed ({done.returncode}):\n{done.stdout[-800:]}{done.stderr[-400:]}"
+                f"mmdebstrap {self._suite} failed ({done.returncode}):\n{done.stdout[-400:]}{done.stderr[-800:]}"
             )
         self._compile(f"./usr/lib/{self._python}")
 

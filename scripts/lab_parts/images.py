@@ -164,7 +164,8 @@ def _tensorflow(lab: Lab) -> str:
 
 
 def _pytorch(lab: Lab) -> str:
-    debian = Debian(lab, "bookworm", "python3.11", ["python3", "ca-certificates"])
+    # usr-is-merged, or usrmerge would come, and all of Perl with it
+    debian = Debian(lab, "bookworm", "python3.11", ["python3", "ca-certificates", "usr-is-merged"])
     with step("image nvidia/pytorch:26.07-py3"), debian:
         repository = "nvidia/pytorch"
         base = debian.layer(repository)

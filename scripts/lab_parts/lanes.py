@@ -29,6 +29,10 @@ def live(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/live/test_{name}.py" for name in names)
 
 
+# The trainer's tests that compute most.
+NETWORKS = tuple(f"tests/containers/test_trainer_{name}.py" for name in (
+    "agreement", "precision", "frameworks", "feeds", "plain", "layers", "race_net",
+))  # fmt: skip
 WAITING = live("engine_lost", "pulls_broken")
 # The live tests that train for seconds and minutes: the processors' part of them.
 TRAININGS = live(
@@ -55,8 +59,9 @@ def early() -> list[Group]:
 def late() -> list[Group]:
     """Give what the two lanes take, in this order: the longest early."""
     return [
-        Group("trainer", ("tests/containers",), is_trainer=True),
+        Group("networks", NETWORKS, is_trainer=True),
         Group("trainings", TRAININGS),
+        Group("trainer", ("tests/containers", *without(*NETWORKS)), is_trainer=True),
         Group("live", ("tests/live", *without(*WAITING, *TRAININGS, *PULLS))),
         Group("pulls", PULLS),
         Group("commands", ("tests/cli",)),

@@ -1,4 +1,4 @@
-"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, debootstrap, busybox, Slurm, kubectl.
+"""Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, mmdebstrap, busybox, Slurm, kubectl.
 
 Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so
 no service starts and the machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of
@@ -21,7 +21,7 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
-    "tools": ("bookworm", ["docker-registry", "debootstrap", "busybox-static", "runc"]),
+    "tools": ("bookworm", ["docker-registry", "mmdebstrap", "busybox-static", "runc"]),
     "kubernetes": ("trixie", ["kubectl/trixie"]),  # named, or apt takes whatever newer one this machine has
     "slurm": (
         "bookworm",
@@ -108,6 +108,11 @@ def mirror() -> str:
     )
 
 
+def source(suite: str) -> str:
+    """Return the line of a sources.list for a suite of Debian, signed by Debian."""
+    return f"deb [signed-by={KEYRING}] {mirror()} {suite} main"
+
+
 def ensure_installed(commands: dict[str, str]) -> None:
     """Install the packages of those commands (command: package) that the machine lacks."""
     missing = [package for command, package in commands.items() if not _found(command)]
@@ -129,10 +134,10 @@ def _private_apt(lab: Lab, suite: str) -> list[str]:
     folder = lab.cache / "apt" / suite
     (folder / "lists/partial").mkdir(parents=True, exist_ok=True)
     (folder / "cache/archives/partial").mkdir(parents=True, exist_ok=True)
-    source = folder / "suite.sources"
-    source.write_text(f"Types: deb\nURIs: {mirror()}\nSuites: {suite}\nComponents: main\nSigned-By: {KEYRING}\n")
+    listed = folder / "suite.list"
+    listed.write_text(source(suite) + "\n")
     options = {
-        "Dir::Etc::sourcelist": source,
+        "Dir::Etc::sourcelist": listed,
         "Dir::Etc::sourceparts": "-",
         "Dir::State::lists": folder / "lists",
         "Dir::Cache": folder / "cache",
