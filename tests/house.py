@@ -19,6 +19,8 @@ from ngcdl.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 STAND_IN = Path(__file__).with_name("stand_in_trainer.py")
+# Root may enter every folder; without these two capabilities it is a user like others.
+LIKE_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--") if os.geteuid() == 0 else ()
 TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
 
 
@@ -48,10 +50,12 @@ class House:
             **more,
         }
 
-    def popen(self, *argv: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.Popen[str]:
+    def popen(
+        self, *argv: str, env: dict[str, str] | None = None, before: tuple[str, ...] = (), **how: Any
+    ) -> subprocess.Popen[str]:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process: subprocess.Popen[str] = subprocess.Popen(
-            [sys.executable, "-m", "ngcdl", *argv],
+            [*before, sys.executable, "-m", "ngcdl", *argv],
             errors="surrogateescape",
             env=self.environment(**(env or {})),
             **({"cwd": self.home} | streams | how),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import House
+from house import LIKE_OTHERS, House
 
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Run, Summary
 
@@ -37,6 +37,20 @@ def test_runs_are_a_table_and_a_list(kept: House) -> None:
     (listed,) = json.loads(kept.run("runs", "--json").stdout)
     written = json.loads((GOLDEN / "run.json").read_text())
     assert listed == _with_later_fields(written, listed), "what came later is unknown of it"
+
+
+def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) -> None:
+    """As `sudo -E ngcdl run` leaves one."""
+    kept.shelf.create(Run("locked", "finished", 1.0))
+    kept.shelf.folder("locked").chmod(0)
+    listed = kept.run("runs", before=LIKE_OTHERS)
+    assert (listed.returncode, listed.stdout.splitlines()[1].split()[0]) == (0, GOLDEN.name)
+    assert f"{kept.shelf.root}/locked/run.json" in listed.stderr
+    assert "Permission denied" in listed.stderr
+    exported = kept.run("runs", "export", GOLDEN.name, str(kept.home / "one.tar"), before=LIKE_OTHERS)
+    assert exported.returncode == 0, exported.stderr
+    refused = kept.run("show", "locked", before=LIKE_OTHERS)
+    assert (refused.returncode, "Permission denied" in refused.stderr) == (125, True)
 
 
 def test_an_image_by_digest_has_a_short_name_in_the_table_and_is_shown_once(house: House) -> None:

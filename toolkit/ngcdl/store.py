@@ -99,9 +99,7 @@ class Store:
     def ids(self) -> list[str]:
         """All runs' ids, newest first: by the second in which an id begins, then by the part of it in which it ends."""
         try:
-            found = [
-                entry.name for entry in os.scandir(self.root) if entry.is_dir() and (Path(entry.path) / RECORD).exists()
-            ]
+            found = [entry.name for entry in os.scandir(self.root) if self.has(entry.name)]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -120,7 +118,14 @@ class Store:
         return isinstance(data, dict) and data.get("status") not in (None, "running")
 
     def has(self, run_id: str) -> bool:
-        return (self.folder(run_id) / RECORD).exists()
+        """Is it a run's? A folder that may not be entered counts as one: who asks for this one is told so by `load`."""
+        try:
+            (self.folder(run_id) / RECORD).stat()
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def find(self, name: str) -> str:
         """Give the id that `name` means: last, last-1 (the one before), an id, or the beginning or end of just one."""
