@@ -38,6 +38,31 @@ def test_an_older_key_is_replaced_and_those_of_others_stay(tmp_path: Path) -> No
     assert len(lines) == 5
 
 
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("machine a login me\npassword it\nmachine nvcr.io\n  login x\n  password OLD\n",
+         "machine a login me\npassword it\n"),
+        ("machine nvcr.io\n\tlogin x\n# its key\n\tpassword OLD\n# of a\nmachine a login b password c",
+         "# of a\nmachine a login b password c\n"),
+        ("machine nvcr.io login x password OLD machine a login b password c\n", " machine a login b password c\n"),
+        ("machine a login b password c machine nvcr.io login x password OLD\nmachine d login e password f\n",
+         "machine a login b password c \nmachine d login e password f\n"),
+        ("machine nvcr.io password default login machine\ndefault login me password it\n",
+         "default login me password it\n"),
+        ('machine nvcr.io login x password "OLD \\" KEY" account z\nmacdef init\ncd /\n\n', "macdef init\ncd /\n\n"),
+        ("# machine nvcr.io login x\nmachine nvcr.io login x password OLD\n# my login is b\n",
+         "# machine nvcr.io login x\n# my login is b\n"),
+    ],
+)  # fmt: skip
+def test_of_an_older_entry_no_word_stays_on_whatever_lines_they_stand(tmp_path: Path, before: str, kept: str) -> None:
+    (tmp_path / ".credentials").write_text(before)
+    text = enroot.keep("nvcr.io", KEY, {"ENROOT_CONFIG_PATH": str(tmp_path)}).read_text()
+    assert text.partition("machine nvcr.io login $oauthtoken")[0] == kept
+    again = enroot.keep("nvcr.io", KEY, {"ENROOT_CONFIG_PATH": str(tmp_path)}).read_text()
+    assert again == text
+
+
 def test_a_mirror_is_one_host(tmp_path: Path) -> None:
     file = enroot.keep("mirror.example", KEY, {"XDG_CONFIG_HOME": str(tmp_path)})
     assert file.read_text() == "machine mirror.example login $oauthtoken password nvapi-hush\n"

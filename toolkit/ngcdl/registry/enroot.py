@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ngcdl.errors import ConfigNotWritable
@@ -16,6 +16,10 @@ from ngcdl.registry.key import Credential
 from ngcdl.spec import NVCR
 
 TOKENS = "authn.nvidia.com"
+_WORD = r'(?:"(?:\\.|[^"\\])*"|\S+)'
+# Words of an entry may stand on lines of their own, with comments between: enroot's curl reads them so,
+# https://github.com/curl/curl/blob/master/lib/netrc.c
+_MORE = rf"(?:(?:\s+#.*$)*\s+(?:login|password|account)\s+{_WORD})*"
 
 
 def path(environ: Mapping[str, str]) -> Path:
@@ -28,15 +32,22 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
 
     Raises ConfigNotWritable."""
     file, hosts = path(environ), (host, TOKENS) if host == NVCR else (host,)
-    ours = re.compile(rf"\s*machine\s+(?:{'|'.join(map(re.escape, hosts))})\s")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lines = file.read_text().splitlines() if file.exists() else []
-        lines = [line for line in lines if not ours.match(f"{line} ")]
-        lines += [f"machine {one} login {credential.username} password {credential.secret.reveal()}" for one in hosts]
+        text = _without(hosts, file.read_text() if file.exists() else "")
+        text += "\n" if text and not text.endswith("\n") else ""
+        for one in hosts:
+            text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as beside:  # 0600 from the beginning
-            beside.write("\n".join(lines) + "\n")
+            beside.write(text)
         Path(beside.name).replace(file)
     except (OSError, UnicodeError) as error:
         raise ConfigNotWritable(file, getattr(error, "strerror", None) or str(error)) from error
     return file
+
+
+def _without(hosts: Sequence[str], text: str) -> str:
+    """Take the whole entries of `hosts` out, with their lines where nothing else stands there."""
+    entry = rf"(?>machine\s+(?:{'|'.join(map(re.escape, hosts))})(?!\S){_MORE})"
+    found = re.compile(rf"(?P<comment>^[ \t]*#.*$)|^[ \t]*{entry}[ \t]*(?:\n|\Z)|(?<!\S){entry}", re.MULTILINE)
+    return found.sub(lambda match: match["comment"] or "", text)
