@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import FakeEngine, FakeJob
+from registry.ngc_server import NgcServer, serving
 
 from ngcdl import judge, settings
 from ngcdl.errors import ImageUnfit
@@ -43,10 +44,14 @@ CUDA_14 = {
 
 @dataclass
 class Engine(FakeEngine):
-    """An engine that has the images of `configs`."""
+    """An engine that has the images of `configs`, and those of `digests`."""
 
     job: Any = field(default_factory=FakeJob)
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    digests: Collection[str | None] = ()
+
+    def has(self, image: ImageRef) -> str | None:
+        return image.digest if image.digest in self.digests else None
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
         return self.configs.get(str(image))
@@ -148,7 +153,7 @@ def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Setti
 
 
 def test_the_whole_verdict_as_json_says_what_it_rests_on(config: settings.Settings) -> None:
-    told = judge.as_json(judge.of(ref("tensorflow:18.01-py2"), SEED, config))
+    told = judge.as_json(judge.of(ref("tensorflow:18.01-py2"), SEED, config, None))
     assert (told["verdict"], told["mode"], told["known_from"]) == ("runs", "native", "catalogue")
     assert told["newest"] == f"{NOWHERE}/nvidia/tensorflow:18.08-py2", "of the kind that was asked about"
     assert told["compressed_bytes"] is None
@@ -157,3 +162,34 @@ def test_the_whole_verdict_as_json_says_what_it_rests_on(config: settings.Settin
     assert "sass" in told["facts"]["recalled"]
     by_rule = {reason["rule"]: reason for reason in told["reasons"]}
     assert (by_rule["capability"]["recalled"], by_rule["capability"]["source"]) == (True, None)
+
+
+def test_an_image_that_the_engine_has_by_its_digest_needs_no_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("DOCKER_CONFIG", raising=False)
+    config = settings.load({"HOME": str(tmp_path)})
+    ngc, full = NgcServer(), replace(TODAY, free_bytes=1)
+    tags = ("25.03-py3", "98.01-py3")  # one that is known, and one that no table knows
+    for tag in tags:
+        environ = ("CUDA_VERSION=12.8.1", "CUDA_DRIVER_VERSION=570.124.06", "TORCH_CUDA_ARCH_LIST=8.0 9.0", f"IT={tag}")
+        ngc.add_image("nvidia/pytorch", tag, environ=environ)
+    with serving(ngc):
+        for tag in tags:
+            image = ImageRef.parse(f"{ngc.host}/nvidia/pytorch:{tag}")
+            here = Engine(digests={ngc.tags["nvidia/pytorch"][tag]})
+            assert "disk" not in _refused(judge.of(image, full, config, here))
+            assert "disk" in _refused(judge.of(image, full, config, Engine()))
+            assert judge.of(image, full, config, here).facts.compressed_bytes == 1230, "its size is told all the same"
+            found = judge.newest_of(replace(image, tag=None), full, config, here)
+            assert found, "it is the newest that runs"
+            assert found.image == image
+            judge.before(image, full, config, judge.look(image, full, config, here, anew=True), "pull")
+            with pytest.raises(ImageUnfit, match="are free where the engine keeps images"):
+                judge.before(image, full, config, judge.look(image, full, config, Engine(), anew=True), "pull")
+        assert judge.newest_of(replace(image, tag=None), full, config, Engine()) is None
+
+
+def _refused(judged: judge.Judged) -> list[str]:
+    return [reason.rule for reason in judged.verdict.reasons if reason.level == "no"]

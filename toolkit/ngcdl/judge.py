@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ngcdl import imagefacts
 from ngcdl.catalog import releases
 from ngcdl.errors import (
+    EngineError,
     ImageUnfit,
     NgcdlError,
     NoReleases,
@@ -50,18 +52,19 @@ class Judged:
         return self.found.facts
 
 
-def of(ref: ImageRef, host: HostFacts, settings: Settings, *, offline: bool = False) -> Judged:
+def of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged:
     """Judge `ref` for `host`, and name the newest that runs. Raises RegistryError where nothing is known of the image.
 
-    The registry is asked for a few KB; where it can't be, the catalogue answers, and `found` says so.
+    The registry is asked for a few KB; where it can't be, the catalogue answers, and `found` says so. `engine` is the
+    host's, which may have the image.
     """
     with Session(Keys()) as session:
-        found = imagefacts.of(ref, settings.cache, host.architecture, offline=offline, session=session)
-        verdict = judge(found.facts, host)
-        return Judged(ref, host, found, verdict, _newest(ref, host, settings, session, offline=offline))
+        found = imagefacts.of(ref, settings.cache, host.architecture, session=session)
+        verdict = judge(to_fetch(ref, found.facts, engine), host)
+        return Judged(ref, host, found, verdict, _newest(ref, host, settings, session, engine, offline=False))
 
 
-def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | None:
+def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged | None:
     """Give the newest tag of a repository that runs on `host`, by the registry's own facts; None where none does.
 
     Raises RegistryError where the registry can't be asked: a reference by digest is its word alone. NoReleases: it has
@@ -74,13 +77,13 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | No
         if not any(releases.order(tag) for tag in tags.names):
             raise NoReleases(ref.name)
         left = list(tags.names)
-        facts_of = _FactsOfTags(ref, host.architecture, settings, session)
+        facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine)
         while best := newest(ref.framework, ref.tag, left, facts_of, host):
             chosen = replace(ref, tag=best, digest=None)
             found = imagefacts.of(chosen, settings.cache, host.architecture, session=session)
             if found.trouble:
                 raise found.trouble
-            verdict = judge(found.facts, host)
+            verdict = judge(to_fetch(chosen, found.facts, engine), host)
             if verdict.verdict != "no":
                 return Judged(chosen, host, found, verdict, chosen)
             left.remove(best)  # the table was wrong about it
@@ -90,10 +93,21 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings) -> Judged | No
 def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef | None:
     """Name the newest tag that runs by what is known here, without its digest: nobody is asked."""
     with Session(Keys()) as session:
-        return _newest(ref, host, settings, session, offline=True)
+        return _newest(ref, host, settings, session, None, offline=True)
 
 
-def _newest(ref: ImageRef, host: HostFacts, settings: Settings, session: Session, *, offline: bool) -> ImageRef | None:
+def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFacts:
+    """Leave the size out of an image that `engine` has: nothing of it travels, so what is free is enough."""
+    if engine and facts.digest and facts.compressed_bytes is not None:
+        with contextlib.suppress(EngineError):
+            if engine.has(replace(ref, digest=facts.digest)):
+                return replace(facts, compressed_bytes=None)
+    return facts
+
+
+def _newest(
+    ref: ImageRef, host: HostFacts, settings: Settings, session: Session, engine: Engine | None, *, offline: bool
+) -> ImageRef | None:
     """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each.
 
     None on another machine, too: its cards are not known, so of no tag can be told that it runs there.
@@ -106,7 +120,7 @@ def _newest(ref: ImageRef, host: HostFacts, settings: Settings, session: Session
         log.info("no tag to take instead: %s", error)
         return None
     looks = 0 if offline or tags.trouble else _UNKNOWN_TAGS
-    facts_of = _FactsOfTags(ref, host.architecture, settings, session, looks)
+    facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine, looks)
     best = newest(ref.framework, ref.tag, tags.names, facts_of, host)
     return replace(ref, tag=best, digest=None) if best else None
 
@@ -119,6 +133,7 @@ class _FactsOfTags:
     architecture: str
     settings: Settings
     session: Session
+    engine: Engine | None
     looks: int = _UNKNOWN_TAGS
 
     def __call__(self, tag: str) -> ImageFacts | None:
@@ -128,7 +143,8 @@ class _FactsOfTags:
             return known
         self.looks -= 1
         try:
-            return imagefacts.of(chosen, self.settings.cache, self.architecture, session=self.session).facts
+            facts = imagefacts.of(chosen, self.settings.cache, self.architecture, session=self.session).facts
+            return to_fetch(chosen, facts, self.engine)
         except NgcdlError as error:
             log.info("%s is left out: %s", chosen, error)
             return None
@@ -142,14 +158,22 @@ def _is_framework(ref: ImageRef) -> bool:
 
 
 def look(
-    ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None, *, offline: bool = False
+    ref: ImageRef,
+    host: HostFacts,
+    settings: Settings,
+    engine: Engine | None,
+    *,
+    offline: bool = False,
+    anew: bool = False,
 ) -> Found | NgcdlError:
     """Give what is known of an image, or why nothing is.
 
-    One that `engine` has is known by its own configuration: no network is needed, none can block it."""
+    One that `engine` has is known by its own configuration: no network is needed, none can block it. With `anew` the
+    registry's is wanted, as a pull would get it."""
     try:
-        local = _local(ref, engine) if engine else None
-        return local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
+        local = _local(ref, engine) if engine and not anew else None
+        found = local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
+        return replace(found, facts=to_fetch(ref, found.facts, engine))
     except NgcdlError as error:
         return error
 
@@ -179,7 +203,7 @@ def before(
     refusals = [reason for reason in reasons if reason.level == "no"]
     if refusals:
         with Session(Keys()) as session:
-            take = _newest(ref, host, settings, session, offline=found.trouble is not None)
+            take = _newest(ref, host, settings, session, None, offline=found.trouble is not None)
         return (forced(refusal(ref, refusals, refusals[0].text, take, command), force),)
     if isinstance(found.trouble, FINAL):  # told last: nobody signs in for an image that can't run here
         raise found.trouble

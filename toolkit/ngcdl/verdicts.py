@@ -91,6 +91,5 @@ class Verdicts:
             from ngcdl import hostfacts, judge
 
             host = hostfacts.gather(engine, probe)
-            own = None if self.asked.always_pull else engine
-            self._seen = host, judge.look(image, host, self.settings, own)
+            self._seen = host, judge.look(image, host, self.settings, engine, anew=self.asked.always_pull)
         return self._seen

@@ -13,6 +13,7 @@ from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, No
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
+    from ngcdl.engines.base import Engine
     from ngcdl.imagefacts import Found
     from ngcdl.judge import Judged
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
@@ -37,7 +38,8 @@ def pull(name: str, force: bool = False) -> None:
     engine = engines.connect("docker")
     with Screen() as screen:
         host = hostfacts.gather(engine)
-        for line in judge.before(image, host, config, judge.look(image, host, config, None), "pull", force=force):
+        found = judge.look(image, host, config, engine, anew=True)
+        for line in judge.before(image, host, config, found, "pull", force=force):
             screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
     console.result(image.pinned(digest))
@@ -48,7 +50,8 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     from ngcdl import judge
 
     config = settings.load()
-    judged = judge.of(ImageRef.parse(name, config.registry), _host(host, cards), config)
+    there, engine = _host(host, cards)
+    judged = judge.of(ImageRef.parse(name, config.registry), there, config, engine)
     if as_json:
         console.result_json(judge.as_json(judged))
     else:
@@ -64,10 +67,11 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
     from ngcdl import judge
     from ngcdl.fetch import FINAL
 
-    config, there = settings.load(), _host(host, cards)
+    config = settings.load()
+    there, engine = _host(host, cards)
     typed = _repository(name, config.registry)
     try:
-        judged = judge.newest_of(typed, there, config)
+        judged = judge.newest_of(typed, there, config, engine)
     except RegistryError as error:
         known = None if isinstance(error, FINAL) else judge.newest_known(typed, there, config)
         if known:
@@ -89,11 +93,12 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
 
 def images(name: str | None, everything: bool, host: str | None, cards: Sequence[str], as_json: bool) -> None:
     """List the tags of one repository, or the newest of both frameworks. Raises RegistryError."""
-    config, facts = settings.load(), _host(host, cards)
+    config = settings.load()
+    there, engine = _host(host, cards)
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}  # each once, in order
     for one in (name,) if name else FRAMEWORKS:
-        listed, said = _tags(_repository(one, config.registry), facts, config, everything)
+        listed, said = _tags(_repository(one, config.registry), there, config, engine, everything)
         rows += listed
         notes |= dict.fromkeys(said)
     if as_json:
@@ -109,18 +114,20 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
 # -- what is asked --------------------------------------------------------------------------------------------------
 
 
-def _host(typed: str | None, cards: Sequence[str]) -> HostFacts:
-    """This host, or the one that was typed. Raises BadOption."""
+def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | None]:
+    """This host and its engine, if its disk is known, or the host that was typed. Raises BadOption."""
     if typed is not None or cards:
         from ngcdl.preflight import host
 
-        return host.typed(typed or "", cards)
+        return host.typed(typed or "", cards), None
     from ngcdl import hostfacts
 
     try:
-        return hostfacts.gather(engines.connect("docker"))
+        engine = engines.connect("docker")
+        there = hostfacts.gather(engine)
+        return there, None if there.free_bytes is None else engine  # what it has matters to its disk alone
     except EngineError as error:  # an image can be judged without one; what is wrong with it is doctor's to tell
-        return hostfacts.without_engine(error)
+        return hostfacts.without_engine(error), None
 
 
 def _where(typed: str | None, cards: Sequence[str]) -> str:
@@ -137,7 +144,7 @@ def _repository(name: str, registry: str) -> ImageRef:
 
 
 def _tags(
-    ref: ImageRef, host: HostFacts, config: settings.Settings, everything: bool
+    ref: ImageRef, host: HostFacts, config: settings.Settings, engine: Engine | None, everything: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Judge the tags of one repository: rows, and what is to be said below them. Raises RegistryError."""
     from ngcdl import imagefacts, judge
@@ -156,7 +163,14 @@ def _tags(
         if isinstance(answer, NgcdlError):
             rows.append({"image": str(one), "verdict": None, "mode": None, "trouble": answer.message})
             continue
-        rows.append(_row(one, answer, verdict.judge(answer.facts, host), judge.facts_as_json(answer.facts)))
+        rows.append(
+            _row(
+                one,
+                answer,
+                verdict.judge(judge.to_fetch(one, answer.facts, engine), host),
+                judge.facts_as_json(answer.facts),
+            )
+        )
     if len(names) > len(shown):
         name = ref.framework if ref.name == f"{config.registry}/nvidia/{ref.framework}" else ref.name
         notes.append(f"{len(names) - len(shown)} more:  ngcdl images {name} --all")
