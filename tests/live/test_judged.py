@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from faulty_front import Front, front_in
 from ngcdl_child import Done, User, user_in
+from own_engine import engine_of_ones_own
 
 pytestmark = pytest.mark.lab
 
@@ -183,3 +185,22 @@ def test_a_registry_that_is_down_is_answered_from_the_catalogue_and_that_is_said
     assert "ngcdl's own catalogue: 127.0.0.1:1 can't be reached" in done.out
     assert "from memory" in done.out
     assert user.run("resolve", "tensorflow").code == 125, "a digest is the registry's word alone"
+
+
+def test_an_image_that_the_engine_has_is_not_refused_for_a_disk_that_is_full_since(
+    lab: dict[str, Any], front: Front, tmp_path: Path
+) -> None:
+    with engine_of_ones_own(lab, tmpfs_bytes=50_000_000) as engine, user_in(tmp_path, lab, engine.host) as user:
+        user.environment["NGCDL_REGISTRY"] = front.host
+        user.login()
+        assert user.run("pull", "busybox:1").code == 0
+        free_bytes = shutil.disk_usage(engine.folder / "data").free
+        (engine.folder / "data/more").write_bytes(bytes(free_bytes - 300_000))
+        other = told(user.run("check", "pytorch:25.03-py3", "--json"), 2)
+        assert [reason["rule"] for reason in other["reasons"] if reason["level"] == "no"] == ["disk"]
+        judged = json.loads(user.run("check", "busybox:1", "--json").out)
+        assert judged["compressed_bytes"] > 300_000
+        assert "disk" not in [reason["rule"] for reason in judged["reasons"]]
+        for words in (("pull", "busybox:1"), ("run", "busybox:1", "--pull", "always", "--", "true")):
+            done = user.run(*words)
+            assert done.code == 0, done
