@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -45,7 +46,19 @@ def test_a_key_is_hidden_under_any_name_and_the_rest_is_shown() -> None:
         (("x", "--api-key=hush=hush", "y"), ("x", "--api-key=***", "y")),
         (("x", "--hf-Token", "hush", "y"), ("x", "--hf-Token", "***", "y")),
         (("x", "--use-password", "--secret", "hush"), ("x", "--use-password", "--secret", "***")),
-        (("python", "key.py", "--steps", "3", "-k", "v"), ("python", "key.py", "--steps", "3", "-k", "v")),
+        (("env", "WANDB_API_KEY=abc", "hf_token=hf_x", "x"), ("env", "WANDB_API_KEY=***", "hf_token=***", "x")),
+        (("env", "PGPASSWORD=two words", "DB_PASS=$ecret"), ("env", "PGPASSWORD=***", "DB_PASS=***")),
+        (
+            ("+wandb.api_key=abc", "--authToken", "abc", "-eKEY_2=x"),
+            ("+wandb.api_key=***", "--authToken", "***", "-eKEY_2=x"),
+        ),
+        (("x", "--auth", "u:p", "--no-auth", "y"), ("x", "--auth", "***", "--no-auth", "y")),
+        (
+            ("bash", "-c", "export A=1 HF_TOKEN=hf_x; python t.py --api-key abc --lr=3"),
+            ("bash", "-c", "export A=1 HF_TOKEN=***; python t.py --api-key *** --lr=3"),
+        ),
+        (("sh", "-c", "cd /x && DB_PASSWORD='a b' ./t"), ("sh", "-c", "cd /x && DB_PASSWORD=*** ./t")),
+        (("python", "-c", "login(token='hf_x')"), ("python", "-c", "login(token=***)")),
     ],
 )
 def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
@@ -55,6 +68,42 @@ def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
     spec = RunSpec(None, words)
     assert (spec.without_secrets().command, tuple(spec.as_json()["command"])) == (shown, shown)
     assert tuple(spec.as_json(secrets=True)["command"]) == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python key.py --steps 3 -k v",
+        "--tokenizer bert --max-tokens 512 --monkey x --num-key-value-heads 8 --bypass y --author me --key-dim 64",
+        "env KEYBOARD=us AUTHOR=x PASSES=3 MAX_TOKENS=9 TOKENIZERS_PARALLELISM=false COMPASS=n KEY= PWD=/x",
+        "--auth none --pass 2 use_auth=true --no-password x --password-file /run/x",
+    ],
+)
+def test_words_that_only_resemble_a_secret_s_are_recorded_as_they_are(line: str) -> None:
+    words = tuple(line.split())
+    assert redacted_words(words) == words
+    assert redacted_words(("bash", "-c", line)) == ("bash", "-c", line)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "HF_TOKEN=$TOKEN python t.py",
+        'export HF_TOKEN="${TOKEN}"; t',
+        "KEY=$(cat /run/key) t",
+        "KEY= TOKEN='' t",
+        "max(a, key=len)",
+    ],
+)
+def test_what_a_script_takes_from_elsewhere_is_no_secret(script: str) -> None:
+    assert redacted_words(("bash", "-c", script)) == ("bash", "-c", script)
+
+
+def test_a_script_of_one_long_word_is_no_trap() -> None:
+    words = ("bash", "-c", "a_key-" * 20_000, "--" + "password1" * 20_000)
+    before = time.process_time()
+    assert redacted_words(words) == words
+    assert time.process_time() - before < 5
 
 
 FULL = RunSpec(
