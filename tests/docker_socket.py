@@ -1,4 +1,4 @@
-"""A Docker daemon as far as a preparation asks one: ping, version, info, images, no containers. It starts none."""
+"""A Docker daemon as far as a preparation asks one: ping, version, info, images; and one container that has ended."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from urllib.parse import unquote
 
 @dataclass
 class Daemon:
-    """`images` maps names (also by digest) to what inspect gives; `asked` is every path that was asked for."""
+    """`images` maps names (also by digest) to what inspect gives; `asked` is every path that was asked for.
+
+    `state` is how the one container ended, and `log` its words as the engine sends them; None: it can't be read.
+    `cuts_log`: the connection breaks in them."""
 
     path: Path
     info: dict[str, Any] = field(default_factory=lambda: {"Name": os.uname().nodename, "ServerVersion": "29.1.0"})
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     port: int | None = None  # of this machine, where it is served as another machine's is
+    state: dict[str, Any] | None = None
+    log: bytes | None = None
+    cuts_log: bool = False
 
     @property
     def host(self) -> str:
@@ -38,7 +44,11 @@ class Daemon:
         if path.endswith("/info"):
             return 200, self.info
         if "/containers/json" in path:
-            return 200, []
+            return 200, [{"Id": "c0ffee"}] if self.state else []
+        if path.endswith("/containers/c0ffee/json"):
+            return 200, {"State": self.state, "Config": {"Tty": False}}
+        if "/containers/c0ffee/logs" in path:
+            return (500, {"message": "the log is broken"}) if self.log is None else (200, self.log)
         name = unquote(path.partition("/images/")[2].removesuffix("/json"))
         if name in self.images:
             return 200, self.images[name]
@@ -51,11 +61,20 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:  # http.server's name
-            code, content = daemon.answer(self.path)
-            data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+            self._send(*daemon.answer(self.path))
+
+        def do_DELETE(self) -> None:
+            daemon.state = None
+            self._send(200, "")
+
+        def _send(self, code: int, content: Any) -> None:
+            content = content.encode() if isinstance(content, str) else content
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(code)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
+            if daemon.cuts_log and data == daemon.log:
+                data, self.close_connection = data[: len(data) // 2], True
             self.wfile.write(data)
 
         do_HEAD = do_GET  # noqa: N815

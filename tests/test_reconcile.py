@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,82 @@ def test_a_run_of_another_engine_stays_as_it_is(
             found = left(shelf, run)
             assert found.status == ("lost" if before == "lost" else status)
             assert (found == run) == (engine_id == "its-own")
+
+
+ENDED = {"Running": False, "ExitCode": 1, "OOMKilled": False, "FinishedAt": "2018-02-16T08:25:08.344427123Z"}
+SAID = b"epoch 1\nepoch 2\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n"
+
+
+def _frames(data: bytes, size: int = 11) -> bytes:
+    """Give `data` in pieces on stdout and stderr by turns, as the Engine API has them."""
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    return b"".join(
+        bytes([1 + i % 2, 0, 0, 0]) + len(piece).to_bytes(4, "big") + piece for i, piece in enumerate(pieces)
+    )
+
+
+@pytest.fixture
+def unwatched(shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Daemon, Run, Path]]:
+    """An engine whose container has ended, the run's open record, and its log up to when ngcdl was killed."""
+    daemon = Daemon(tmp_path / "docker.sock", info={"ID": "this-one"}, state=ENDED, log=_frames(SAID))
+    run = replace(RUN, engine="docker", container="c0ffee")
+    log = shelf.create(run) / store.LOG
+    log.write_bytes(b"epoch 1\nep")
+    with serving(daemon):
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        yield daemon, run, log
+
+
+def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker_may_forget_it(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+) -> None:
+    daemon, run, log = unwatched
+    found = reconcile(shelf, run)
+    assert log.read_bytes() == SAID
+    assert (found.status, found.exit_code, found.notes) == ("failed", 1, (UNWATCHED,))
+    assert found.diagnosis
+    assert found.diagnosis.name == "gpu-out-of-memory"
+    assert daemon.state is None, "removed"
+
+
+@pytest.mark.parametrize("kept", [b"epoch 2\n", b"ep"])
+def test_a_log_whose_beginning_docker_no_longer_has_loses_nothing(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path], kept: bytes
+) -> None:
+    daemon, run, log = unwatched
+    daemon.log = _frames(kept)
+    assert reconcile(shelf, run).status == "failed"
+    assert log.read_bytes() == b"epoch 1\nep" + kept
+    assert daemon.state is None
+
+
+def test_a_container_whose_words_can_t_be_had_is_left_and_named(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+) -> None:
+    daemon, run, log = unwatched
+    daemon.log = None
+    found = reconcile(shelf, run)
+    assert (found.status, found.exit_code) == ("failed", 1)
+    assert "docker logs c0ffee" in found.notes[-1]
+    assert (daemon.state, log.read_bytes()) == (ENDED, b"epoch 1\nep")
+
+
+def test_words_that_end_in_the_middle_are_no_whole_log(shelf: Store, unwatched: tuple[Daemon, Run, Path]) -> None:
+    daemon, run, _ = unwatched
+    daemon.cuts_log = True
+    assert "docker logs c0ffee" in reconcile(shelf, run).notes[-1]
+    assert daemon.state == ENDED
+
+
+def test_a_log_that_the_run_made_a_link_of_is_not_followed(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path], tmp_path: Path
+) -> None:
+    daemon, run, log = unwatched
+    log.unlink()
+    log.symlink_to(tmp_path / "elsewhere")
+    assert "docker logs c0ffee" in reconcile(shelf, run).notes[-1]
+    assert daemon.state == ENDED
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_run_of_another_machine_is_alive_as_long_as_its_files_are_written(shelf: Store) -> None:

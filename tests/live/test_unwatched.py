@@ -45,6 +45,24 @@ def test_a_killed_ngcdl_leaves_the_run_going_and_the_next_command_closes_its_rec
     assert closed["finished"] is not None
     assert user.containers() == []
     assert closed == user.record()
+    assert user.log() == "up\ndone\n", "Docker had what was written while nobody watched"
+
+
+def test_a_killed_ngcdl_s_run_is_followed_to_its_last_word_and_recognised(user: User) -> None:
+    words = "seq 30000; echo RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB >&2; exit 1"
+    child = user.start("run", "busybox:1", "--", "sh", "-c", f"echo up; until [ -e over ]; do sleep 0.2; done; {words}")
+    child.until_out("up")
+    _kill9(child)
+    follower = user.start("logs", "-f", "last")
+    follower.until_out("up")
+    (user.here / "over").touch()
+    assert follower.done(30).code == 0
+    assert follower.out == user.log()
+    lines = user.log().splitlines()
+    assert sorted(line for line in lines if line.isdecimal()) == sorted(map(str, range(1, 30001)))
+    assert sum("CUDA out of memory" in line for line in lines) == 1
+    assert user.record()["diagnosis"]["name"] == "gpu-out-of-memory"
+    assert user.containers() == []
 
 
 def test_a_run_whose_container_is_gone_as_well_is_lost(user: User) -> None:

@@ -1,14 +1,17 @@
 """Runs whose watcher is gone: what became of them is found out and recorded, truthfully, by the next command.
 
 A killed ngcdl (kill -9, power) leaves a record that says "running". Its container may have gone on: then the run still
-runs, unwatched, and says so. Has it ended, Docker kept the exit code. Is it gone, the trainer's events tell, or nobody.
+runs, unwatched, and says so. Has it ended, Docker kept exit code and output. Is it gone, the trainer's events tell, or
+nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,10 +87,33 @@ def _by_docker(shelf: Store, run: Run) -> Run:
     ended = job.ended()
     if ended is None:
         return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
-    closed = _with_exit(shelf, run, ended).noting(UNWATCHED)
+    notes = [UNWATCHED]
+    try:
+        _bring_output(job, shelf.folder(run.id) / store.LOG)
+    except (NgcdlError, OSError) as error:
+        said = error.message if isinstance(error, NgcdlError) else error.strerror
+        notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
+    closed = _with_exit(shelf, run, ended).noting(*notes)
     shelf.save(closed)
-    job.remove()
+    if notes == [UNWATCHED]:
+        job.remove()
     return closed
+
+
+def _bring_output(job: Job, log: Path) -> None:
+    """Add to `log` what `job` wrote after nobody listened any more. Raises NgcdlError or OSError.
+
+    An engine that keeps only the end of it, or has its two streams in another order, gives other words than `log`
+    begins with: all of them are added then, since twice is better than never.
+    """
+    with tempfile.TemporaryFile(dir=log.parent) as kept, store.opened(log, to_extend=True) as file:
+        kept.writelines(chunk.data for chunk in job.output())
+        kept.seek(0)
+        while data := file.read(65536):
+            if kept.read(len(data)) != data:
+                kept.seek(0)
+                break
+        shutil.copyfileobj(kept, file)
 
 
 def _by_cluster(shelf: Store, run: Run) -> Run:

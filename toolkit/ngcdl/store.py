@@ -221,14 +221,15 @@ def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
     return {**found[min(found)], "gpus": gpus}
 
 
-def opened(path: Path) -> IO[bytes]:
-    """Open a file of a record to be read. Raises OSError, also where it is none: a run can write in its folder, and a
-    pipe there would be waited for for ever."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def opened(path: Path, to_extend: bool = False) -> IO[bytes]:
+    """Open a file of a record to be read, and written at its end too with `to_extend`. Raises OSError, also where it is
+    none: a run can write in its folder, and a pipe there would be waited for for ever, a link lead out of it."""
+    way = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW if to_extend else os.O_RDONLY
+    descriptor = os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(descriptor, "r+b" if to_extend else "rb")
 
 
 def age(run_id: str) -> tuple[str, str]:

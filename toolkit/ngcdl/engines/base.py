@@ -83,7 +83,9 @@ class Job(Protocol):
     detached: bool  # a person typed the way out of the terminal: the job goes on, its output ends
 
     def output(self) -> Iterator[Chunk]:
-        """Give what the job writes until it ends or is lost; a dead engine ends it without an error."""
+        """Give what the job writes until it ends or is lost; a dead engine ends it without an error.
+
+        Of a job that `find` gave: from its beginning. Raises EngineLost where that can't be had whole."""
         ...
 
     def write(self, data: bytes) -> None: ...

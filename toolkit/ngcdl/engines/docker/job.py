@@ -47,6 +47,7 @@ class DockerJob:
         self._attachment = attachment
         self._killed_by_us = False
         self._given_up = False
+        self._is_torn = False  # what was read last of the log
         self._silent_since: float | None = None
         self._typed = b""
         self.detached = False
@@ -66,6 +67,8 @@ class DockerJob:
         while not self.detached and self._is_running_again():
             # The stream broke, or the daemon came back, and the container had gone on.
             yield from seen.noted(self._rest(seen))
+        if self._is_torn and self._attachment is None:
+            raise EngineLost("a look at what the run wrote")
 
     def _rest(self, seen: stream.Seen) -> Iterator[Chunk]:
         """Give what the log has beyond `seen`, and go on with it."""
@@ -75,7 +78,11 @@ class DockerJob:
             yield from self._logged(seen.last)
 
     def _logged(self, since: float | None = None) -> Iterator[Chunk]:
-        return stream.logged(self._client, self.identity, self._tty, since)
+        self._is_torn = False
+        try:
+            yield from stream.logged(self._client, self.identity, self._tty, since)
+        except stream.Torn:
+            self._is_torn = True
 
     def _state_running(self) -> bool:
         """Does it run, or is it too early to give up an engine that does not say?"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import struct
@@ -31,7 +30,7 @@ def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iter
 def logged(client: Any, container: str, tty: bool, since: float | None = None) -> Iterator[Chunk]:
     """Give the log of a container from its beginning, or from `since` on, and what is added to it while it runs.
 
-    A connection that breaks ends it without an error. The SDK's own logs() does not tell the streams apart.
+    Raises Torn where it can't be read to its end. The SDK's own logs() does not tell the streams apart.
     https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerLogs
     """
     import requests.exceptions
@@ -40,17 +39,21 @@ def logged(client: Any, container: str, tty: bool, since: float | None = None) -
     query = {"stdout": 1, "stderr": 1, "follow": 1, **({"since": f"{since:.6f}"} if since else {})}
     address = f"{client.base_url}/v{client.api_version}/containers/{container}/logs"
     # A container may be silent for hours: no time-out but for the connection.
-    with (
-        contextlib.suppress(requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError),
-        client.get(address, params=query, stream=True, timeout=(client.timeout, None)) as answer,
-    ):
-        answer.raise_for_status()
-        if tty:
-            yield from (Chunk("stdout", data) for data in answer.iter_content(None))
-            return
-        while len(header := answer.raw.read(8)) == 8:
-            kind, length = struct.unpack(">BxxxL", header)
-            yield Chunk(_STREAMS.get(kind, "stdout"), answer.raw.read(length))
+    try:
+        with client.get(address, params=query, stream=True, timeout=(client.timeout, None)) as answer:
+            answer.raise_for_status()
+            if tty:
+                yield from (Chunk("stdout", data) for data in answer.iter_content(None))
+                return
+            while len(header := answer.raw.read(8)) == 8:
+                kind, length = struct.unpack(">BxxxL", header)
+                yield Chunk(_STREAMS.get(kind, "stdout"), answer.raw.read(length))
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise Torn from error
+
+
+class Torn(Exception):
+    """The connection broke, or the engine can't read the log."""
 
 
 class Shortened(Exception):
