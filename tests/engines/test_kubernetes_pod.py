@@ -124,6 +124,34 @@ def test_a_record_that_was_cut_leaves_the_log_and_no_half_file(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
 
 
+@pytest.mark.parametrize("size", [1, 7, 100, 65536])
+@pytest.mark.parametrize("words", ["hello", "hello\n", "", "one\n\ntwo\n\n", "\n\nngcdl: the record, for"])
+def test_a_record_is_found_wherever_what_was_written_ends(pod: Pod, tmp_path: Path, words: str, size: int) -> None:
+    """A line that was not ended is, and no empty line is shown that the command did not write."""
+    code, said = pod.says('printf "$WORDS"; exit 3', WORDS=words)
+    shown = told(said, tmp_path / "kept", size).decode()
+    assert (code, shown) == (3, words if words.endswith("\n") or not words else f"{words}\n")
+    assert json.loads((tmp_path / "kept" / "exit.json").read_text())["code"] == 3
+
+
+def test_what_is_written_without_a_record_is_shown_as_it_is(tmp_path: Path) -> None:
+    for size in (1, 3, 100):
+        assert told(b"\n\none\n\n\ntwo\n\n", tmp_path, size) == b"\n\none\n\n\ntwo\n\n"
+
+
+def test_a_record_that_was_damaged_on_its_way_is_left(pod: Pod, tmp_path: Path) -> None:
+    _, said = pod.says(f"seq 3000 >{pod.run}/events.jsonl")
+    lines = said.splitlines(keepends=True)
+    begin = lines.index(BEGIN)
+    for at in range(begin + 1, len(lines) - 1):
+        without = lines[:at] + lines[at + 1 :]
+        within = [*lines[:at], b"Exception ignored in: <function>\n", *lines[at:]]
+        for damaged in (without, within):
+            assert told(b"".join(damaged), tmp_path / "kept") == b""
+            assert not (tmp_path / "kept" / "exit.json").exists()
+            assert not (tmp_path / "kept" / "events.jsonl").exists()
+
+
 def test_a_record_may_name_no_file_but_those_of_a_record(tmp_path: Path) -> None:
     import base64
     import io

@@ -30,7 +30,7 @@ if [ "$NGCDL_NODE" = 0 ]; then
 fi
 files=$(ls -d $record trace.json samples-*.jsonl 2>/dev/null)
 if [ -n "$files" ]; then
-    echo "ngcdl: the record, for ngcdl to read"
+    printf '\nngcdl: the record, for ngcdl to read\n' # what was written may end in the middle of a line
     tar -czf - $files | base64
     echo "ngcdl: end of the record"
 fi

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import gzip
 import io
 import logging
 import re
 import tarfile
+import zlib
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -27,18 +29,32 @@ class Told:
     def __init__(self, folder: Path, pod: str, keep_log: bool = True) -> None:
         self._folder, self._pod, self._keep_log = folder, pod, keep_log
         self._rest = b""  # a line that may become the record's first
+        self._gap = b""  # an empty line, which pod.sh puts before the record
+        self._is_within = False  # a line, by what was shown last
         self._packed: list[bytes] | None = None
         self._place: int | None = None
 
     def take(self, data: bytes) -> bytes:
-        lines = (self._rest + data).splitlines(keepends=True)
-        self._rest = lines.pop() if lines and self._waits(lines[-1]) else b""
-        shown = b"".join(line for line in lines if not self._is_packed(line))
+        lines, self._rest = (self._rest + data).splitlines(keepends=True), b""
+        shown = b"".join(map(self._shown, lines))
         self._keep(shown)
         return shown
 
+    def _shown(self, line: bytes) -> bytes:
+        if self._waits(line):
+            self._rest = line
+            return b""
+        if self._is_packed(line):
+            self._gap = b""
+            return b""
+        is_gap = line == b"\n" and not self._is_within
+        shown, self._gap = (self._gap, line) if is_gap else (self._gap + line, b"")
+        self._is_within = not line.endswith(b"\n")
+        return shown
+
     def end(self) -> bytes:
-        rest, self._rest = (b"" if self._packed is not None else self._rest), b""
+        rest = b"" if self._packed is not None else self._gap + self._rest
+        self._gap = self._rest = b""
         self._keep(rest)
         return rest
 
@@ -86,12 +102,13 @@ def place(path: Path, pod: str) -> int:
 def unpack(packed: bytes, folder: Path) -> None:
     """Write the files of a record that are known by name, whole; one that is broken is left."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
+        content = gzip.decompress(base64.b64decode(packed))  # whole, and its checksum right, before any of it is kept
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for entry in archive:
-                content = archive.extractfile(entry) if entry.isreg() and _KEPT.fullmatch(entry.name) else None
-                if content:
+                file = archive.extractfile(entry) if entry.isreg() and _KEPT.fullmatch(entry.name) else None
+                if file:
                     draft = folder / f".{entry.name}.new"
-                    draft.write_bytes(content.read())
+                    draft.write_bytes(file.read())
                     draft.replace(folder / entry.name)
-    except (tarfile.TarError, binascii.Error, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, binascii.Error, EOFError, OSError) as error:
         log.warning("the record of a pod can't be read: %s", error)
