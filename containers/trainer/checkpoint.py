@@ -45,7 +45,8 @@ def save(folder, about, arrays):
         for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
             os.remove(os.path.join(place, rest))  # of a trainer that was killed while it saved; the lock is ours now
         write_whole(path, content.getvalue())
-        for old in found(place)[KEPT:]:
+        # by when they were written: the folder may hold some of a longer training
+        for old in sorted(found(place), key=os.path.getmtime, reverse=True)[KEPT:]:
             os.remove(old)
     except EnvironmentError as error:
         raise stopped_by(error, path, "checkpoint")

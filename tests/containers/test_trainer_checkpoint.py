@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -56,6 +57,13 @@ def test_the_last_three_are_kept_by_number_not_by_name(tmp_path):
     for step in 8, 9, 10, 100:
         save(tmp_path, step)
     assert names(tmp_path) == ["step-10.npz", "step-100.npz", "step-9.npz"]
+
+
+def test_a_new_one_stays_beside_those_of_a_longer_training(tmp_path):
+    for step in (800, 900, 1000):
+        os.utime(tmp_path / save(tmp_path, step), (1e9, 1e9))
+    assert (tmp_path / save(tmp_path, 5)).exists()
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty", "foreign"])
