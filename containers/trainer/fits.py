@@ -101,7 +101,8 @@ class Tries(Short):
             self.fitted = max(batch, self.fitted or 0)
             return True
         kind, message = why(outcome)
-        if outcome.code in (None, -9, 137) or kind == "out_of_memory" or is_out_of_memory(message):
+        killed = outcome.code in (None, -9, 137) or "killed by signal 9" in message  # it, or a replica of its own
+        if killed or kind == "out_of_memory" or is_out_of_memory(message):
             return False
         if kind == "bad_argument" and self.fitted:
             return None

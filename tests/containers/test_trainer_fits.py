@@ -32,6 +32,9 @@ if size > room.get("fits", 10**9):
         sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\\n")
         sys.stderr.flush()
         os.abort()
+    if room["how"] == "replica":
+        tell(event="error", kind="crash", message="replica 1 was killed by signal 9, without a word")
+        sys.exit(1)
     if room["how"] == "sleep":
         time.sleep(600)
     tell(event="error", kind=room["how"], message="it says so")
@@ -63,7 +66,7 @@ class Bench:
         return [(event["batch"], event["fits"]) for event in events(self.folder, "oom")]
 
 
-@pytest.mark.parametrize("how", ["killed", "abort", "out_of_memory"])
+@pytest.mark.parametrize("how", ["killed", "abort", "out_of_memory", "replica"])
 def test_the_largest_that_fits_is_found_whichever_way_memory_ends(tmp_path, monkeypatch, how):
     bench = Bench(tmp_path, monkeypatch, fits=100, how=how)
     batch = bench.largest()
