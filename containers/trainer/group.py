@@ -2,8 +2,8 @@
 
 Replicas are processes that compute the same network, each on its slice of every batch; their gradients are summed,
 each times its share of the batch, so that the step is that of one process with the whole batch. The slices are as equal
-as they can be. Where a batch has fewer examples than there are replicas, those that are left over compute its first
-one, with a share of 0. What replicas do not share: batch norm's statistics are of each one's own slice (kept are those
+as they can be. Where a batch has too few examples for all replicas, those that are left over compute its first ones,
+with a share of 0. What replicas do not share: batch norm's statistics are of each one's own slice (kept are those
 of replica 0), and dropout draws differently in each.
 """
 from __future__ import absolute_import, division, print_function
@@ -39,22 +39,28 @@ class Differ(Stop):
 
 class Group(object):
     """rank 0..size-1; local: the place among the `here` replicas of this machine, and of its cards; workers: where each
-    replica may listen, "host:port" by rank; is_spare: it turned out that replica 0 computes for this one too."""
+    replica may listen, "host:port" by rank; is_spare: it turned out that replica 0 computes for this one too;
+    least: fewer examples than so many no replica can compute."""
 
     def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
         self.rank, self.size, self.local, self.here = rank, size, local, here
-        self.nodes, self.workers, self.is_spare = nodes, list(workers), False
+        self.nodes, self.workers, self.is_spare, self.least = nodes, list(workers), False, 1
 
     def part(self, count):
         """Give which of a batch's examples are this replica's, as a slice."""
-        if count < self.size:
-            return slice(self.rank, self.rank + 1) if self.rank < count else slice(0, 1)
-        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+        needed = self.needed(count)
+        if self.rank >= needed:
+            return slice(0, min(self.least, count))
+        return slice(count * self.rank // needed, count * (self.rank + 1) // needed)
+
+    def needed(self, count):
+        """Give how many of the replicas share a batch."""
+        return min(self.size, max(count // self.least, 1))
 
     def share(self, count):
         """Give what this replica's mean weighs in that of the batch."""
         part = self.part(count)
-        return (part.stop - part.start) / count if self.rank < count else 0.0
+        return (part.stop - part.start) / count if self.rank < self.needed(count) else 0.0
 
     def card(self, framework, count, device):
         """Give the number of this replica's card, None for the CPU; count: how many the framework sees.

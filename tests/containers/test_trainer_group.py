@@ -23,6 +23,17 @@ def test_the_parts_of_a_batch_are_all_of_it_and_weigh_one(count, size):
     assert all(len(range(count)[one.part(count)]) for one in parts)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 16])
+def test_where_a_batch_norm_needs_two_examples_none_has_one(count):
+    parts = [Group(rank, 4) for rank in range(4)]
+    for one in parts:
+        one.least = 2
+    seen = [n for one in parts if one.share(count) for n in range(count)[one.part(count)]]
+    assert seen == list(range(count))
+    assert sum(one.share(count) for one in parts) == pytest.approx(1)
+    assert all(len(range(count)[one.part(count)]) >= min(count, 2) for one in parts)
+
+
 def test_each_example_comes_once_in_an_epoch_whichever_replica_takes_it():
     labels = np.arange(50)
     dataset = data.Dataset(labels[:, None], labels, "synthetic", 1)
