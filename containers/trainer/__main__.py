@@ -138,6 +138,8 @@ def by_trying(asked, workload, events, voice, signals):
 
 def run(asked, events, voice, signals, own):
     workload = imported(asked.workload)
+    if own.size > 1:
+        own.least = getattr(workload, "LEAST_BATCH", 1)
     feed.check(asked)
     teacher.check(asked.teacher, asked.feed)
     by_trying(asked, workload, events, voice, signals)
@@ -155,6 +157,8 @@ def run(asked, events, voice, signals, own):
     # the teacher first: TF32 is switched for the whole process, and it is the student's word that counts
     beside = teacher.beside(maker, workload, imported, asked) if asked.feed != "input" else None
     network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
+    if own.size > 1:
+        signals.install()  # again: TensorFlow 2's strategy has taken SIGTERM for itself
     try:
         network.devices = network.devices or [host.processor()]
         voice.say("%s %s with %s %s on the %s (%s)" % (

@@ -47,13 +47,13 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
             if group.size > 1:
                 weights = {name: values[name] for name in model.weights}
                 events.write("replicas", step=step, **same(network, weights, step))
-            if group.rank:
-                return
-            path = checkpoint.save(asked.out, dict(about, step=step), values)
+            path = None if group.rank else checkpoint.save(asked.out, dict(about, step=step), values)
         except Stop as stop:
             stop.step = step
             raise
-        events.write("checkpoint", step=step, path=path, seconds=clock() - started)
+        if path:
+            events.write("checkpoint", step=step, path=path, seconds=clock() - started)
+        agreed(network, group, 0)  # none ends while replica 0 writes: the parent would not wait long for it
 
     if queued is not None:
         voice.say("Filling queue with %d %s images before starting to train. This will take a few minutes." % (

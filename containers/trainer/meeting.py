@@ -58,13 +58,14 @@ def received(nodes, address, port, ports, signals, until):
                     line, (host, _) = listener.accept()
                 except socket.timeout:
                     continue
-                lines.append(line)
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
                     found[told["node"]] = host, told["ports"]
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # somebody else, or one that died
+                    line.close()
                     continue
+                lines.append(line)
                 go_by(line.getsockname()[0])
             workers = ["%s:%d" % (host, port) for _, (host, ports) in sorted(found.items()) for port in ports]
             for line in lines:
@@ -79,7 +80,8 @@ def reported(node, address, port, ports, signals, until):
     while True:
         signals.check(None)
         try:
-            with contextlib.closing(socket.create_connection((address, port), PATIENCE_SECONDS)) as line:
+            with contextlib.closing(socket.create_connection((address, port), ANSWER_SECONDS)) as line:
+                line.settimeout(PATIENCE_SECONDS)
                 line.sendall((json.dumps({"node": node, "ports": ports}) + "\n").encode("ascii"))
                 go_by(line.getsockname()[0])
                 told = line.makefile("r").readline()

@@ -51,6 +51,7 @@ def least_batch(asked, workload):
 def lead(asked, events, voice, signals):
     """Start this machine's replicas and see them through. Why they stopped, if they did, is raised as a Stop."""
     workers = meet(asked.nodes, asked.node, asked.replicas, signals)
+    signals.check(None)
     started = []
     try:
         for local in range(asked.replicas):
@@ -60,6 +61,8 @@ def lead(asked, events, voice, signals):
         for replica in started:
             replica.end()
     reasons = sorted((replica.reason() for replica in started if replica.has_failed()), key=lambda found: found[:2])
+    if reasons and not any(replica.told or replica.broken for replica in started):
+        signals.check(None)  # it came before they could hear it, and was their end
     if reasons:
         raise reasons[0][-1]
 
@@ -100,8 +103,9 @@ class Replica(object):
 
     def listen(self):
         for line in iter(self.process.stdout.readline, ""):
-            if line.startswith(MARK):
-                self.told = json.loads(line[len(MARK):])
+            _, mark, told = line.partition(MARK)  # a library may have begun a line of its own and not ended it
+            if mark:
+                self.told = json.loads(told)
                 self.is_done = not self.told
             elif self.rank == 0 and self.broken is None:
                 try:

@@ -9,10 +9,13 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +24,7 @@ from conftest import CONTAINERS, events, losses, names, needs, start, trained, t
 
 from trainer import __main__ as entry
 from trainer import checkpoint, data, group, layers, meeting, replicas
-from trainer.events import Voice
+from trainer.events import Stop, Voice
 from trainer.group import Group
 from trainer.recipe import Model
 from trainer.signals import Signals
@@ -87,6 +90,62 @@ def test_one_that_is_done_waits_for_none_that_failed(tmp_path, monkeypatch):
     for one in both:
         one.end()
     assert [one.process.returncode for one in both] == [0, 3]
+
+
+def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path, monkeypatch):
+    one = replica(monkeypatch, tmp_path / "one", f"print('NCCL INFO', end='')\n{STAYS}")
+    replicas.watch([one], Signals())
+    one.end()
+    assert one.process.returncode == 0
+
+
+class Told(Signals):
+    """Hears SIGTERM when it is asked for the third time: the replicas have been started, and can't hear yet."""
+
+    asked = 0
+
+    def check(self, step):
+        Signals.check(self, step)
+        self.asked += 1
+
+    @property
+    def received(self):
+        return signal.SIGTERM if self.asked else None
+
+    @received.setter
+    def received(self, number):
+        pass
+
+
+def test_a_signal_that_comes_before_they_can_hear_it_is_no_crash(tmp_path, monkeypatch):
+    asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
+    path = tmp_path / "deaf"
+    path.write_text(f"#!{sys.executable}\nimport time\ntime.sleep({LIMIT})\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(replicas.sys, "executable", str(path))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with pytest.raises(Stop, match="ended by signal 15") as stopped:
+        replicas.lead(asked, None, Voice(None), Told())
+    assert (stopped.value.kind, stopped.value.exit_code) == ("interrupted", 143)
+
+
+def test_who_knocks_and_goes_does_not_keep_the_machines_apart(monkeypatch):
+    (port,) = meeting.free_ports(1)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(meeting.meet, 2, 0, 1, Signals())
+        until(lambda: knocked(port), "node 0 listens")
+        second = threads.submit(meeting.meet, 2, 1, 1, Signals())
+        assert first.result(LIMIT) == second.result(LIMIT)
+
+
+def knocked(port):
+    """Connect and go without a word, as one who looks for open ports does."""
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return line.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
@@ -222,18 +281,31 @@ def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(
 
 
 @pytest.fixture
-def training(tmp_path):
-    """Give a training of two replicas that has begun, in PyTorch."""
+def training(tmp_path, request):
+    """Give a training of two replicas that has begun, in PyTorch or what is asked for."""
     needs("torch")
-    process = start("cifar10", "--framework", "pytorch", "--device", "cpu", "--threads", "1", "--batch", "32",
-                    "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record")  # fmt: skip
+    process = start("cifar10", "--framework", getattr(request, "param", "pytorch"), "--device", "cpu", "--threads", "1",
+                    "--batch", "32", "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record",
+                    PYTHONPATH=f"{slow_disk(tmp_path / 'slow')}:{CONTAINERS}")  # fmt: skip
     until(lambda: (tmp_path / "events.jsonl").exists() and events(tmp_path, "step"), "no step was done")
     yield process
     process.kill()
     process.communicate()
 
 
+def slow_disk(folder):
+    """Give a folder for the path of modules that makes a checkpoint take longer than a replica is waited for."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import time\nfrom trainer import checkpoint, replicas\n"
+        "write, replicas.GRACE_SECONDS = checkpoint.write_whole, 1\n"
+        "def slowly(*words):\n    time.sleep(2)\n    write(*words)\ncheckpoint.write_whole = slowly\n"
+    )
+    return folder
+
+
 @pytest.mark.torch
+@pytest.mark.parametrize("training", ["pytorch", "tf2"], indirect=True)
 def test_one_signal_ends_all_replicas_after_the_same_step_with_one_checkpoint(training, tmp_path):
     replicas = children(training.pid)
     os.kill(replicas[1], signal.SIGTERM)  # Slurm tells all processes, the parent passes on: any of them is enough
