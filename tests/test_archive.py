@@ -100,6 +100,9 @@ def test_a_file_that_is_there_already_is_left_as_it_is(shelf: Store, tmp_path: P
     assert (tmp_path / "x.tar").read_text() == "mine"
     with pytest.raises(NotWritten, match="No such file"):
         packed(shelf, tmp_path / "no/x.tar", "run-1")
+    for folder in (Path(), tmp_path):
+        with pytest.raises(NotWritten):
+            packed(shelf, folder, "run-1")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "x.tar"]
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import TRAIN, House
+from house import LIKE_OTHERS, TRAIN, House
 
 from ngcdl import __version__
 from ngcdl.record import Run
@@ -238,3 +238,10 @@ def test_the_help_of_a_command_with_many_options_has_headings(house: House) -> N
         "Arguments:", "Training:", "Where it runs:", "On Slurm or Kubernetes:", "Container:", "Options:"
     ]  # fmt: skip
     assert re.search(r"^Training:\n  --train .*^Where it runs:\n  --gpus ", told, re.MULTILINE | re.DOTALL)
+
+
+def test_an_archive_of_doctor_s_in_a_folder_that_may_not_be_entered_is_refused_at_once(house: House) -> None:
+    (house.home / "locked").mkdir(mode=0)
+    done = house.run("doctor", "--bundle", f"{house.home}/locked/x.tar.gz", before=LIKE_OTHERS)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "locked/x.tar.gz: it can't be written: Permission denied." in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import TRAIN, House, until
+from house import LIKE_OTHERS, TRAIN, House, until
 
 from ngcdl import owner
 from ngcdl.cli.run import exit_code, no_open_record
@@ -258,3 +258,15 @@ def test_a_training_that_makes_its_data_up_fetches_none(trained: House) -> None:
     assert done.returncode == 0, done.stderr
     assert "CIFAR-10" not in done.stderr
     assert trained.record()["dataset_note"] == "lstm makes its data up, in place of the Penn Treebank"
+
+
+@pytest.mark.parametrize("training", ["cifar10", "catdog"])
+def test_data_below_a_folder_that_may_not_be_entered_is_told_by_its_name(trained: House, training: str) -> None:
+    (trained.home / "locked/data").mkdir(parents=True)
+    (trained.home / "locked").chmod(0)
+    data = f"{trained.home}/locked/data"
+    words = ("run", "--train", training, "--engine", "local", "--gpus", "none")
+    done = trained.run(*words, "--data", data, before=LIKE_OTHERS)
+    assert done.returncode in (2, 125)
+    assert data in done.stderr
+    assert "Permission denied" in done.stderr

@@ -158,6 +158,25 @@ def test_each_refusal_has_its_name(ngc, name, credential, expected):
     assert type(explained(ngc, name, credential)) is expected
 
 
+@pytest.mark.parametrize(
+    ("name", "credential"),
+    [("nim/gated:1.0", None), ("nim/gated:1.0", BAD), ("nim/denied:1.0", GOOD), ("nvidia/tensorflwo:18.01-py2", None)],
+)
+def test_a_refusal_names_the_login_of_that_registry(ngc, monkeypatch, name, credential):
+    ngc.add_image("nim/gated", "1.0")
+    ngc.add_image("nim/denied", "1.0")
+    ngc.denied.add("nim/denied")
+    monkeypatch.setenv("NGCDL_REGISTRY", ngc.host)
+    of_mirror = explained(ngc, name, credential)
+    assert "nvidia.com" in of_mirror.hint
+    monkeypatch.delenv("NGCDL_REGISTRY")
+    of_others = explained(ngc, name, credential)
+    assert of_others.message == of_mirror.message
+    assert "ngcdl login" not in of_others.hint
+    assert "nvidia.com" not in of_others.hint
+    assert f"    docker login {ngc.host}" in of_others.hint or type(of_others) is KeyWithoutRights
+
+
 def test_the_gated_image_is_had_with_the_key(ngc):
     ngc.add_image("nim/gated", "1.0")
     assert explained(ngc, "nim/gated:1.0", GOOD) is None

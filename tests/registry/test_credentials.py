@@ -202,3 +202,16 @@ def test_a_folder_that_cannot_be_made_is_said(home, folder):
         save(NVCR, Secret(KEY), {**home, "DOCKER_CONFIG": folder})
     assert folder in caught.value.message
     assert not leaks(text_of(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("host", "registry", "command"),
+    [
+        (NVCR, NVCR, "ngcdl login"),
+        (NVCR, "mirror.example/ngc", f"ngcdl login {NVCR}"),
+        ("mirror.example", "mirror.example/ngc", "ngcdl login"),
+        ("ghcr.io", NVCR, "docker login ghcr.io"),
+    ],
+)
+def test_each_registry_has_its_own_login(home, host, registry, command):
+    assert credentials.sign_in(host, {**home, "NGCDL_REGISTRY": registry}) == command

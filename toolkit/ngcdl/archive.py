@@ -46,6 +46,8 @@ _SUMS_BYTES = 1 << 22
 
 def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[Kept] = ()) -> None:
     """Write `runs`, which have ended, and `comparisons` to `file`. Raises NotWritten; then nothing is left behind."""
+    if not file.name:
+        raise NotWritten(file, "it is a folder")
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as raw:

@@ -28,7 +28,11 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
     if fix and json:
         raise BadOption("--fix asks questions, and --json answers a program: take one of them.")
     file = Path(bundle).expanduser() if bundle is not None else None
-    if file is not None and file.exists():  # told before, and not after, seconds of looking
+    try:
+        is_there = file is not None and file.exists()  # told before, and not after, seconds of looking
+    except OSError as error:
+        raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
+    if is_there:
         raise BadOption(f"--bundle {file}: it is there already, and is left as it is.")
     findings: Sequence[Finding] = chain.examine(look.gather())
     if json:

@@ -41,7 +41,11 @@ class Dataset:
 def pictures(folder: str, wanted: int | None = None) -> Dataset:
     """Find a folder of somebody's own pictures, one sub-folder a class. BadOption: none, or not as many as `wanted`."""
     place = Path(folder).expanduser().absolute()
-    if not place.is_dir():
+    try:
+        is_folder = place.is_dir()
+    except OSError as error:
+        raise BadOption(f"--data {folder}: it can't be looked at: {error.strerror}.") from error
+    if not is_folder:
         raise BadOption(f"--data {folder}: there is no such folder.", "It holds one folder a class: cats/ and dogs/.")
     there, found = classes.found(place)
     if wanted is not None and found is not None and len(found) != wanted:
@@ -80,7 +84,11 @@ def prepare(
         return Dataset("synthetic", None, None, "synthetic images, as asked for")
     kept = Kept(cache.absolute(), archive)
     if choice != "auto":
-        return _from_folder(Path(choice).expanduser().absolute(), kept, say)
+        folder = Path(choice).expanduser().absolute()
+        try:
+            return _from_folder(folder, kept, say)
+        except OSError as error:
+            raise DatasetWrong(folder, error.strerror or str(error)) from error
     training, damage = kept.check()
     if training is not None:
         return _from_cache(kept, training)

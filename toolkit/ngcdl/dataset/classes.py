@@ -11,8 +11,9 @@ ENDINGS = (".jpg", ".jpeg", ".png")
 
 def found(folder: Path) -> tuple[Path, tuple[str, ...] | None]:
     """Give the folder that is trained on, and its folders that hold pictures; None where they can't be read."""
-    place = next((folder / name for name in TRAINING if (folder / name).is_dir()), folder)
+    place = folder
     try:
+        place = next((folder / name for name in TRAINING if (folder / name).is_dir()), folder)
         below = sorted(one.name for one in place.iterdir() if one.is_dir() and one.name not in TRAINING + TESTING)
         return place, tuple(name for name in below if _has_pictures(place / name))
     except OSError:

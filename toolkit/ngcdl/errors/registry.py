@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from ngcdl.errors.base import NgcdlError
 
 
+def _is_ngc(sign_in: str) -> bool:
+    """Is what signs in a key of NGC's? Other registries are `docker login`'s."""
+    return sign_in.startswith("ngcdl")
+
+
 class RegistryError(NgcdlError):
     """The registry said no, or nothing."""
 
@@ -44,31 +49,35 @@ class NotAsked(RegistryError):
 
 
 class KeyRejected(RegistryError):
-    def __init__(self, host: str, source: str = "") -> None:
+    def __init__(self, host: str, source: str = "", sign_in: str = "ngcdl login") -> None:
         # a variable goes before everything that is kept: a new login would meet the same key again
         variable = source.removeprefix("the variable ")
-        again = f"unset {variable} && ngcdl login" if variable.isupper() else "ngcdl login"
+        again = f"unset {variable} && {sign_in}" if variable.isupper() else sign_in
+        new = "Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog)"
         super().__init__(
             f"{host} refused the key{f' of {source}' if source else ''} (401): it is wrong, expired or revoked.",
-            f"Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog):\n    {again}",
+            f"{new if _is_ngc(sign_in) else 'Sign in anew'}:\n    {again}",
         )
 
 
 class KeyWithoutRights(RegistryError):
-    def __init__(self, host: str, repository: str, status: int = 403) -> None:
-        super().__init__(
-            f"{host} knows the key, but it has no right to {repository} ({status}).",
+    def __init__(self, host: str, repository: str, status: int = 403, sign_in: str = "ngcdl login") -> None:
+        needs = (
             "The key needs the service 'NGC Catalog', and some images need their terms accepted or an organisation's\n"
             f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}\n"
-            "A misspelt name gets the same answer.",
+        )
+        super().__init__(
+            f"{host} knows the key, but it has no right to {repository} ({status}).",
+            f"{needs if _is_ngc(sign_in) else ''}A misspelt name gets the same answer.",
         )
 
 
 class LoginNeeded(RegistryError):
-    def __init__(self, host: str, repository: str) -> None:
+    def __init__(self, host: str, repository: str, sign_in: str = "ngcdl login") -> None:
+        names = ": https://catalog.ngc.nvidia.com/containers" if _is_ngc(sign_in) else "."
         super().__init__(
             f"{host} gives {repository} only to those who are signed in.",
-            "    ngcdl login\nA misspelt name gets the same answer: https://catalog.ngc.nvidia.com/containers",
+            f"    {sign_in}\nA misspelt name gets the same answer{names}",
         )
 
 
@@ -86,11 +95,11 @@ class UnknownTag(RegistryError):
 
 
 class UnknownRepository(RegistryError):
-    def __init__(self, host: str, repository: str) -> None:
+    def __init__(self, host: str, repository: str, sign_in: str = "ngcdl login") -> None:
+        names = " at https://catalog.ngc.nvidia.com/containers" if _is_ngc(sign_in) else ""
         super().__init__(
             f"{host} has no {repository}, or shows it only to other keys.",
-            "Check the spelling at https://catalog.ngc.nvidia.com/containers; for a gated image sign in first:\n"
-            "    ngcdl login",
+            f"Check the spelling{names}; for a gated image sign in first:\n    {sign_in}",
         )
 
 

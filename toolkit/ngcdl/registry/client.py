@@ -25,6 +25,7 @@ from ngcdl.errors import (
     WrongPlatform,
 )
 from ngcdl.registry import challenge, manifest
+from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import Document, Layer, Manifest
 from ngcdl.registry.nearest import nearest
@@ -276,10 +277,10 @@ class Registry:
     def _refusal(self, answer: Answer, repository: str) -> RegistryError:
         if answer.status in (401, 402, 403):
             if self._tokens.credential is None:
-                return LoginNeeded(self.host, repository)
-            return KeyWithoutRights(self.host, repository, answer.status)
+                return LoginNeeded(self.host, repository, sign_in(self.host))
+            return KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
         if answer.status == 404 and (manifest.error_codes(answer.body) or not answer.body.strip()):
-            return UnknownRepository(self.host, repository)
+            return UnknownRepository(self.host, repository, sign_in(self.host))
         return RegistryAnswer(self.host, answer.told)
 
     def _json(self, answer: Answer) -> dict[str, Any]:

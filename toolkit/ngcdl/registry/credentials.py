@@ -66,6 +66,13 @@ def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[s
     return names
 
 
+def sign_in(host: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Give the command that signs in to `host`: NGC's key is not for a stranger's."""
+    if host == settings.load(environ).registry.partition("/")[0]:
+        return "ngcdl login"
+    return f"ngcdl login {host}" if host == NVCR else f"docker login {host}"
+
+
 def _from_environment(host: str, environ: Mapping[str, str]) -> Credential | None:
     for name in key_variables(host, environ):
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, RegistryAnswer
 from ngcdl.registry import challenge
 from ngcdl.registry.challenge import Address, Challenge
+from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.key import TOKEN_USERNAME, Credential, Secret
 from ngcdl.registry.wire import Answer, Question, Wire
 
@@ -96,14 +97,14 @@ class Tokens:
         refresh = self.credential is not None and self.credential.username == TOKEN_USERNAME
         if answer.status == 401 or (answer.status == 400 and refresh):  # OAuth2's invalid_grant is a 400
             raise (
-                KeyRejected(self.host, self.credential.source)
+                KeyRejected(self.host, self.credential.source, sign_in(self.host))
                 if self.credential
-                else LoginNeeded(self.host, repository)
+                else LoginNeeded(self.host, repository, sign_in(self.host))
             )
         if answer.status in (402, 403):
             if self.credential is None:
-                raise LoginNeeded(self.host, repository)
-            raise KeyWithoutRights(self.host, repository, answer.status)
+                raise LoginNeeded(self.host, repository, sign_in(self.host))
+            raise KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
         raise RegistryAnswer(self.host, f"asked for a token, it said {answer.told}")
 
     def _read(self, answer: Answer) -> tuple[Secret, float]:
