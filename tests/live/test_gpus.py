@@ -63,6 +63,27 @@ def test_the_look_inside_names_the_runs_cards(gpu_user: User, way: str) -> None:
     assert not [note for note in record["notes"] if "looked" in note or "WARNING" in note]
 
 
+def test_two_detached_trainings_get_a_card_each_and_a_third_is_refused_with_who_has_them(gpu_user: User) -> None:
+    words = ("run", "pytorch:26.07-py3", *TRAIN, "--steps", "1000000", "--gpus", "1", "--device", "auto", "--force")
+    children = [gpu_user.start(*words, "--detach") for _ in range(2)]
+    runs = [done.out.strip() for done in (child.done() for child in children) if done.code == 0]
+    try:
+        assert len(runs) == 2
+        records = [json.loads((gpu_user.runs / run / "run.json").read_text()) for run in runs]
+        assert sorted(record["gpus"] for record in records) == [[card] for card in CARDS]
+        third = gpu_user.run(*words)
+        assert third.code == 125, third
+        assert "--gpus 1: 0 of 2 GPUs are free" in third.err
+        assert all(run in third.err for run in runs)
+        asked_for = gpu_user.run("run", "busybox:1", "--gpus", "0,", "--", "true")
+        assert asked_for.code == 0, "who names a card shares it"
+    finally:
+        for run in runs:
+            gpu_user.run("stop", run)
+    again = gpu_user.run("run", "busybox:1", "--gpus", "2", "--", "true")
+    assert again.code == 0, again
+
+
 def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
     _has_driver(gpu_user, "615.61")
     done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ngcdl import engines
@@ -43,12 +43,13 @@ def choose(
     registry: str,
     is_training: bool = False,
     unfit: Unfit = lambda *_: (),
+    held: Callable[[], Mapping[str, str]] = dict,
 ) -> Choice:
     """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption.
 
     A training has a replica on each card: under auto it gets one free card, and leaves the others to others. `unfit`
     gives the UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts
-    with several.
+    with several. `held` gives those that runs hold, with the runs' ids; they are not free either.
     """
     probe = nvml.Probe() if engine_name in USED_BY else nvml.probe()  # a cluster's nodes are no business of NVML here
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
@@ -67,7 +68,10 @@ def choose(
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
         return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
     useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
-    gpus, uuids = _one_card(probe, useless) if is_training and gpus.kind == "auto" else _cards(gpus, probe, useless)
+    if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
+        gpus, uuids = _free(gpus, probe, useless, held())
+    else:
+        gpus, uuids = _named_or_all(gpus, probe)
     if is_training and gpus.kind == "all" and len(uuids) > 1:
         gpus = GpuRequest("devices", devices=uuids)  # a replica for each: their number must be known
     way = _way(engine, gpus)
@@ -165,25 +169,27 @@ def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: s
     return Choice(engine, image, way, GpuRequest("count", count=gpus.count or 1), "gpu", None, why, probe)
 
 
-def _cards(gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str]) -> tuple[GpuRequest, tuple[str, ...]]:
+def _named_or_all(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, ...]]:
     """Name the cards by UUID: an index may mean another card to CUDA than to NVML."""
     known = {str(card.index): card.uuid for card in probe.cards if card.uuid}
-    if gpus.kind == "count":
-        uuids = free.cards(gpus.count or 1, unfit)
-        return GpuRequest("devices", devices=uuids), uuids
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus) for item in gpus.devices)
         return GpuRequest("devices", devices=uuids), uuids
     return gpus, tuple(uuid for uuid in known.values() if uuid)
 
 
-def _one_card(probe: nvml.Probe, unfit: Collection[str]) -> tuple[GpuRequest, tuple[str, ...]]:
-    """The least used card on which nothing computes; where all are busy, all: one more or less is the user's to say."""
+def _free(
+    gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str]
+) -> tuple[GpuRequest, tuple[str, ...]]:
+    """The least used cards that are free, one under auto; where it finds none, all: one more or less is the user's to
+    say. Raises GpuError where there are too few for a demand."""
     try:
-        uuids = free.cards(1, unfit)
+        uuids = free.cards(gpus.count or 1, unfit, held)
     except GpuError:
-        return _cards(GpuRequest(), probe, unfit)
-    return GpuRequest("auto", devices=uuids), uuids
+        if gpus.demanded:
+            raise
+        return _named_or_all(GpuRequest(), probe)
+    return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids
 
 
 def _named(item: str, known: dict[str, str], gpus: GpuRequest) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ngcdl import __version__, choice, fetch, plan, trainings
+from ngcdl import __version__, choice, fetch, held, plan, trainings
 from ngcdl.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
 from ngcdl.engines.base import Engine, Order
 from ngcdl.errors import BadOption, NgcdlError, StateNotWritable, UnknownRepository, UnknownTag
@@ -66,7 +67,8 @@ def decide(
         raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
-    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, bool(asked.workload), unfit)
+    is_training, taken = bool(asked.workload), partial(held.cards, shelf)
+    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken)
     picked = choice.heard(picked, asked.device)
     if picked.engine.name == "local":
         nothing_of_a_container(asked)
@@ -118,7 +120,19 @@ def choices_of(workload: Workload | None, shelf: Store) -> Path | None:
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
     """Do all that comes before the start. Raises NgcdlError; then nothing was recorded."""
-    return begin(settle(asked, settings, shelf, show), shelf)
+    settled = settle(asked, settings, shelf, show)
+    if not _chose_free(settled):
+        return begin(settled, shelf)
+    with held.turn(shelf):
+        if not held.cards(shelf).keys().isdisjoint(settled.picked.uuids or ()):
+            show.say("another run took the GPU meanwhile: choosing once more")
+            settled = settle(asked, settings, shelf, show, settled.data)
+        return begin(settled, shelf)
+
+
+def _chose_free(settled: Settled) -> bool:
+    """Were its cards chosen because they were free? Some time ago then: data and image were fetched meanwhile."""
+    return settled.asked.gpus.kind in ("auto", "count") and bool(settled.picked.gpus.devices)
 
 
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:

@@ -1,0 +1,149 @@
+"""Cards that an open run holds are no free ones, although nothing computes on them yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker_socket import Daemon, serving
+from fakes import IMAGE
+from telemetry.conftest import library as library  # a fixture, made known here
+from telemetry.stand_in import Host
+
+from ngcdl import held
+from ngcdl.owner import this_process
+from ngcdl.record import Owner, Run
+from ngcdl.spec import GpuRequest, RunSpec, Workload
+from ngcdl.store import Store
+
+CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
+TRAINING = Workload("cifar10")
+# Chooses and records; while it says what it chose, others may record a run on the very card.
+PREPARE = """
+import json, os, sys
+from dataclasses import replace
+sys.path.insert(0, sys.argv[1])
+from fakes import IMAGE, FakeShow
+from ngcdl import held, prepare, settings
+from ngcdl.asked import Asked
+from ngcdl.errors import NgcdlError
+from ngcdl.spec import GpuRequest, Workload
+from ngcdl.store import Store
+
+config = settings.load({"HOME": os.environ["HOME"]})
+shelf = Store(config.runs)
+asked = Asked("docker", IMAGE, GpuRequest.parse(sys.argv[2]), Workload("cifar10", data="synthetic"), force=True)
+others = [
+    prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), config, shelf, FakeShow()) for text in sys.argv[3:]
+]
+
+class Show(FakeShow):
+    def say(self, text):
+        super().say(text)
+        if "GPUs: " in text and others:
+            prepare.begin(others.pop(), shelf)
+
+show = Show()
+try:
+    run = prepare.prepare(asked, config, shelf, show).run
+    print(json.dumps({"gpus": run.gpus, "said": show.said, "held": held.cards(shelf), "id": run.id}))
+except NgcdlError as error:
+    print(json.dumps({"error": type(error).__name__, "message": error.message, "ids": shelf.ids()}))
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def host(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Two cards on which nothing computes, and a Docker that has the image."""
+    one = Host(library, tmp_path / "nvml.state")
+    one.set()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    daemon = Daemon(tmp_path / "d.sock")
+    daemon.info |= {"Runtimes": {"runc": {}, "nvidia": {}}}
+    digest = f"{IMAGE.name}@sha256:{'5' * 64}"
+    daemon.images[str(IMAGE)] = daemon.images[digest] = {"Id": "sha256:" + "1" * 64, "RepoDigests": [digest]}
+    with serving(daemon):
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        yield one
+
+
+def prepared(host: Host, gpus: str, *others: str) -> Any:
+    code = f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{PREPARE}"
+    return host.ask(code, str(Path(__file__).parent), gpus, *others)
+
+
+def recorded(shelf: Store, gpus: str, workload: Workload | None = None, **more: Any) -> str:
+    spec = RunSpec(IMAGE, ("python",), GpuRequest.parse(gpus), workload=workload)
+    run = Run(shelf.new_id("it"), "running", 1.0, gpus=CARDS[:1], spec=spec.as_json(), owner=this_process())
+    shelf.create(replace(run, **more))
+    return run.id
+
+
+@pytest.mark.parametrize(("gpus", "workload"), [
+    (f"auto:{CARDS[0]}", TRAINING), ("all", TRAINING), (CARDS[0], None), ("0,", None),
+])  # fmt: skip
+def test_a_training_and_a_command_with_certain_cards_hold_them(
+    shelf: Store, gpus: str, workload: Workload | None
+) -> None:
+    run_id = recorded(shelf, gpus, workload)
+    assert held.cards(shelf) == {CARDS[0]: run_id}
+
+
+@pytest.mark.parametrize(("gpus", "workload"), [
+    ("all", None), ("auto", None), ("none", None), ("auto", replace(TRAINING, device="cpu")),
+])  # fmt: skip
+def test_a_command_that_sees_every_card_and_a_training_on_the_cpu_hold_none(
+    shelf: Store, gpus: str, workload: Workload | None
+) -> None:
+    recorded(shelf, gpus, workload)
+    assert held.cards(shelf) == {}
+
+
+def test_the_dead_the_ended_and_those_of_another_host_hold_none(shelf: Store) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        dead = Owner(child.pid, 1, this_process().boot)
+    for more in (
+        {"owner": None}, {"owner": dead}, {"owner": replace(this_process(), boot="another host's")},
+        {"status": "finished"}, {"status": "lost"},
+    ):  # fmt: skip
+        recorded(shelf, "all", TRAINING, **more)
+    broken = recorded(shelf, "all", TRAINING)
+    (shelf.folder(broken) / "run.json").write_text("{")
+    assert held.cards(shelf) == {}
+
+
+def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> None:
+    it = prepared(host, "1", "1")
+    (other,) = set(CARDS) - set(it["gpus"])
+    assert it["held"][it["gpus"][0]] == it["id"]
+    assert it["held"][other] != it["id"]
+    assert "another run took the GPU meanwhile: choosing once more" in it["said"]
+
+
+@pytest.mark.parametrize("gpus", ["all", "0,1"])
+def test_a_demand_for_certain_cards_does_not_ask_who_holds_them(host: Host, gpus: str) -> None:
+    it = prepared(host, gpus, "1")
+    assert it["gpus"] == list(CARDS)
+    assert not [line for line in it["said"] if "meanwhile" in line]
+
+
+def test_a_free_card_that_is_left_to_nobody_is_refused_with_the_run_that_has_it(host: Host) -> None:
+    it = prepared(host, "2", "2")
+    assert it["error"] == "NoGpu"
+    (holder,) = it["ids"]
+    assert it["message"] == f"--gpus 2: 0 of 2 GPUs are free (in use or out of order: 0 by {holder}, 1 by {holder})."
+
+
+def test_under_auto_a_training_shares_where_all_are_held(host: Host) -> None:
+    assert len(prepared(host, "auto", "1")["gpus"]) == 1
+    assert prepared(host, "auto", "2")["gpus"] == list(CARDS)
