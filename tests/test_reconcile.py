@@ -164,6 +164,27 @@ def test_a_run_on_docker_stays_open_while_docker_is_away(house: House) -> None:
     assert house.shelf.load(run.id) == run
 
 
+@pytest.mark.parametrize("command", [("runs",), ("runs", "--json"), TRAIN])
+def test_a_cluster_that_does_not_answer_is_asked_once_by_a_command_and_said(
+    house: House, command: tuple[str, ...]
+) -> None:
+    for run_id in ("20180216-182126-a-beef", "20180216-182127-b-beef", "20180216-182128-c-beef"):
+        folder = house.shelf.create(replace(RUN, id=run_id, engine="kubernetes", owner=None, engine_id="lab"))
+        (folder / "job.yaml").write_text(f"kind: Job\nmetadata:\n  name: {run_id}\n")
+    kubectl, asked = house.home / "bin/kubectl", house.home / "asked"
+    kubectl.parent.mkdir()
+    kubectl.write_text(
+        f'#!/bin/sh\nif [ "$2" = config ]; then echo lab; exit; fi\necho "$*" >>{asked}\n'
+        "echo 'Unable to connect to the server: dial tcp 10.0.0.1:6443: i/o timeout' >&2\nexit 1\n"
+    )
+    kubectl.chmod(0o755)
+    done = house.run(*command, env={"PATH": f"{kubectl.parent}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    assert len(asked.read_text().splitlines()) == 1
+    assert done.stderr.count("No Kubernetes cluster answers") == 1
+    assert all(house.shelf.load(run_id).status == "running" for run_id in house.shelf.ids() if run_id < "2019")
+
+
 @pytest.mark.parametrize(("engine_id", "status"), [("its-own", "running"), ("this-one", "lost"), (None, "lost")])
 def test_a_run_of_another_engine_stays_as_it_is(
     shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_id: str | None, status: str

@@ -20,7 +20,7 @@ from pathlib import Path
 from ngcdl import engines, store
 from ngcdl.ending import STOPPED, stopped_by
 from ngcdl.engines.base import Exit, Job
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost, NgcdlError
 from ngcdl.owner import is_alive
 from ngcdl.record import Run
 from ngcdl.report import figures
@@ -32,11 +32,15 @@ from ngcdl.store import Store
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
 # A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
 QUIET_SECONDS = 30.0
+# It did not answer, and would let the next question wait as long: up to 45 s.
+_SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
 
-def reconcile(shelf: Store, run: Run) -> Run:
-    """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is."""
-    if not _is_open(run):
+def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
+    """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is.
+
+    An engine in `away` is not asked; one that does not answer comes into it, by its name."""
+    if not _is_open(run) or (away and run.engine in away):
         return run
     import filelock
 
@@ -50,7 +54,9 @@ def reconcile(shelf: Store, run: Run) -> Run:
             if found != run:
                 shelf.save(found)
             return found
-    except (NgcdlError, OSError):  # the lock's time-out is one, too
+    except (NgcdlError, OSError) as error:  # the lock's time-out is one, too
+        if away is not None and isinstance(error, _SILENT):
+            away[str(run.engine)] = error
         return run
 
 
@@ -73,13 +79,10 @@ def _found_out(shelf: Store, run: Run) -> Run:
 
 
 def _by_docker(shelf: Store, run: Run) -> Run:
-    try:
-        engine = engines.connect("docker")
-        if run.engine_id not in (None, engine.identity):
-            return run  # it is on another engine, which DOCKER_HOST or the context named then
-        job: Job | None = engine.find(run.id)
-    except NgcdlError:
-        return run  # the engine is away: nobody can say yet
+    engine = engines.connect("docker")
+    if run.engine_id not in (None, engine.identity):
+        return run  # it is on another engine, which DOCKER_HOST or the context named then
+    job = engine.find(run.id)
     if job is None and run.status == "lost":
         return replace(run, owner=None)
     if job is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ngcdl import settings
+from ngcdl import console, settings
 from ngcdl.errors import NgcdlError
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
@@ -39,7 +40,17 @@ def comparison(store: Store, name: str) -> Kept:
     from ngcdl import compare
 
     kept = compare.load(name, store)
-    for trial in kept.trials:
-        with contextlib.suppress(NgcdlError):  # a record that is gone is said by what is made of them
-            reconcile(store, store.load(trial.run))
+    with asking() as away:
+        for trial in kept.trials:
+            with contextlib.suppress(NgcdlError):  # a record that is gone is said by what is made of them
+                reconcile(store, store.load(trial.run), away)
     return kept
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[dict[str, NgcdlError]]:
+    """Give what `reconcile` is to remember of engines that do not answer, and say of each that it did not."""
+    away: dict[str, NgcdlError] = {}
+    yield away
+    for error in away.values():
+        console.say(f"{error.message} What became of the runs there is not known yet.")

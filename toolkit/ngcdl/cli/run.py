@@ -159,10 +159,13 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
 
 def reconcile_last(shelf: Store) -> None:
     """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
-    for run_id in shelf.ids()[:20]:
-        if shelf.is_ended(run_id):
-            continue
-        with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
-            from ngcdl import reconcile
+    left = [run_id for run_id in shelf.ids()[:20] if not shelf.is_ended(run_id)]
+    if not left:
+        return
+    from ngcdl import reconcile
+    from ngcdl.cli import kept
 
-            reconcile.reconcile(shelf, shelf.load(run_id))
+    with kept.asking() as away:
+        for run_id in left:
+            with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
+                reconcile.reconcile(shelf, shelf.load(run_id), away)

@@ -31,11 +31,12 @@ def runs(as_json: bool, everything: bool = False) -> None:
     shelf, found = kept.shelf(), []
     ids = shelf.ids()
     shown = ids if everything or as_json else ids[:NEWEST]
-    for run_id in shown:
-        try:
-            found.append(kept.with_figures(shelf, reconcile(shelf, shelf.load(run_id))))
-        except NgcdlError as error:
-            console.show_error(error)
+    with kept.asking() as away:
+        for run_id in shown:
+            try:
+                found.append(kept.with_figures(shelf, reconcile(shelf, shelf.load(run_id), away)))
+            except NgcdlError as error:
+                console.show_error(error)
     if as_json:
         console.result_json([run.as_json() for run in found])
         return
