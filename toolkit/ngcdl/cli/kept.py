@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
@@ -40,11 +40,16 @@ def comparison(store: Store, name: str) -> Kept:
     from ngcdl import compare
 
     kept = compare.load(name, store)
-    with asking() as away:
-        for trial in kept.trials:
-            with contextlib.suppress(NgcdlError):  # a record that is gone is said by what is made of them
-                reconcile(store, store.load(trial.run), away)
+    close(store, (trial.run for trial in kept.trials))
     return kept
+
+
+def close(store: Store, ids: Iterable[str]) -> None:
+    """Find out what became of these runs. Of a broken record, or one that is gone, others tell."""
+    with asking() as away:
+        for run_id in ids:
+            with contextlib.suppress(NgcdlError):
+                reconcile(store, store.load(run_id), away)
 
 
 @contextlib.contextmanager

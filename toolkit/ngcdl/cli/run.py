@@ -160,12 +160,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
 def reconcile_last(shelf: Store) -> None:
     """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
     left = [run_id for run_id in shelf.ids()[:20] if not shelf.is_ended(run_id)]
-    if not left:
-        return
-    from ngcdl import reconcile
-    from ngcdl.cli import kept
+    if left:
+        from ngcdl.cli import kept
 
-    with kept.asking() as away:
-        for run_id in left:
-            with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
-                reconcile.reconcile(shelf, shelf.load(run_id), away)
+        kept.close(shelf, left)
