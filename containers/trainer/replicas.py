@@ -61,9 +61,9 @@ def lead(asked, events, voice, signals):
         for replica in started:
             replica.end()
     reasons = sorted((replica.reason() for replica in started if replica.has_failed()), key=lambda found: found[:2])
-    if reasons and not any(replica.told or replica.broken for replica in started):
-        signals.check(None)  # it came before they could hear it, and was their end
     if reasons:
+        if not any(replica.told or replica.broken for replica in started):
+            signals.check(None)  # it came before they could hear it, and was their end
         raise reasons[0][-1]
 
 
@@ -92,7 +92,7 @@ class Replica(object):
         group = {"rank": asked.node * asked.replicas + local, "size": asked.nodes * asked.replicas, "local": local,
                  "here": asked.replicas, "nodes": asked.nodes, "workers": workers}
         self.rank, self.voice = group["rank"], voice
-        self.told, self.broken, self.ended, self.is_killed, self.is_done = None, None, None, False, False
+        self.told, self.broken, self.ended, self.is_killed = None, None, None, False
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             close_fds=True, universal_newlines=True,
@@ -106,7 +106,6 @@ class Replica(object):
             _, mark, told = line.partition(MARK)  # a library may have begun a line of its own and not ended it
             if mark:
                 self.told = json.loads(told)
-                self.is_done = not self.told
             elif self.rank == 0 and self.broken is None:
                 try:
                     self.voice.say(line.rstrip("\n"))
@@ -114,6 +113,10 @@ class Replica(object):
                     self.broken = stop
                     self.process.kill()
         self.process.stdout.close()
+
+    @property
+    def is_done(self):
+        return self.told == {}
 
     def is_running(self):
         if self.process.poll() is not None and self.ended is None:
