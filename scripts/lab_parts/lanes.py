@@ -6,8 +6,8 @@
 
 For a machine of two cores: what waits for engines goes beside what computes, whichever of them takes longer there. What
 mostly waits, for an engine to come back, a registry to give in or a queue to move, has a lane of its own. A third lane
-that computes made all of it a tenth slower: threads of frameworks wait for each other by spinning. What a group wrote
-is printed when it has ended. RESULTS is a folder; the exit code is 1 where a group failed.
+that computes brought nothing: two keep both cores full. What a group wrote is printed when it has ended. RESULTS is a
+folder; the exit code is 1 where a group failed.
 """
 
 from __future__ import annotations
