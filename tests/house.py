@@ -100,9 +100,9 @@ class House:
         return record
 
 
-def until(there: Callable[[], Any], what: str = "it") -> Any:
-    """Wait for what another process does, at most 30 s, and give it."""
-    end, pause = time.monotonic() + 30, threading.Event()
+def until(there: Callable[[], Any], what: str = "it", seconds: float = 60) -> Any:
+    """Wait for what another process does, at most `seconds`, and give it."""
+    end, pause = time.monotonic() + seconds, threading.Event()
     while not (found := there()):
         assert time.monotonic() < end, f"{what} never came"
         pause.wait(0.02)

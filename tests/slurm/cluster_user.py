@@ -71,9 +71,9 @@ class Someone(House):
 
         until(is_there, "the first step")
 
-    def ended(self, run_id: str) -> dict[str, Any]:
-        """Wait until the record is closed."""
-        return dict(until(lambda: (it := self.record(run_id))["status"] != "running" and it, "the end"))
+    def ended(self, run_id: str, seconds: float = 60) -> dict[str, Any]:
+        """Wait until the record is closed, at most `seconds`."""
+        return dict(until(lambda: (it := self.record(run_id))["status"] != "running" and it, "the end", seconds))
 
 
 TRAIN = ("run", IMAGE, "--train", "cifar10", "--engine", "slurm", "--data", "synthetic")

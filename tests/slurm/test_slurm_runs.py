@@ -215,7 +215,7 @@ def test_a_script_to_keep_is_handed_in_by_anybody_for_a_run_of_its_own(lab: dict
 
 
 def test_a_run_whose_time_is_up_saves_and_says_so(someone: Someone) -> None:
-    run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the warning comes at once
-    run = someone.ended(run_id)
+    run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the first look warns
+    run = someone.ended(run_id, 120)  # slurmctld looks every 30 s (PERIODIC_TIMEOUT), and later where it has no time to
     assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit came (--time)")
     assert someone.events(run_id)[-1]["kind"] == "interrupted"
