@@ -79,21 +79,37 @@ def test_an_idle_gpu_is_doubted_only_where_the_framework_does_not_vouch_for_it()
     assert "Did it compute on the CPU?" in doubted.text
     sure, why = diagnose(GPU_RUN, gpu(2.0, **full), ())
     assert "CPU?" not in sure.text
-    assert why.rule == "input-bound"
+    assert why.rule == "full-core"
 
 
 @pytest.mark.parametrize(("percent", "core", "rule"), [
-    (69.9, 90.0, "input-bound"), (70.0, 90.0, "balanced"), (69.9, 89.9, "balanced"), (5.0, 100.0, "input-bound"),
+    (69.9, 90.0, "full-core"), (70.0, 90.0, "balanced"), (69.9, 89.9, "balanced"), (5.0, 100.0, "full-core"),
 ])  # fmt: skip
-def test_input_holds_a_gpu_back_that_waits_while_a_core_is_full(percent: float, core: float, rule: str) -> None:
+def test_a_core_is_full_beside_a_gpu_that_waits(percent: float, core: float, rule: str) -> None:
     assert rules(gpu(percent, cpu_busiest_core_percent_mean=core)) == [rule]
 
 
-def test_the_sentence_of_a_slow_input_has_both_numbers_and_what_to_do() -> None:
-    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0))
-    assert found.text == "GPU 47 % busy, one CPU core at 100 %: the input pipeline holds it back."
+def test_what_a_full_core_does_is_not_claimed_but_can_be_measured() -> None:
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN, {"event": "start", "feed": "ahead"})
+    assert found.text == (
+        "GPU 47 % busy, one CPU core at 100 %: it makes batches, hands out work, or waits for the card."
+    )
     assert found.numbers == {"gpu_percent": 47.0, "cpu_busiest_core_percent": 100.0}
     assert "num_workers" in (found.advice or "")
+    assert "\n    ngcdl compare ... --vary feed=input,constant,ahead" in (found.advice or "")
+
+
+@pytest.mark.parametrize(("own", "rule"), [(89.9, "balanced"), (90.0, "full-core"), (None, "full-core")])
+def test_a_core_that_the_run_itself_can_t_have_filled_is_not_laid_at_its_door(own: float | None, rule: str) -> None:
+    assert rules(gpu(40.0, cpu_busiest_core_percent_mean=97.0, container_cpu_percent_mean=own)) == [rule]
+
+
+@pytest.mark.parametrize("feed", ["resident", "constant", "input"])
+def test_where_no_batch_is_made_beside_the_training_a_full_core_makes_none(feed: str) -> None:
+    full = gpu(40.0, cpu_busiest_core_percent_mean=97.0)
+    found = only(full, GPU_RUN, {"event": "start", "feed": feed})
+    assert (found.rule, found.text.partition(": ")[2]) == ("balanced", "it waits for something that was not measured.")
+    assert rules(full, replace(GPU_RUN, spec={"workload": {"feed": feed}})) == ["balanced"]
 
 
 @pytest.mark.parametrize(("percent", "rule"), [(89.9, "balanced"), (90.0, "compute-bound"), (100.0, "compute-bound")])
@@ -120,14 +136,16 @@ def test_what_the_trainer_says_of_its_batch_counts_and_else_what_was_asked() -> 
     assert rules(summary, asked, {"event": "start", "batch": 128}) == ["balanced"]
 
 
-def test_a_tiny_batch_comes_before_the_core_that_hands_it_out() -> None:
+def test_beside_a_tiny_batch_the_core_that_hands_it_out_is_no_other_cause() -> None:
     summary = gpu(30.0, seconds_per_batch=0.001, cpu_busiest_core_percent_mean=100.0)
-    assert rules(summary, GPU_RUN, {"event": "start", "batch": 8}) == ["tiny-batch", "input-bound"]
+    assert rules(summary, GPU_RUN, {"event": "start", "batch": 8}) == ["tiny-batch"]
 
 
 @pytest.mark.parametrize(("shared", "expected"), [(True, ["shared-gpu"]), (False, ["balanced"]), (None, ["balanced"])])
 def test_a_gpu_that_others_use_too_is_told(shared: bool | None, expected: list[str]) -> None:
     assert rules(gpu(80.0, shared_gpu=shared)) == expected
+    paced = ["shared-gpu"] if shared else ["compute-bound"]
+    assert rules(gpu(98.0, shared_gpu=shared)) == paced, "the use of a card is that of all who are there"
 
 
 def test_the_busiest_card_counts_and_one_that_did_nothing_is_named() -> None:
@@ -266,6 +284,17 @@ def test_a_run_on_the_cpu_that_fills_it_is_bound_by_it(percent: float, rule: str
     assert rules(cpu(percent), CPU_RUN) == [rule]
 
 
+@pytest.mark.parametrize(("own", "rule"), [(720.0, "cpu-bound"), (719.0, "balanced"), (None, "cpu-bound")])
+def test_physical_cores_that_the_run_keeps_busy_are_a_full_cpu(own: float | None, rule: str) -> None:
+    run = replace(CPU_RUN, machine=Machine(cores=16, physical_cores=8))
+    found = only(cpu(50.0, cores_busy=8.0, container_cpu_percent_mean=own), run)
+    used = "7.2" if own else "8.0"
+    assert found.rule == rule
+    assert found.rule == "balanced" or found.text == (
+        f"{used} of 16 logical processors busy, on 8 physical cores: the CPU sets the pace."
+    )
+
+
 def test_a_gpu_is_advised_only_where_the_machine_has_one() -> None:
     with_card = replace(CPU_RUN, machine=Machine(cores=8, gpus=(Gpu(0, "a card", "GPU-1"),)))
     assert "ngcdl compare" in (only(cpu(95.0), with_card).advice or "")
@@ -346,8 +375,7 @@ def test_what_is_decisive_comes_first() -> None:
                   memory_pressure_percent=50.0, throttled_share={"hw_slowdown": 1.0, "sw_power_cap": 1.0})  # fmt: skip
     start = {"event": "start", "batch": 8, "threads": 64}
     assert rules(summary, GPU_RUN, start, OOM) == [
-        "out-of-memory", "memory-pressure", "throttled", "shared-gpu", "tiny-batch", "input-bound", "oversubscribed",
-        "throttled",
+        "out-of-memory", "memory-pressure", "throttled", "shared-gpu", "tiny-batch", "oversubscribed", "throttled",
     ]  # fmt: skip
 
 
@@ -357,7 +385,7 @@ def test_planted_samples_become_a_finding_of_the_record() -> None:
     told = {"host_cpu_percent": 35, "cpu_percents": [3, 100, 2], "gpus": [reading]}
     samples = [{"t": 100.0 + second, **told} for second in range(7)]
     run = filled(GPU_RUN, [{"event": "start", "device": "gpu"}, *steps], samples)
-    assert [found.rule for found in run.findings or ()] == ["throttled", "input-bound"]
+    assert [found.rule for found in run.findings or ()] == ["throttled", "full-core"]
     assert filled(GPU_RUN, steps, samples[:4]).findings == ()
 
 

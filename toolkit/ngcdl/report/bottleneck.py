@@ -19,6 +19,8 @@ FEWEST_SAMPLES = 5
 WAITING_PERCENT = 70.0
 # A thread that never waits shows as 95 to 100: the kernel moves it between cores within a sample.
 FULL_CORE_PERCENT = 90.0
+# Feeds beside which no batch is made on the CPU while a card computes (containers/trainer/feed.py).
+UNFED = ("resident", "constant", "input")
 # One thread that computes, and what the system does beside it.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
 # As many threads wait for a core as have one.
@@ -39,8 +41,7 @@ def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Findin
 
 def _impossible(case: Case) -> Iterator[Finding]:
     share, flops = case.summary.peak_share, case.summary.flops_per_second
-    start = next((event for event in reversed(case.events) if event.get("event") == "start"), {})
-    most = achieved.allowed(start)
+    most = achieved.allowed(case.start)
     if share is not None and flops is not None and share > most:
         times = f" (of 3x3 convolutions up to {most:g} times are possible)" if most > 1 else ""
         text = f"{flops / 1e12:.1f} TFLOP/s are {share:.1f} times what the card can do{times}: the timing or the size "
@@ -96,16 +97,25 @@ def _tiny_batch(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _input_bound(case: Case) -> Iterator[Finding]:
+def _full_core(case: Case) -> Iterator[Finding]:
+    """What a full core does is not measured: CUDA fills one by waiting, too (cudaDeviceScheduleAuto spins).
+    https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html"""
     busy, core = case.busy, case.summary.cpu_busiest_core_percent_mean
+    own = case.summary.container_cpu_percent_mean
     if core is None or core < FULL_CORE_PERCENT or not case.waits(WAITING_PERCENT):
         return
-    text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: the input pipeline holds it back."
+    is_others = own is not None and own < FULL_CORE_PERCENT
+    if is_others or case.told("feed") in UNFED or any(_tiny_batch(case)):  # the last says it better
+        return
+    text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: "
+    text += "it makes batches, hands out work, or waits for the card."
     advice = (
-        "Make batches in more threads or processes (num_workers, num_parallel_calls), do less to each image on the "
+        "If it makes batches: in more threads or processes (num_workers, num_parallel_calls), with less done to each "
+        "image on the CPU, or with the data on the GPU."
     )
-    advice += "CPU, or keep the data on the GPU."
-    yield finding("input-bound", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core)
+    if case.told("feed") and not case.told("teacher"):
+        advice += "\nWhether it does:\n    ngcdl compare ... --vary feed=input,constant,ahead"
+    yield finding("full-core", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core, own_cpu_percent=own)
 
 
 def _oversubscribed(case: Case) -> Iterator[Finding]:
@@ -125,7 +135,8 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
 
 
 def _compute_bound(case: Case) -> Iterator[Finding]:
-    if case.busy is not None and case.busy >= COMPUTE_BOUND_PERCENT:
+    """Not of a card that others used, too: its use is everybody's."""
+    if not case.summary.shared_gpu and case.busy is not None and case.busy >= COMPUTE_BOUND_PERCENT:
         text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
         yield finding(
             "compute-bound", text, "Faster would be mixed precision, or a faster card.", gpu_percent=case.busy
@@ -140,13 +151,22 @@ def _busy_machine(case: Case) -> Iterator[Finding]:
 
 
 def _cpu_bound(case: Case) -> Iterator[Finding]:
-    """Of a run that was to compute on the CPU, where the cores were not kept busy by others."""
-    percent, cores = case.summary.cpu_percent_mean, case.run.machine.cores
-    is_own = case.on_cpu and not case.is_crowded
-    if is_own and percent is not None and percent >= FULL_CPU_PERCENT and cores:
+    """Of a run that was to compute on the CPU, where the cores were not kept busy by others.
+
+    As many busy threads as there are physical cores fill it, too: a second one on each adds little to arithmetic."""
+    percent, busy, machine = case.summary.cpu_percent_mean, case.summary.cores_busy, case.run.machine
+    cores, physical, own = machine.cores, machine.physical_cores, case.summary.container_cpu_percent_mean
+    if not case.on_cpu or case.is_crowded or percent is None or not cores:
+        return
+    used = busy if own is None else own / 100
+    if percent >= FULL_CPU_PERCENT:
         text = f"All {cores} cores {percent:.0f} % busy: the CPU sets the pace."
-        advice = "Is the GPU faster?\n    ngcdl compare ..." if case.run.machine.gpus else None
-        yield finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores)
+    elif used is not None and physical and 100 * used >= FULL_CPU_PERCENT * physical:
+        text = f"{used:.1f} of {cores} logical processors busy, on {physical} physical cores: the CPU sets the pace."
+    else:
+        return
+    advice = "Is the GPU faster?\n    ngcdl compare ..." if machine.gpus else None
+    yield finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores, physical_cores=physical)
 
 
 def _one_thread(case: Case) -> Iterator[Finding]:
@@ -179,7 +199,7 @@ def _nothing_stands_out(case: Case) -> Iterator[Finding]:
         text = f"GPU {busy:.0f} % busy{beside}: "
         if busy >= WAITING_PERCENT:
             text += "it seldom waits."
-        elif core is not None:
+        elif core is not None and core < FULL_CORE_PERCENT:
             text += "it waits for something else: the disk, the network, or each step for the one before."
         else:
             text += "it waits for something that was not measured."
@@ -197,7 +217,7 @@ _RULES = (
     _throttled(is_damage=True),
     _shared_gpu,
     _tiny_batch,
-    _input_bound,
+    _full_core,
     _busy_machine,
     _oversubscribed,
     _compute_bound,

@@ -30,6 +30,10 @@ class Case:
         return (self.run.spec or {}).get("workload") or {}
 
     @cached_property
+    def start(self) -> Line:
+        return next((event for event in reversed(self.events) if event.get("event") == "start"), {})
+
+    @cached_property
     def on_cpu(self) -> bool:
         """Was it to compute on the CPU, by what was asked or for want of a card? (A card that it did not use: no.)"""
         return self.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
@@ -68,6 +72,10 @@ class Case:
         """Did others keep so many of the cores busy that the CPU was theirs rather than the run's?"""
         cores, others = self.run.machine.cores, self.others_cores
         return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and self.waits_for_the_cpu
+
+    def told(self, name: str) -> object:
+        """Give what the trainer says in its last start, or what was asked for; None of somebody's own command."""
+        return self.start.get(name, self.workload.get(name))
 
     def asked(self, name: str) -> float | None:
         """Give a number that the trainer says in its last start, or that was asked for."""
