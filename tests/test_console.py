@@ -60,6 +60,17 @@ def test_an_error_that_shows_control_sequences_is_cleaned_too(capsys: pytest.Cap
     assert "\x1b" not in capsys.readouterr().err
 
 
+def test_a_result_is_cleaned_but_for_our_own_colours_and_what_a_program_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.result("\x1b]52;c;AAAA\x07a\x1b[2J")
+    console.result("\x1b[31mb\x1b[0m", styled=True)
+    console.result_exact("c\x1b[2J")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    console.result_exact("d\x1b[2J")
+    assert capsys.readouterr().out == "a\n\x1b[31mb\x1b[0m\nc\x1b[2J\nd\n"
+
+
 def test_what_the_terminal_can_t_spell_is_shown_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))

@@ -171,9 +171,14 @@ def test_a_cpu_of_0_is_0(house: House) -> None:
 
 
 def test_control_bytes_in_a_record_do_not_reach_the_terminal(house: House) -> None:
-    house.shelf.create(Run("x-1", "failed", 1.0, reason="\x1b]0;title\x07bad", image=Image("\x1b[31mred")))
-    for argv in (("show",), ("runs",)):
-        assert "\x1b" not in house.run(*argv).stdout
+    bad = "\x1b]0;title\x07\x1b[2Jbad\nx-2"
+    odd = Summary(throttled_share={"\x1b]52;c;AAAA\x07bad": 0.5})
+    house.shelf.create(Run("x-1", "failed", 1.0, reason=bad, image=Image(bad), dataset=bad, device=bad, summary=odd))
+    house.shelf.create(Run("x-0", "failed", 1.0))
+    for argv in (("show", "x-1"), ("runs",), ("runs", "diff", "x-0", "x-1")):
+        told = house.run(*argv).stdout
+        assert ("bad" in told, "\x1b" in told, "\x07" in told) == (True, False, False)
+        assert argv == ("show", "x-1") or "\nx-2" not in told, "it makes no row of its own"
 
 
 def test_a_run_that_is_not_there_is_told(kept: House) -> None:

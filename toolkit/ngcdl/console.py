@@ -95,7 +95,8 @@ def columns(stream: Any) -> int | None:
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Container[int] = ()) -> list[str]:
     """Align `rows`, the head first. Columns that `width` has no room for stand indented on a line below; `right`
-    names those that are flush right."""
+    names those that are flush right. What a cell holds stays in it."""
+    rows = [[plain(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -133,9 +134,15 @@ def result_stream() -> IO[bytes]:
     return sys.stdout.buffer
 
 
-def result(text: str) -> None:
-    """Write a result for people to stdout. Raises OSError where stdout takes nothing."""
-    _result(typable(text))
+def result(text: str, styled: bool = False) -> None:
+    """Write a result for people to stdout. Records hold what containers wrote: all but what is `styled` by ourselves is
+    cleaned. Raises OSError where stdout takes nothing."""
+    _result(typable(text if styled else plain(text)))
+
+
+def result_exact(text: str) -> None:
+    """The same of what programs take, as a script or a path: where no terminal shows it, each byte of it counts."""
+    result(text, styled=columns(sys.stdout) is None)
 
 
 def _result(text: str) -> None:

@@ -38,7 +38,8 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
     if json:
         console.result_json(chain.document(findings))
     else:
-        console.result(screen(findings, _width(sys.stdout), in_colour=_has_colour(sys.stdout)))
+        in_colour = _has_colour(sys.stdout)
+        console.result(screen(findings, _width(sys.stdout), in_colour=in_colour), styled=in_colour)
     if file is not None:
         _bundle(file, findings)
     if fix:

@@ -28,7 +28,7 @@ def export(form: str, name: str) -> None:
     target = prepare.planned_target(picked)
     order = Order(spec, run.id, shelf.folder(run.id), target, picked.way.name)
     request = picked.engine.request(order)
-    console.result(request.get("to_keep", request["script"]).rstrip())
+    console.result_exact(request.get("to_keep", request["script"]).rstrip())
 
 
 def _gpus(run: Run) -> GpuRequest:

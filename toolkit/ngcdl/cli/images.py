@@ -201,7 +201,7 @@ def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]
 
 def _table(rows: Sequence[Mapping[str, Any]], where: str, width: int | None) -> str:
     lines = [("IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "SIZE", where.upper()), *(_cells(row) for row in rows)]
-    return console.plain("\n".join(console.table(lines, width)))
+    return "\n".join(console.table(lines, width))
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

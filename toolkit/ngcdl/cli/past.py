@@ -103,7 +103,7 @@ def export(words: Sequence[str]) -> None:
     if going:
         raise BadOption(f"{going[0]} still runs: only what is over can be taken along.", f"    ngcdl stop {going[0]}")
     archive.export(store, runs, Path(target), list({one.id: one for one in comparisons.values()}.values()))
-    console.result(str(Path(target).absolute()))
+    console.result_exact(str(Path(target).absolute()))
 
 
 def _there(comparison: Kept, store: Store) -> list[str]:

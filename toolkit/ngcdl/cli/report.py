@@ -142,7 +142,7 @@ def _write(target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> 
             _replace(path.resolve() if is_typed else path, parts)
     except OSError as error:
         raise NotWritten(target, error.strerror or str(error)) from error
-    console.result(str(path.absolute()))
+    console.result_exact(str(path.absolute()))
 
 
 def _replace(path: Path, parts: Iterable[str | bytes]) -> None:

@@ -143,7 +143,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     target = prepare.planned_target(picked)
     order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name)
     if picked.engine.is_cluster and not as_json:
-        console.result(picked.engine.command_line(order).rstrip())
+        console.result_exact(picked.engine.command_line(order).rstrip())
         return 0
     request = picked.engine.request(order)
     if as_json:
@@ -153,7 +153,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     console.result_json(request)
     folders = filter(None, [order.folder / "home", prepare.choices_of(asked.workload, shelf)])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
-    console.result(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
+    console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0
 
 

@@ -63,7 +63,7 @@ def _row(run: Run) -> tuple[str, ...]:
         measured(figures.examples_per_second),
         number(figures.cpu_percent_mean, 0, "%"),
         number(figures.gpu_percent_mean, 0, "%"),
-        console.plain(_short(run.image.reference or f"({run.engine})")),
+        _short(run.image.reference or f"({run.engine})"),
     )
 
 
