@@ -21,6 +21,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of stand-ins, and nothing else of Slurm: each is a line of shell."""
     folder = tmp_path / "bin"
     folder.mkdir()
+    (folder / "job.sh").write_text("#!/bin/bash\n")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
 
@@ -50,13 +51,36 @@ def test_gpus_are_counted(gres: str, count: int) -> None:
     assert commands.gpus_of(gres) == count
 
 
-def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most_of_the_default_partition(programs: Path) -> None:
-    says(programs, "sinfo", "main*|64|gpu:8\nmain*|48|gpu:8\nmain*|16|gpu:2\nbig|256|gpu:16")
-    assert commands.share(None) == Share(48, 8)
-    says(programs, "sinfo", "cpu|64|(null)\ncpu|32|(null)")
-    assert commands.share("cpu") == Share(32, 0)
+def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most(programs: Path) -> None:
+    says(programs, "sinfo", "64|gpu:8\n48|gpu:8\n16|gpu:2")
+    assert commands.share({"main"}) == Share(48, 8)
+    says(programs, "sinfo", "64|(null)\n32|(null)")
+    assert commands.share({"cpu"}) == Share(32, 0)
     says(programs, "sinfo", "")
-    assert commands.share(None) == Share(None, 0)
+    assert commands.share(()) == Share(None, 0)
+
+
+@pytest.mark.parametrize(
+    ("placement", "variable", "cpus"),
+    [
+        (Placement(), None, 128),
+        (Placement(), "gpu", 12),
+        (Placement(partition="gpu"), "cpu", 12),
+        (Placement(partition="cpu", options=("-p gpu",)), None, 12),
+        (Placement(partition="none"), None, None),
+    ],
+)
+def test_processors_are_shared_out_of_the_partition_that_the_job_goes_to(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, placement: Placement, variable: str | None, cpus: int | None
+) -> None:
+    lines = "*=cpu*) echo '128|(null)';; *=gpu*) echo '96|gpu:h100:8';; *%P) printf 'cpu*\\ngpu\\n';;"
+    stand_in(programs, "sinfo", f'case "$*" in {lines} esac')
+    says(programs, "srun", "--container-image")
+    if variable:
+        monkeypatch.setenv("SBATCH_PARTITION", variable)
+    placed = SlurmEngine(programs).placed(placement)
+    assert placed
+    assert placed.cpus == cpus
 
 
 @pytest.mark.parametrize(
@@ -98,6 +122,28 @@ def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
     seen = (programs / "seen").read_text()
     assert "HF_TOKEN=mine" in seen
     assert "NGC_API_KEY" not in seen
+
+
+def test_what_is_of_the_job_around_it_stays_here_and_what_was_typed_counts_before_a_variable(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay = {"SLURM_CONF": "/etc/slurm.conf", "SLURM_JWT": "hush", "SBATCH_RESERVATION": "mine", "PMIND": "1"}
+    typed = {f"SBATCH_{name}": "1" for name in ("PARTITION", "GPUS_PER_NODE", "TIMELIMIT", "NO_REQUEUE", "ACCOUNT")}
+    of_the_job = ("SLURM_CPU_BIND", "SLURM_MEM_PER_NODE", "SLURM_GPUS", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK")
+    for name, value in {**stay, **typed, **dict.fromkeys(of_the_job, "1")}.items():
+        monkeypatch.setenv(name, value)
+    options = ("--partition=gpu", "--gres=gpu:8", "--time=10", "--requeue", "-A physics", "--exclusive")
+    script = "".join(f"#SBATCH {option}\n" for option in options)
+    (programs / "job.sh").write_text(script)
+    stand_in(programs, "sbatch", f"env > {programs}/seen; echo 5")
+    commands.submit(programs / "job.sh", {"SLURM_DEBUG": "typed"})
+    seen = dict(line.partition("=")[::2] for line in (programs / "seen").read_text().splitlines())
+    assert {name: seen.get(name) for name in stay} == stay
+    assert seen["SLURM_DEBUG"] == "typed"
+    assert not {*typed, *of_the_job} & set(seen)
+    commands.check(script)
+    seen = dict(line.partition("=")[::2] for line in (programs / "seen").read_text().splitlines())
+    assert not {*typed, *of_the_job} & set(seen)
 
 
 def test_a_job_may_wait_until_others_have_ended(programs: Path) -> None:

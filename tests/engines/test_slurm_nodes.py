@@ -49,9 +49,11 @@ def test_the_default_partition_s_nodes_are_told_with_their_cards(programs: Path)
     [
         (Placement(partition="old"), None, {"n2", "n4"}),
         (Placement(partition="old,main"), None, {"n1", "n2", "n3", "n4"}),
-        (Placement(partition="main"), "old", {"n2", "n4"}),
+        (Placement(partition="main"), "old", {"n1", "n2", "n3"}),
+        (Placement(), "old", {"n2", "n4"}),
         (Placement(options=("--partition=old",)), "main", {"n2", "n4"}),
         (Placement(options=("-pold",)), None, {"n2", "n4"}),
+        (Placement(options=("-p old",)), None, {"n2", "n4"}),
         (Placement(partition="none"), None, set()),
         (Placement(options=("--clusters=other",)), None, set()),
     ],

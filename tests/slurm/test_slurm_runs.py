@@ -19,7 +19,10 @@ def test_a_run_is_handed_in_followed_and_recorded_to_its_end(someone: Someone) -
     says = someone.home / "says.json"
     done = someone.run(
         *TRAIN, "--nodes", "2", "--gpus", "1", "--time", "30", "-e", "MY_TOKEN=hush",
-        env={"STAND_IN_SAYS": str(says), "NGC_API_KEY": "nvapi-hush"},
+        env={
+            "STAND_IN_SAYS": str(says), "NGC_API_KEY": "nvapi-hush", "SBATCH_TIMELIMIT": "nonsense",
+            "SLURM_MEM_PER_NODE": "99999999", "SLURM_CPUS_PER_TASK": "999",  # of a job that it is typed in
+        },
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Slurm has it as job" in done.stderr

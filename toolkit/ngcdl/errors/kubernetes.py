@@ -67,9 +67,12 @@ class PodFailed(ClusterError):
 class ClusterLost(EngineLost):
     """The job goes on without us: the next command looks for it again."""
 
-    def __init__(self, doing: str, *, is_training: bool = False) -> None:
+    def __init__(self, doing: str, *, said: str = "", is_training: bool = False) -> None:
+        """`said`: the last that was heard of it."""
         del is_training  # its checkpoints are the cluster's
         EngineError.__init__(
-            self, f"The Kubernetes cluster went away during {doing}.", "It may go on there:\n    ngcdl show last"
+            self,
+            f"The Kubernetes cluster went away during {doing}{': ' if said else ''}{said}",
+            "It may go on there:\n    ngcdl show last",
         )
         self.doing = doing

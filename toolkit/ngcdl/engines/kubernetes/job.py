@@ -19,7 +19,7 @@ from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.pod import CONTAINER
 from ngcdl.engines.kubernetes.state import Pod, State
 from ngcdl.engines.kubernetes.told import Told
-from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterLost, ClusterUnreachable
+from ngcdl.errors import ClusterError, ClusterForbidden, ClusterLost, KubectlMissing
 
 log = logging.getLogger(__name__)
 TAIL_LINES = 40
@@ -40,11 +40,12 @@ class KubernetesJob(NoInput):
         poll_seconds: float = 3.0,
         lost_seconds: float = 300.0,
     ) -> None:
-        """The cluster may be away for `lost_seconds`."""
+        """The cluster may be away, and a pod fail to start, for `lost_seconds`."""
         self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
         self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
         self._given: dict[str, int] = {}  # pod -> how many bytes of its log
         self._drained: set[str] = set()
+        self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
 
     def state(self) -> State:
@@ -188,13 +189,20 @@ class KubernetesJob(NoInput):
         self._kubectl.text("delete", kinds, "-l", chosen, "--ignore-not-found", "--wait=false", *options)
 
     def _surely(self) -> State:
-        """Look how it stands, also across a while in which the cluster is away. Raises ClusterLost."""
-        until = time.monotonic() + self.lost_seconds
+        """Look how it stands, also across a while in which the cluster is away: any error says that of a job that was
+        seen. A server that changes its leader and a token that has expired end no training. Raises ClusterLost."""
+        until, said = time.monotonic() + self.lost_seconds, None
         while True:
             try:
-                return self.state()
-            except (ClusterUnreachable, ClusterHangs) as error:
+                state = self.state()
+                self._was_seen = True
+                return state
+            except ClusterError as error:
+                if not self._was_seen and isinstance(error, ClusterForbidden | KubectlMissing):
+                    raise  # it never could be followed
                 if time.monotonic() > until:
-                    raise ClusterLost("following the job") from error
-                log.warning("%s", error.message)
+                    raise ClusterLost("following the job", said=error.message) from error
+                if error.message != said:
+                    log.warning("%s", error.message)
+                said = error.message
                 time.sleep(self.poll_seconds)
