@@ -97,15 +97,20 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
 
 @pytest.mark.usefixtures("no_driver")
 def test_that_a_run_computes_on_the_cpu_is_no_warning_where_the_cpu_was_asked_for(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, shelf: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show = FakeShow()
     asked = training(gpus=GpuRequest(), device="cpu")
     assert prepare.prepare(asked, config, shelf, show).run.notes == ()
     assert not [line for line in show.said if "WARNING" in line]
     assert "GPUs: none (this host has no NVIDIA driver)" in show.said[0]
-    (loud,) = prepare.prepare(replace(asked, device=None), config, shelf, FakeShow()).run.notes
-    assert loud == "WARNING: this host has no NVIDIA driver: this run computes on the CPU."
+    run = prepare.prepare(replace(asked, device=None), config, shelf, FakeShow()).run
+    assert run.notes == ("WARNING: this host has no NVIDIA driver: this run computes on the CPU.",)
+    assert run.machine.gpus == ()
+    monkeypatch.setattr("ngcdl.telemetry.driver.has_driver", lambda: True)
+    run = prepare.prepare(replace(asked, device=None), config, shelf, FakeShow()).run
+    assert "the NVIDIA driver can't be asked" in run.notes[0]
+    assert run.machine.gpus is None, "there may be some"
 
 
 def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(

@@ -125,6 +125,7 @@ def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
     assert (run.status, run.exit_code, run.dataset, run.device) == ("finished", 0, "synthetic", "cpu")
     assert run.diagnosis is None, "it is from before there were any"
     assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)
+    assert run.machine.gpus
     assert run.machine.gpus[0].name == "NVIDIA GeForce GTX 1050 Ti"
     summed = figures.summary(store.lines(GOLDEN / store.EVENTS), store.lines(GOLDEN / store.SAMPLES))
     assert (summed.energy_from, summed.shared_gpu, summed.throttled_share) == ("power integrated", False, None)

@@ -5,7 +5,7 @@ run.json, written whole at the start and at the end:
     exit_code (null|n), oom_killed (null: nobody inside knows), reason (null|text), engine (NGCDL_ENGINE or "trainer"),
     image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|pictures|synthetic),
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
-             gpus [{index, name, uuid, memory_bytes, compute_capability}]},
+             gpus [{index, name, uuid, memory_bytes, compute_capability}] (null: no driver to be seen)},
     spec: what was asked, {image (NGCDL_IMAGE), replicas (on each machine), nodes (machines), workload {name, steps,
     batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile, channels_last, times,
     clip, trace}}, and over it what NGCDL_SPEC, a JSON object, says; notes [text]
@@ -98,7 +98,7 @@ def specified(asked):
 def graphics():
     library = nvml.Library.open()
     if library is None:
-        return {"driver": None, "gpus": []}
+        return {"driver": None, "gpus": None}  # in a container none may be seen of a machine that has some
     try:
         return {"driver": library.driver(), "gpus": library.cards()}
     finally:

@@ -15,7 +15,7 @@ from ngcdl.errors import BadOption
 from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
 
 ARTICLES = ("suite", "articles", "--engine", "local", "--data", "synthetic", "--repeat", "1", "--steps", "31")
-NO_CARDS = "skipped, this machine has no NVIDIA GPU: scaling, gpus=1,2"
+NO_CARDS = "skipped, this host has no NVIDIA driver: scaling, gpus=1,2"
 
 
 def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: House) -> None:
@@ -50,6 +50,10 @@ def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(train
     assert "probably, by the operations and what trained here before:" in done.stderr
     assert re.search(r"  cifar10, CPU against GPU: \d+ s; not within the 1e-05 min", done.stderr)
     assert trained.shelf.ids() == []
+    at = ARTICLES.index("local")
+    of_nodes = trained.run(*ARTICLES[:at], "slurm", *ARTICLES[at + 1 :], "--budget", "0.00001")
+    assert "scaling, gpus=1,2" in of_nodes.stdout, of_nodes.stderr
+    assert "NVIDIA" not in of_nodes.stdout + of_nodes.stderr, "which cards its nodes have, this machine can't tell"
 
 
 def test_what_probably_no_longer_fits_is_skipped_and_what_does_is_run(trained: House) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from made_runs import DIGEST, STARTED, UUID, Made
 
 from ngcdl import trainings
-from ngcdl.record import Image, Run, Summary
+from ngcdl.record import Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report import naming, pairs, sheet, theirs
 from ngcdl.report.columns import told
 from ngcdl.report.difference import difference
@@ -134,6 +134,25 @@ def test_a_record_without_a_spec_has_no_command() -> None:
     told_rows = dict(conditions(told(run, [], [])))
     assert told_rows["to repeat it"] == "n/a: ngcdl did not start it"
     assert told_rows["image digest"] == "n/a"
+
+
+@pytest.mark.parametrize(("machine", "more", "driver", "there", "used"), [
+    (Machine(gpus=()), {"gpus": ()}, "none", "none", "none"),
+    (Machine(driver="535.1", gpus=()), {"gpus": ()}, "535.1", "none", "none"),
+    (Machine(), {"gpus": ()}, "n/a", "n/a", "none"),  # a driver that could not be asked
+    (Machine(driver="535.1", gpus=(Gpu(0, "a card"), Gpu(1))), {"gpus": None}, "535.1", "a card, n/a", "n/a"),
+    (Machine(), {"engine": "slurm", "device": "gpu", "summary": Summary(gpus=(GpuSummary("GPU-1"),))},
+     "n/a", "n/a", "GPU-1"),
+    (Machine(), {"engine": "slurm", "device": "cpu", "summary": Summary(gpus=(GpuSummary("GPU-1"),))},
+     "n/a", "n/a", "n/a"),
+])  # fmt: skip
+def test_there_are_no_gpus_only_where_the_driver_was_asked_or_is_not_there(
+    machine: Machine, more: dict[str, Any], driver: str, there: str, used: str
+) -> None:
+    run = Run("x", "finished", STARTED, gpu_way="none", machine=machine, **more)
+    rows = dict(conditions(told(run, [], [])))
+    assert [rows[name] for name in ("NVIDIA driver", "GPUs of the machine", "GPUs of the run")] == [driver, there, used]
+    assert Run.from_json(run.as_json()).machine == machine
 
 
 def test_the_markdown_of_the_sample_run_is_as_kept() -> None:

@@ -20,6 +20,7 @@ def test_this_machine_says_what_it_is() -> None:
 def test_a_record_gets_the_machine_with_its_cards() -> None:
     machine = host.machine("535.104.05", [Card(0, "GPU-1", "A card", "6.1", 4 << 30)])
     assert machine.driver == "535.104.05"
+    assert machine.gpus
     assert machine.gpus[0].compute_capability == "6.1"
     assert machine.gpus[0].memory_bytes == 4 << 30
     assert machine.cores == os.cpu_count()

@@ -62,7 +62,7 @@ def choose(
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
     if not probe.cards:
-        found = _no_cards(probe)
+        found = no_cards(probe)
         if gpus.demanded:
             raise NoGpu(str(gpus), found)
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
@@ -137,7 +137,8 @@ def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
     return ImageRef.parse(f"{DEFAULT_FRAMEWORK}:{fit or tags[0]}", registry)
 
 
-def _no_cards(probe: nvml.Probe) -> str:
+def no_cards(probe: nvml.Probe) -> str:
+    """Say why `probe` has no cards: there are none, or nobody can tell."""
     if probe.absent or probe.error is None:
         return "this host has no NVIDIA driver" if probe.absent else "the NVIDIA driver shows no GPU"
     return f"the NVIDIA driver can't be asked ({probe.error.message.rstrip('.')})"

@@ -273,5 +273,6 @@ def planned_target(picked: choice.Choice) -> str:
 
 
 def _machine(picked: choice.Choice) -> Machine:
-    driver = picked.probe.driver.version if picked.probe.driver else None
-    return host.machine(driver, picked.probe.cards)
+    probe = picked.probe
+    is_known = probe.absent or probe.error is None
+    return host.machine(probe.driver.version if probe.driver else None, probe.cards if is_known else None)

@@ -48,7 +48,7 @@ class Gpu:
 @dataclass(frozen=True)
 class Machine:
     """The host on which it ran. `cores` are logical processors, mostly two of each of the `physical_cores`; `driver` is
-    NVIDIA's version, as 535.104.05."""
+    NVIDIA's version, as 535.104.05. `gpus`: () there are none, None nobody could tell."""
 
     hostname: str | None = None
     cpu: str | None = None
@@ -56,7 +56,7 @@ class Machine:
     memory_bytes: int | None = None
     kernel: str | None = None
     driver: str | None = None
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[Gpu, ...] | None = None
     physical_cores: int | None = None
 
 
@@ -234,8 +234,9 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
     if "image" in data:
         made["image"] = _make(Image, data["image"])
     if "machine" in data:
-        gpus = tuple(_make(Gpu, gpu) for gpu in data["machine"].get("gpus") or ())
-        made["machine"] = replace(_make(Machine, data["machine"]), gpus=gpus)
+        cards = data["machine"].get("gpus")
+        gpus = None if cards is None else tuple(_make(Gpu, gpu) for gpu in cards)
+        made["machine"] = replace(_make(Machine, {**data["machine"], "gpus": None}), gpus=gpus)
     if "owner" in data:
         made["owner"] = _make(Owner, data["owner"])
     if "diagnosis" in data:

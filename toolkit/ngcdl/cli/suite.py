@@ -12,6 +12,7 @@ from typing import Any
 
 from ngcdl import compare as comparing
 from ngcdl import console, settings, trainings
+from ngcdl.choice import no_cards
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
@@ -19,6 +20,7 @@ from ngcdl.record import Run
 from ngcdl.report import compared, expected
 from ngcdl.report.pairs import published
 from ngcdl.report.verdict import duration
+from ngcdl.spec import USED_BY
 from ngcdl.store import Store
 from ngcdl.telemetry import gpu as nvml
 
@@ -129,7 +131,10 @@ def too_late(left: float, needed: float | None) -> str | None:
 def _no_gpu(typed: Typed) -> str | None:
     if typed.gpus.strip() == "none":
         return "no GPU was asked for"
-    return None if nvml.probe().cards else "this machine has no NVIDIA GPU"
+    if typed.engine in USED_BY:  # its nodes have theirs, whatever this machine has
+        return None
+    probe = nvml.probe()
+    return None if probe.cards else no_cards(probe)
 
 
 def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) -> list[Experiment]:

@@ -111,7 +111,7 @@ def device(run: Run) -> str:
 def hardware(run: Run) -> str | None:
     """Name what it computed on: the cards of the run, or the processor. None where nobody knows."""
     if run.device == "gpu":
-        names = [gpu.name for gpu in run.machine.gpus if run.gpus and gpu.uuid in run.gpus and gpu.name]
+        names = [gpu.name for gpu in run.machine.gpus or () if run.gpus and gpu.uuid in run.gpus and gpu.name]
         names = names or [gpu.name for gpu in run.summary.gpus if gpu.name]
         counted = Counter(names)
         return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counted.items()) or None

@@ -12,6 +12,7 @@ from ngcdl.record import Run
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.story import Story
 from ngcdl.report.verdict import duration, rate
+from ngcdl.spec import USED_BY
 
 Row = tuple[str, tuple[str, ...]]
 
@@ -156,6 +157,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     """Say under what all of it was measured, down to the line that asks for the same."""
     run, machine, start = story.run, story.run.machine, story.training.start
     training = naming.workload(run)
+    there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
     rows = [
         (RUN, run.id),
         (
@@ -167,9 +169,9 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("framework", _framework(story)),
         ("engine", _words(run.engine, run.engine_version)),
         ("GPUs handed on by", run.gpu_way),
-        ("NVIDIA driver", machine.driver or ("none" if run.gpu_way == "none" and not machine.gpus else None)),
-        ("GPUs of the machine", ", ".join(gpu.name or gpu.uuid or NOT_AVAILABLE for gpu in machine.gpus) or "none"),
-        ("GPUs of the run", None if run.gpus is None else ", ".join(run.gpus) or "none"),
+        ("NVIDIA driver", machine.driver or ("none" if machine.gpus == () else None)),
+        ("GPUs of the machine", _cards(there)),
+        ("GPUs of the run", _cards(_used(run))),
         ("machine", _words(machine.hostname, machine.cpu, f"{machine.cores} cores" if machine.cores else None)),
         ("memory of the machine", size(machine.memory_bytes)),
         ("kernel", machine.kernel),
@@ -190,6 +192,17 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     ]
     shown = [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
     return [(name, value) for name, value in shown if story.is_training or name not in _OF_A_TRAINING]
+
+
+def _cards(named: Sequence[str | None] | None) -> str | None:
+    return None if named is None else ", ".join(one or NOT_AVAILABLE for one in named) or "none"
+
+
+def _used(run: Run) -> Sequence[str | None] | None:
+    """Give the UUIDs of the run's cards: which they are of a cluster's, only those that were read on its nodes tell."""
+    if run.gpus is None and run.engine in USED_BY and run.device == "gpu":
+        return [gpu.uuid for gpu in run.summary.gpus] or None
+    return run.gpus
 
 
 def _framework(story: Story) -> str | None:

@@ -19,9 +19,9 @@ CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/m
 MOST_CORES = 512  # of which each is measured
 
 
-def machine(driver: str | None = None, cards: Sequence[Card] = ()) -> record.Machine:
-    """Give this machine as a run's record has it."""
-    gpus = (record.Gpu(c.index, c.name, c.uuid, c.memory_total_bytes, c.compute_capability) for c in cards)
+def machine(driver: str | None = None, cards: Sequence[Card] | None = None) -> record.Machine:
+    """Give this machine as a run's record has it. `cards` None: nobody could tell."""
+    gpus = (record.Gpu(c.index, c.name, c.uuid, c.memory_total_bytes, c.compute_capability) for c in cards or ())
     return record.Machine(
         hostname=socket.gethostname() or None,
         cpu=_cpu() or platform.processor() or platform.machine() or None,
@@ -29,7 +29,7 @@ def machine(driver: str | None = None, cards: Sequence[Card] = ()) -> record.Mac
         memory_bytes=psutil.virtual_memory().total,
         kernel=platform.release() or None,
         driver=driver,
-        gpus=tuple(gpus),
+        gpus=None if cards is None else tuple(gpus),
         physical_cores=psutil.cpu_count(logical=False),
     )
 
