@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ngcdl.engines.slurm import variables
 from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
 
 SECONDS = 30.0
 SUBMIT_SECONDS = 120.0  # a busy controller lets sbatch wait
-KEYS = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 # https://slurm.schedmd.com/job_state_codes.html
 WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RESV_DEL_HOLD")
 GOING = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
@@ -120,17 +120,17 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str],
 def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = ()) -> str:
     """Hand a script in and give the job's id; it begins when the jobs `after` have ended, however they did.
 
-    `environment` comes with the job; NGC's keys do not. Raises NotPlaceable, UnknownPartition, UnknownAccount and
-    SlurmRefused."""
-    variables = {name: value for name, value in os.environ.items() if name not in KEYS} | dict(environment)
+    `environment` comes with the job, and ours as `variables` has it. Raises NotPlaceable, UnknownPartition,
+    UnknownAccount and SlurmRefused."""
+    given = variables.of(script.read_text(), os.environ) | dict(environment)
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
-    text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=variables)
+    text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=given)
     return text.splitlines()[-1].partition(";")[0]
 
 
 def check(script: str) -> None:
     """Ask whether a script would be taken, and hand nothing in. Raises as `submit` does."""
-    _sbatch("--test-only", environment=os.environ, given=script)
+    _sbatch("--test-only", environment=variables.of(script, os.environ), given=script)
 
 
 def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str:
@@ -168,13 +168,14 @@ class Share:
     gpus: int
 
 
-def share(partition: str | None) -> Share:
-    """Give what the least node with the most GPUs has, of `partition` or of the default one. Raises SlurmRefused."""
-    of_it = [f"--partition={partition}"] if partition else []
-    lines = said("sinfo", "-h", "-N", *of_it, "-o", "%P|%c|%G").splitlines()
-    rows = [row for row in (line.split("|") for line in lines) if len(row) == 3]
-    rows = [row for row in rows if partition or row[0].endswith("*")] or rows
-    nodes = [(gpus_of(gres), int(cpus)) for _, cpus, gres in rows if cpus.isdecimal()]
+def share(partitions: Collection[str]) -> Share:
+    """Give what the least node with the most GPUs has, of `partitions`, of all where there are none.
+
+    Raises SlurmRefused."""
+    of_them = [f"--partition={','.join(sorted(partitions))}"] if partitions else []
+    lines = said("sinfo", "-h", "-N", *of_them, "-o", "%c|%G").splitlines()
+    rows = [row for row in (line.split("|") for line in lines) if len(row) == 2]
+    nodes = [(gpus_of(gres), int(cpus)) for cpus, gres in rows if cpus.isdecimal()]
     if not nodes:
         return Share(None, 0)
     most = max(gpus for gpus, _ in nodes)

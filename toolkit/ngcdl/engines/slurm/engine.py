@@ -66,7 +66,7 @@ class SlurmEngine(NoImages):
         cpus = placed.cpus
         if cpus is None:
             try:
-                share = commands.share(placed.partition)
+                share = commands.share(nodes.partitions(placed))
                 cpus = share.cpus and max(share.cpus // max(share.gpus, 1), 1)
             except (SlurmAbsent, SlurmRefused):  # such as a partition that there is none of: sbatch tells it better
                 cpus = None

@@ -19,7 +19,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 # Words for sbatch by which somebody chose nodes or cards himself.
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
-_PARTITION = re.compile(r"(?:--partition=|-p=?)(.+)")
+_PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
 
 
 def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
@@ -28,10 +28,10 @@ def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
     With `gpus` 0 their cards are left out. () for another cluster than this one. Raises EngineError."""
     if "SLURM_CLUSTERS" in os.environ or any(re.match(r"--clusters|-M", word) for word in placement.options):
         return ()
-    partitions = _partitions(placement)
+    wanted = partitions(placement)
     found: list[Node] = []
     for line in commands.said("scontrol", "show", "node", "-o").splitlines():
-        if not partitions or partitions & set((_field(line, "Partitions") or "").split(",")):
+        if not wanted or wanted & set((_field(line, "Partitions") or "").split(",")):
             node = list(_node(line, gpus))
             found += node if sum(one.gpus for one in node) >= gpus else []
     return tuple(found)
@@ -50,10 +50,10 @@ def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) ->
     return replace(placement, avoid=tuple(sorted(names))) if len(left) >= placement.nodes else None
 
 
-def _partitions(placement: Placement) -> set[str]:
-    """Name those that the job may go to, as sbatch takes them: an option before a variable; none: any."""
+def partitions(placement: Placement) -> set[str]:
+    """Name those that the job may go to: what was typed before a variable, else the default one; none: any."""
     typed = [found[1] for word in placement.options if (found := _PARTITION.fullmatch(word))]
-    named = [*typed[-1:], os.environ.get("SBATCH_PARTITION"), placement.partition]
+    named = [*typed[-1:], placement.partition, os.environ.get("SBATCH_PARTITION")]
     chosen = next((name for name in named if name), None)
     if chosen:
         return set(chosen.split(","))
