@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -315,8 +316,18 @@ def test_the_end_that_a_script_writes_is_seen_within_seconds_though_the_controll
     assert now[0] < 103
 
 
-def test_a_controller_that_is_away_is_waited_for_a_while_and_then_said(programs: Path) -> None:
-    refuses(programs, "squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unable to contact slurm controller (connect failure)",
+        "Protocol authentication error",
+        "Incompatible versions of client and server code",
+        "Message receive failure",
+    ],
+)
+def test_a_controller_that_gives_no_answer_is_waited_for_a_while_and_then_said(programs: Path, said: str) -> None:
+    refuses(programs, "squeue", f"slurm_load_jobs error: {said}")
+    refuses(programs, "sacct", "Slurm accounting storage is disabled")
     now = [0.0]
 
     def passes(seconds: float) -> None:
@@ -328,6 +339,31 @@ def test_a_controller_that_is_away_is_waited_for_a_while_and_then_said(programs:
     ended = SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).wait()
     assert ended.code == 0
     (programs / "is_away_for_long").touch()
-    refuses(programs, "squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
-    with pytest.raises(SlurmLost, match="Unable to contact"):
+    refuses(programs, "scontrol", f"slurm_load_jobs error: {said}")
+    with pytest.raises(SlurmLost, match="scontrol gives no answer"):
+        SlurmJob("7", programs).ended()
+    refuses(programs, "squeue", f"slurm_load_jobs error: {said}")
+    with pytest.raises(SlurmLost, match=re.escape(said)):
         SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).wait()
+    with pytest.raises(SlurmLost, match=re.escape(said)):
+        commands.named("ngcdl-x")
+
+
+def test_only_a_job_that_was_not_seen_to_end_is_ended(programs: Path) -> None:
+    stand_in(programs, "scancel", f'echo "$@" >>{programs}/cancelled')
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    refuses(programs, "sacct", "Slurm accounting storage is disabled")
+    forgotten = SlurmJob("7", programs)
+    assert forgotten.ended()
+    says(programs, "squeue", "RUNNING|None")
+    forgotten.remove()
+    assert not (programs / "cancelled").exists()
+    SlurmJob("8", programs).remove()
+    assert (programs / "cancelled").read_text() == "8\n"
+
+
+def test_a_job_that_slurm_has_taken_is_followed_though_it_can_t_be_asked_at_once(programs: Path) -> None:
+    says(programs, "sbatch", "5")
+    refuses(programs, "squeue", "slurm_load_jobs error: Protocol authentication error")
+    spec = RunSpec(IMAGE, ("true",), GpuRequest("none"), placement=Placement())
+    assert SlurmEngine(programs).start(Order(spec, "r", programs, str(IMAGE), "none")).identity == "slurm:5"

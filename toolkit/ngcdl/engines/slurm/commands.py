@@ -194,20 +194,25 @@ def state(job: str) -> State | None:
     return _by_squeue(job) or _by_accounting(job)
 
 
-def _by_squeue(job: str) -> State | None:
+def _told(*words: str) -> str:
+    """Give what is said of a job, "" where it is forgotten. Raises SlurmLost for every other error: a munged that is
+    restarted, or another release, says nothing of the job."""
     try:
-        text = said("squeue", "-h", "-t", "all", "-j", job, "-o", "%T|%r")
-    except SlurmRefused:
-        return None  # Invalid job id: it is forgotten
+        return said(*words)
+    except SlurmRefused as error:
+        if "Invalid job id" in error.message:
+            return ""
+        raise SlurmLost(words[0], error.message.removeprefix("Slurm said: ")) from error
+
+
+def _by_squeue(job: str) -> State | None:
+    text = _told("squeue", "-h", "-t", "all", "-j", job, "-o", "%T|%r")
     if not text:
         return None
     name, _, reason = text.splitlines()[0].partition("|")
     code, number = None, 0
     if name not in GOING:
-        try:
-            found = re.search(r"\bExitCode=(\d+):(\d+)", said("scontrol", "show", "job", job, "-o"))
-        except SlurmRefused:
-            found = None
+        found = re.search(r"\bExitCode=(\d+):(\d+)", _told("scontrol", "show", "job", job, "-o"))
         code, number = (int(found[1]), int(found[2])) if found else (None, 0)
     return State(name, None if reason in ("", "None") else reason, code, number)
 
@@ -225,11 +230,8 @@ def _by_accounting(job: str) -> State | None:
 
 
 def named(name: str) -> str | None:
-    """Give the newest job of that name, None where there is none any more."""
-    try:
-        ids = said("squeue", "-h", "-t", "all", f"--name={name}", "-o", "%A").split()
-    except SlurmRefused:
-        ids = []
+    """Give the newest job of that name, None where there is none any more. Raises SlurmLost."""
+    ids = _told("squeue", "-h", "-t", "all", f"--name={name}", "-o", "%A").split()
     if not ids:
         try:
             ids = said("sacct", "-X", "-n", "-P", "-S", "now-30days", f"--name={name}", "-o", "JobID").split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,7 +16,16 @@ from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, S
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import LOG, SLURM, SlurmJob
 from ngcdl.engines.slurm.script import SCRIPT, TRAINER, job_name, script
-from ngcdl.errors import BadOption, EngineRefused, NoRunner, NotPlaceable, SlurmAbsent, SlurmRefused, StateNotWritable
+from ngcdl.errors import (
+    BadOption,
+    EngineRefused,
+    NoRunner,
+    NotPlaceable,
+    SlurmAbsent,
+    SlurmLost,
+    SlurmRefused,
+    StateNotWritable,
+)
 from ngcdl.spec import ImageRef, Placement
 
 RECORD = "run.json"
@@ -135,7 +145,8 @@ class SlurmEngine(NoImages):
         except OSError as error:
             raise StateNotWritable(path, error.strerror or str(error)) from error
         if not after:  # a job that waits for another says nothing else of itself
-            self._look_at(number)
+            with contextlib.suppress(SlurmLost):  # Slurm has it, and who follows it is told
+                self._look_at(number)
         started = Started(news=(f"Slurm has it as job {number}",), keeps_log=True)
         return SlurmJob(number, order.folder, started)
 

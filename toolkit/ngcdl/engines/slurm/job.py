@@ -88,7 +88,7 @@ class SlurmJob(NoInput):
         if self._asked is not None and now - self._asked < self._pause:
             return self._end
         try:
-            self._end = self.ended()
+            self.ended()
         except SlurmLost:
             if now - self._answered > PATIENCE_SECONDS:
                 raise
@@ -106,6 +106,10 @@ class SlurmJob(NoInput):
         return self._written_ns not in (None, before)
 
     def ended(self) -> Exit | None:
+        self._end = self._found_out()
+        return self._end
+
+    def _found_out(self) -> Exit | None:
         """Slurm first: a job that is to be queued again has written its end, too. Raises SlurmLost."""
         state = commands.state(self.number)
         if state and state.goes_on:
@@ -159,8 +163,8 @@ class SlurmJob(NoInput):
         return None
 
     def remove(self) -> None:
-        """Slurm keeps nothing that could be taken away; a job that goes on all the same is ended."""
-        state = commands.state(self.number)
+        """Slurm keeps nothing that could be taken away; a job that was not seen to end is ended."""
+        state = None if self._end else commands.state(self.number)
         if state and state.goes_on and state.state != "COMPLETING":
             self.kill()
 
