@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.record import Run, Summary
+from ngcdl.report.columns import told
 from ngcdl.report.figures import summary
 
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
@@ -78,6 +79,30 @@ def test_a_teacher_s_time_leaves_out_the_start_up_and_is_unknown_without_one() -
 def test_of_a_step_that_a_resumed_training_tells_again_the_later_counts() -> None:
     told = [step(0, 0), step(10, 1, rate=10), step(20, 2, rate=10), step(10, 3), step(20, 4, rate=70)]
     assert summary(told, []).examples_per_second == 70
+
+
+@pytest.mark.parametrize(("resumed", "figures"), [(20, (31, 4.8, 3.0, 10)), (None, (11, 4.0, 3.0, 70))])
+def test_what_a_lost_attempt_did_beyond_its_checkpoint_was_not_reached(
+    resumed: int | None, figures: tuple[float, ...]
+) -> None:
+    lost = [step(at, at, 4.8 - at / 100, rate=10) for at in range(0, 61, 10)]
+    lost += [{"event": name, "step": 60, "precision_at_1": 0.9} for name in ("checkpoint", "eval")]
+    begun = resumed or 0
+    again = [step(begun, 100, 4.0), step(begun + 10, 102, 3.0, rate=70), {"event": "checkpoint", "step": begun + 11}]
+    events = [{"event": "start"}, *lost, {"event": "start", "resumed_from_step": resumed}, *again]
+    found = summary(events, [sample(50, 10.0), sample(101, 30.0), sample(200, 99.0)])
+    assert (found.steps, found.loss_first, found.loss_last, found.examples_per_second) == figures
+    assert found.precision_at_1 is None
+    assert found.cpu_percent_mean == 20.0, "of both attempts"
+    losses = told(Run("x", "lost", 0.0), events, []).training.losses
+    assert (losses.ys[0], losses.ys[-1]) == figures[1:3], "the curves show what the table says"
+
+
+def test_a_clock_that_is_put_back_leaves_the_time_in_which_it_trained() -> None:
+    samples = [sample(0, 99.0), sample(10, 10.0), sample(14, 20.0), sample(90, 99.0)]
+    put_back = [step(0, 10), step(10, 20), step(20, 5)]
+    assert summary(put_back, samples).cpu_percent_mean == 15.0
+    assert told(Run("x", "finished", 0.0), put_back, []).training.span == (5, 20)
 
 
 def test_one_rate_alone_counts() -> None:

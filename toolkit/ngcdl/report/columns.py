@@ -112,7 +112,9 @@ def _append(curve: Curve, more: Curve, at: int, to: int | None) -> None:
 
 
 def _span(times: Sequence[float]) -> tuple[float, float] | None:
-    return (times[0], times[-1]) if times and times[-1] > times[0] else None
+    """Not simply the first and the last: a clock may be put back meanwhile."""
+    span = (min(times), max(times)) if times else (0.0, 0.0)
+    return span if span[1] > span[0] else None
 
 
 def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: Callable[[object, Line], None]) -> None:
@@ -154,10 +156,12 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
     step = number(event.get("step"))
     if kind == "start":
         it.start = event
-        if (resumed := number(event.get("resumed_from_step"))) is not None:
-            it.losses.cut_from(resumed)  # told again from there; the later telling counts
-            for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
-                after.cut_from(resumed + 1)  # these say how many steps are done
+        resumed = number(event.get("resumed_from_step"))
+        it.losses.cut_from(resumed or 0)  # told again from there; the later telling counts
+        for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
+            after.cut_from((resumed or 0) + 1)  # these say how many steps are done
+        if resumed is None:
+            it.raced.clear()
     elif kind == "stages":
         it.stages = event
     elif kind in raced.EVENTS:

@@ -68,6 +68,7 @@ class Curve:
         while self.xs and self.xs[-1] >= x:
             self.xs.pop()
             self.ys.pop()
+        self.begun = [place for place in self.begun if place <= len(self.xs)]
 
 
 def _unknown(ys: array[float]) -> Iterator[int]:

@@ -20,8 +20,10 @@ FEWEST_LATENCIES = 20  # of which one exceeds a p95
 def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None = None) -> Summary:
     """Sum up a run on a machine of so many `cores`.
 
-    Means are over the samples between the first and the last logged step; where there are none, over all."""
-    events, samples = list(events), list(samples)
+    Means are over the samples between the first and the last logged step, whichever attempt's; where there are none,
+    over all."""
+    told, samples = list(events), list(samples)
+    events = _standing(told)
     counted = [event for event in events if isinstance(number(event.get("step")), int)]
     steps = _steps(events)
     # The trainer leaves the first of these null: the framework's start hides in it.
@@ -32,7 +34,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
     raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
-    during = _while_training(steps, samples)
+    during = _while_training(told, samples)
     starts = [event for event in events if event.get("event") == "start"]
     summed = Summary(
         steps=max(reached) if reached else None,
@@ -54,9 +56,26 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     return achieved.with_peak(summed, starts[-1]) if starts else summed
 
 
+def _standing(events: Iterable[Line]) -> list[Line]:
+    """Leave out what a later attempt took back: it goes on from a checkpoint, or from nothing where there was none."""
+    kept: list[Line] = []
+    for event in events:
+        if event.get("event") == "start":
+            resumed = number(event.get("resumed_from_step"))
+            kept = [] if resumed is None else [one for one in kept if _is_before(one, resumed)]
+        kept.append(event)
+    return kept
+
+
+def _is_before(event: Line, step: float) -> bool:
+    """A step event has its number, from 0; all others have how many are done."""
+    at = number(event.get("step"))
+    return at is None or (at < step if event.get("event") == "step" else at <= step)
+
+
 def _steps(events: Iterable[Line]) -> list[Line]:
-    """Give what was told of each step. A resumed training tells again the steps after its checkpoint: the later telling
-    counts; but one that begins anew, from nothing, is another training."""
+    """Give what was told of each step, the later telling where there are two; but one that begins anew, from nothing,
+    is another training."""
     found: dict[tuple[int, int], Line] = {}
     trainings = 0
     for event in events:
@@ -71,12 +90,15 @@ def _rank(values: Sequence[float], share: float) -> float | None:
     return values[ceil(share * len(values)) - 1] if len(values) >= FEWEST_LATENCIES else None
 
 
-def _while_training(steps: Sequence[Line], samples: list[Line]) -> list[Line]:
-    """Leave out start-up, evaluation and clean-up; a run without steps (somebody's own command) has none."""
-    times = numbers(steps, "t")
+def _while_training(events: Iterable[Line], samples: list[Line]) -> list[Line]:
+    """Leave out start-up, evaluation and clean-up; a run without steps (somebody's own command) has none.
+
+    The least and the most of their times, not the first and the last: a clock may be put back meanwhile."""
+    times = numbers([event for event in events if event.get("event") == "step"], "t")
     if len(times) < 2:
         return []
-    return [sample for sample in samples if (t := number(sample.get("t"))) is not None and times[0] <= t <= times[-1]]
+    first, last = min(times), max(times)
+    return [sample for sample in samples if (t := number(sample.get("t"))) is not None and first <= t <= last]
 
 
 def _with_cpu(summed: Summary, samples: Sequence[Line], cores: int | None) -> Summary:
