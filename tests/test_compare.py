@@ -152,8 +152,8 @@ def test_a_line_is_told_of_each_run_that_ended(shelf: Store) -> None:
     it, _, show = going(shelf, repeat=1)
     it.go()
     assert [said.partition(" (")[0] for said in show.said] == [
-        "round 1 of 1, threads=1: 100.0 examples/s, 1.2800 s/batch",
-        "round 1 of 1, threads=2: 200.0 examples/s, 0.6400 s/batch",
+        "round 1 of 1, threads=1: 100.0 examples/s, 1.2800 s/batch, on SYNTHETIC data",
+        "round 1 of 1, threads=2: 200.0 examples/s, 0.6400 s/batch, on SYNTHETIC data",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ngcdl.compare import Kept, Trial
 from ngcdl.report.difference import Difference, Figure
 
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
+SMALL = "20231114-221320-cifar10-small1"
 
 
 @pytest.fixture
@@ -42,6 +44,24 @@ def test_a_diff_names_what_differs_and_the_figures_with_their_change(kept: House
     found = json.loads(kept.run("runs", "diff", GPU, CPU, "--json").stdout)
     assert (found["a"], found["b"], found["differs"]["device"]) == (GPU, CPU, ["gpu", "cpu"])
     assert found["figures"]["gpu_percent_mean"]["b"] is None
+    assert (found["refused"], found["data"]) == ([], None)
+    assert "Each figure is of one run: no spread is known." in done.stdout
+
+
+def test_speeds_that_can_t_be_compared_have_no_change_and_made_up_data_is_always_told(kept: House) -> None:
+    for name, batch in ((CPU, 128), (SMALL, 64)):
+        shutil.rmtree(kept.shelf.folder(name), ignore_errors=True)
+        Made("cpu", steps=100, rate=594.0 * batch, batch=batch, dataset="synthetic").keep(kept.shelf, name)
+    done = kept.run("runs", "diff", CPU, SMALL)
+    rows = [re.split(r"  +", line) for line in done.stdout.splitlines()]
+    assert rows[1] == ["data", "SYNTHETIC", "SYNTHETIC"]
+    assert {len(row) for row in rows if row[0].startswith(("examples/s", "s/batch"))} == {3}
+    assert ["The speeds can't be compared: another batch (128 / 64)."] in rows
+    found = json.loads(kept.run("runs", "diff", GPU, CPU, "--json").stdout)
+    assert found["data"] == ["cifar10", "SYNTHETIC"]
+    assert found["refused"][0].startswith("another dataset")
+    assert found["figures"]["examples_per_second"]["change"] is None
+    assert found["figures"]["loss_last"]["change"] == 0
 
 
 def test_a_diff_with_a_run_that_is_not_there_is_told(kept: House) -> None:

@@ -80,7 +80,8 @@ def test_each_file_that_is_asked_for_is_written_and_no_other(kept: House) -> Non
     assert done.stdout.split() == [str(kept.home / name) for name in ("x.csv", "x.md", "x.html")]
     assert "These 2 runs can&#x27;t be set against each other" in (kept.home / "x.html").read_text()
     rows = list(csv.DictReader((kept.home / "x.csv").read_text().splitlines()))
-    assert {row["run"] for row in rows} == {RUN, "20231114-221320-cifar10-gpu001"}
+    trained_on = {(row["run"], row["dataset"]) for row in rows}
+    assert trained_on == {(RUN, "synthetic"), ("20231114-221320-cifar10-gpu001", "cifar10")}
     assert not (kept.shelf.folder(RUN) / "report.html").exists()
 
 

@@ -21,6 +21,7 @@ from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.interrupt import SIGNALS, TIME_IS_UP, Interrupted
 from ngcdl.prepare import Ready, Settled
 from ngcdl.record import Run
+from ngcdl.report import naming
 from ngcdl.spec import QUEUES
 from ngcdl.store import Store
 
@@ -207,4 +208,5 @@ def _told(run: Run) -> str:
     if figures.examples_per_second is None or figures.seconds_per_batch is None:
         return f"too few steps for a figure ({run.id})"
     rate, each = console.measured(figures.examples_per_second), console.measured(figures.seconds_per_batch, 4)
-    return f"{rate} examples/s, {each} s/batch ({run.id})"
+    made_up = ", on SYNTHETIC data" if naming.is_synthetic(run) else ""
+    return f"{rate} examples/s, {each} s/batch{made_up} ({run.id})"

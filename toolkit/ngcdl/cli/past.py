@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,10 @@ from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.report.difference import Difference, Figure, difference
+from ngcdl.report.likeness import kept_apart
+from ngcdl.report.unlike import Measured
 from ngcdl.report.words import Written, written
+from ngcdl.store import EVENTS, lines
 
 if TYPE_CHECKING:
     from ngcdl.compare import Kept
@@ -25,16 +28,27 @@ _BEFORE = 8  # and of those before a difference, at least
 def diff(one: str, other: str, as_json: bool) -> None:
     """Show what differs. Raises NoSuchRun or RecordBroken."""
     store = kept.shelf()
-    found = difference(kept.loaded(store, one), kept.loaded(store, other))
+    a, b = (kept.loaded(store, name) for name in (one, other))
+    refused = kept_apart({run.id: Measured.of(run, lines(store.folder(run.id) / EVENTS)) for run in (a, b)})
+    found = difference(a, b, refused)
     if as_json:
         console.result_json(found.as_json())
-    else:
-        console.result("\n".join(told(found, console.columns(sys.stdout))))
+        return
+    shown = told(found, console.columns(sys.stdout))
+    console.result("\n".join([*shown, *(console.wrapped(line, sys.stdout) for line in _remarks(found))]))
+
+
+def _remarks(found: Difference) -> Iterator[str]:
+    if found.refused:
+        yield f"The speeds can't be compared: {'; '.join(found.refused)}."
+    if any(figure.change for figure in found.figures.values()):
+        yield "Each figure is of one run: no spread is known."
 
 
 def told(found: Difference, width: int | None) -> list[str]:
     """One table; where `width` is too narrow for it, what was asked below each other and the figures in columns."""
-    asked = [(name, *_cells(name, a, b), "") for name, (a, b) in found.differs.items()]
+    asked = [("data", *found.data, "")] if found.data else []
+    asked += [(name, *_cells(name, *two), "") for name, two in found.differs.items() if name != "dataset" or not asked]
     said = [(one, it) for name, it in found.figures.items() if (one := written(name))]
     figures = [(name, _figure(it.a, how), _figure(it.b, how), _change(it)) for (name, how), it in said]
     whole = console.table([("", found.a, found.b, ""), *asked, *figures])

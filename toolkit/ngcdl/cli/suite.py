@@ -58,6 +58,11 @@ class Outcome:
     skipped: str | None = None
     refused: bool = False
 
+    @property
+    def title(self) -> str:
+        is_synthetic = self.comparison and self.comparison["synthetic"]
+        return f"{self.experiment.title}{', on SYNTHETIC data' if is_synthetic else ''}"
+
     def as_json(self) -> dict[str, Any]:
         of = self.experiment
         about = {"experiment": of.title, "workload": of.workload, "vary": of.vary, "skipped": self.skipped}
@@ -111,7 +116,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
         rounds = Rounds(experiment.vary or "device=cpu,gpu", repeat, until, tells_gpu=False)
         outcome, number = _outcome(experiment, typed, rounds, is_first=not any(one.comparison for one in outcomes))
         outcomes.append(outcome)
-        console.say(f"{experiment.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
+        console.say(f"{outcome.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
     if typed.json:
         console.result_json([outcome.as_json() for outcome in outcomes])
     else:
@@ -223,9 +228,8 @@ def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for outcome in outcomes:
         if not outcome.comparison:
             continue
-        yield f"{outcome.experiment.title}: {outcome.verdict}"
-        synthetic = ", on SYNTHETIC data" if outcome.comparison["synthetic"] else ""
-        yield f"  ngcdl compare --show {outcome.comparison['id']}{synthetic}"
+        yield f"{outcome.title}: {outcome.verdict}"
+        yield f"  ngcdl compare --show {outcome.comparison['id']}"
         theirs = published(outcome.experiment.workload)
         if theirs and not outcome.experiment.vary:
             yield f"  published: {theirs.ratio:.2f} times, {theirs.gpu} against {theirs.cpu}; no spread is known"

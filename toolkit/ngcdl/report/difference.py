@@ -1,25 +1,31 @@
 """What differs between two records: what was asked and what it ran on, by name, and the figures with their change.
 
+Each is one run: no change has a spread. Speeds of runs that can't be compared have no change.
 What always differs (id, times, container, process ids, folders of the run) is left out. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ngcdl.record import Run
+from ngcdl.report import naming, tables
 from ngcdl.report.lines import number
 
 # In the summary, and no figure: which card it is.
 _NO_FIGURE = (".index",)
+_SPEEDS = frozenset({
+    "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
+    "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
+})  # fmt: skip
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
 
 
 @dataclass(frozen=True)
 class Figure:
-    """`change` is relative to `a`: 0.1 is a tenth more; None where there is nothing to relate it to."""
+    """`change` is relative to `a`: 0.1 is a tenth more; None where there is nothing that it can be related to."""
 
     a: float | None
     b: float | None
@@ -28,23 +34,31 @@ class Figure:
 
 @dataclass(frozen=True)
 class Difference:
+    """`data`: on what they trained, told where either is SYNTHETIC, also if both are. `refused`: why the speeds can't
+    be compared."""
+
     a: str
     b: str
     differs: Mapping[str, tuple[Any, Any]]
     figures: Mapping[str, Figure]
+    data: tuple[str, str] | None = None
+    refused: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Give {"a", "b", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}."""
+        """Give {"a", "b", "data", "refused", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}"""
         return {
             "a": self.a,
             "b": self.b,
+            "data": self.data,
+            "refused": self.refused,
             "differs": {name: list(values) for name, values in self.differs.items()},
             "figures": {name: asdict(figure) for name, figure in self.figures.items()},
         }
 
 
-def difference(one: Run, other: Run) -> Difference:
-    """Compare two records. A figure that neither has is left out; one that both have alike stays, with change 0."""
+def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
+    """Compare two records. A figure that neither has is left out; one that both have alike stays, with change 0.
+    `refused`: what likeness.py says against comparing their speeds."""
     here, there = _flat(one), _flat(other)
     names = dict.fromkeys([*here, *there])
     figures = {
@@ -61,15 +75,23 @@ def difference(one: Run, other: Run) -> Difference:
             if not name.startswith("summary.") and here.get(name) != there.get(name)
         },
         {
-            short: _figure(here.get(name), there.get(name))
+            short: _figure(here.get(name), there.get(name), is_related=not (refused and short in _SPEEDS))
             for short, name in figures.items()
             if number(here.get(name)) is not None or number(there.get(name)) is not None
         },
+        (tables.data(one), tables.data(other)) if naming.is_synthetic(one) or naming.is_synthetic(other) else None,
+        tuple(refused) if _have_speeds(one, other) else (),
     )
 
 
-def _figure(here: Any, there: Any) -> Figure:
+def _have_speeds(*runs: Run) -> bool:
+    return any(all(getattr(run.summary, name) is not None for run in runs) for name in _SPEEDS)
+
+
+def _figure(here: Any, there: Any, *, is_related: bool) -> Figure:
     a, b = number(here), number(there)
+    if not is_related:
+        return Figure(a, b, None)
     return Figure(a, b, 0.0 if a == b else (b - a) / abs(a) if a and b is not None else None)
 
 

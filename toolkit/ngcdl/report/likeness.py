@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +68,13 @@ def differences(stories: Sequence[Story]) -> list[Difference]:
 
 def refused(one: Story, other: Story) -> list[str]:
     """Say why these two can't be compared; [] where they can."""
-    entries = [Entry(it.letter, 1, Measured(it.run, it.training.start, it.training.error)) for it in (one, other)]
-    vary = "device" if one.run.device != other.run.device else ""
+    return kept_apart({it.letter: Measured(it.run, it.training.start, it.training.error) for it in (one, other)})
+
+
+def kept_apart(two: Mapping[str, Measured]) -> list[str]:
+    """Say the same of two runs by their names."""
+    entries = [Entry(name, 1, measured) for name, measured in two.items()]
+    vary = "device" if len({entry.run.device for entry in entries}) > 1 else ""
     return [_said(refusal) for refusal in refusals(entries, vary) if refusal.field not in _NAMED_ONLY]
 
 

@@ -6,6 +6,7 @@
     host_cpu_percent (0..100), container_cpu_percent (100 = one core), memory_bytes
     gpu (its index), gpu_uuid, gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +)
     gap           why something is missing in this sample, or before it
+    dataset       what the run trained on: cifar10 | pictures | synthetic (made up)
 
 An empty cell is unknown, not read in this sample, or not of this kind. A text that a spreadsheet would take for a
 formula has ' before it.
@@ -25,6 +26,7 @@ _MACHINE = ("host_cpu_percent", "container_cpu_percent", "memory_bytes")
 _CARD = ("gpu_percent", "memory_used_bytes", "watts", "celsius", "sm_mhz")
 COLUMNS = (
     "run", "kind", "t", "seconds", *_TRAINING, *_MACHINE, "gpu", "gpu_uuid", *_CARD, "throttle_reasons", "gap",
+    "dataset",
 )  # fmt: skip
 
 
@@ -34,8 +36,9 @@ def sheet(run: Run, events: Iterable[Line], samples: Iterable[Line], head: bool 
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     if head:
         writer.writeheader()
+    about = {"run": _inert(run.id), "dataset": _inert(run.dataset)}
     for row in _rows(run, events, samples):
-        writer.writerow({"run": _inert(run.id), **{name: value for name, value in row.items() if value is not None}})
+        writer.writerow({**about, **{name: value for name, value in row.items() if value is not None}})
         yield text.getvalue()
         text.seek(0)
         text.truncate()
