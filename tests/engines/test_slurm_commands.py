@@ -229,6 +229,26 @@ def test_where_squeue_has_forgotten_it_the_accounting_tells_and_without_one_nobo
     assert commands.named("ngcdl-x") is None
 
 
+def test_the_accounting_that_is_asked_is_of_the_cluster_that_the_others_speak_to(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    stand_in(programs, "sacct", 'case "$*" in *--clusters=other*) echo "COMPLETED|0:0";; *) echo "FAILED|1:0";; esac')
+    monkeypatch.setenv("SLURM_CLUSTERS", "other")
+    assert commands.state("7") == State("COMPLETED", None, 0, 0)
+    monkeypatch.delenv("SLURM_CLUSTERS")
+    assert commands.state("7") == State("FAILED", None, 1, 0)
+
+
+@pytest.mark.parametrize("said", ["Invalid job id specified", "Job/step already completing or completed"])
+def test_what_has_ended_is_left_in_peace_and_what_could_not_be_ended_is_said(programs: Path, said: str) -> None:
+    refuses(programs, "scancel", f"scancel: error: Kill job error on job id 7: {said}")
+    SlurmJob("7", programs).kill()
+    refuses(programs, "scancel", "scancel: error: Kill job error on job id 7: Protocol authentication error")
+    with pytest.raises(SlurmRefused, match="Protocol authentication error"):
+        SlurmJob("7", programs).kill()
+
+
 def test_squeue_is_believed_before_the_accounting_which_lags(programs: Path) -> None:
     says(programs, "squeue", "COMPLETED|None")
     says(programs, "scontrol", "JobId=7 JobName=x ExitCode=0:0 DerivedExitCode=0:0")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ngcdl.engines.base import Node
-from ngcdl.engines.slurm import nodes
+from ngcdl.engines.slurm import SlurmEngine, nodes
+from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 
 V100 = Node("n1", "amd64", card="v100", gpus=4)
@@ -18,7 +19,7 @@ H100 = Node("n2", "amd64", card="h100", gpus=8)
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of stand-ins: a Slurm of four nodes in two partitions."""
-    for name in ("SBATCH_PARTITION", "SLURM_CLUSTERS"):
+    for name in ("SBATCH_PARTITION", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     says(tmp_path, "sinfo", "main*\nold")
@@ -55,7 +56,6 @@ def test_the_default_partition_s_nodes_are_told_with_their_cards(programs: Path)
         (Placement(options=("-pold",)), None, {"n2", "n4"}),
         (Placement(options=("-p old",)), None, {"n2", "n4"}),
         (Placement(partition="none"), None, set()),
-        (Placement(options=("--clusters=other",)), None, set()),
     ],
 )
 def test_the_nodes_are_those_of_the_partition_that_sbatch_would_take(
@@ -64,6 +64,36 @@ def test_the_nodes_are_those_of_the_partition_that_sbatch_would_take(
     if variable:
         monkeypatch.setenv("SBATCH_PARTITION", variable)
     assert {node.name for node in nodes.of(placement, 1)} == names
+
+
+@pytest.mark.parametrize(
+    ("options", "sbatch", "of_all", "is_meant"),
+    [
+        (("--clusters=other",), None, None, False),
+        (("-Mother",), None, "lab", False),
+        (("-M other",), None, "other", True),
+        ((), "other", None, False),
+        ((), None, "other", True),
+        ((), None, "other,lab", False),
+        ((), None, "all", False),
+        (("--cluster-constraint=big",), None, None, True),
+    ],
+)
+def test_a_cluster_that_only_sbatch_would_speak_to_is_refused(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...],
+    sbatch: str | None, of_all: str | None, is_meant: bool,
+) -> None:  # fmt: skip
+    for name, value in (("SBATCH_CLUSTERS", sbatch), ("SLURM_CLUSTERS", of_all)):
+        if value:
+            monkeypatch.setenv(name, value)
+    placement = Placement(options=options, container="docker")
+    if is_meant:
+        assert len(nodes.of(placement, 1)) == 4
+        assert SlurmEngine(programs).placed(placement)
+        return
+    for choose in (lambda: nodes.of(placement, 1), lambda: SlurmEngine(programs).placed(placement)):
+        with pytest.raises(BadOption, match="squeue and scancel"):
+            choose()
 
 
 def test_without_a_default_partition_all_nodes_count(programs: Path) -> None:

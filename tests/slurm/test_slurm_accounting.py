@@ -31,7 +31,7 @@ def someone(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def test_what_the_controller_forgot_the_accounting_tells(someone: Someone) -> None:
-    assert someone.run(*TRAIN, env={"STAND_IN": "fail"}).returncode == 7
+    assert someone.run(*TRAIN, env={"STAND_IN": "fail", "SLURM_CLUSTERS": "lab"}).returncode == 7
     run_id = someone.submits("--gpus", "none", STAND_IN="wait")
     someone.begun(run_id)
     job = someone.job(run_id)

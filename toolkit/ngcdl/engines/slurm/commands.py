@@ -51,6 +51,7 @@ NEVER = (
     "InvalidAccount",
     "InvalidQOS",
 )
+_GONE = re.compile(r"Invalid job id|already complet")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 _GROUPS = {
     "Assoc": "your account has reached a limit: wait, or another --account",
@@ -200,7 +201,7 @@ def _told(*words: str) -> str:
     try:
         return said(*words)
     except SlurmRefused as error:
-        if "Invalid job id" in error.message:
+        if _GONE.search(error.message):
             return ""
         raise SlurmLost(words[0], error.message.removeprefix("Slurm said: ")) from error
 
@@ -219,7 +220,7 @@ def _by_squeue(job: str) -> State | None:
 
 def _by_accounting(job: str) -> State | None:
     try:
-        text = said("sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ExitCode")
+        text = _accounted("-j", job, "-o", "State,ExitCode")
     except (SlurmRefused, SlurmAbsent):
         return None  # there is no accounting
     if not text:
@@ -229,12 +230,18 @@ def _by_accounting(job: str) -> State | None:
     return State(name.split(" ")[0], None, int(code) if code.isdecimal() else None, int(number or 0))
 
 
+def _accounted(*words: str) -> str:
+    """Ask the accounting of the cluster that the others speak to: sacct alone does not read SLURM_CLUSTERS."""
+    cluster = os.environ.get("SLURM_CLUSTERS")
+    return said("sacct", "-X", "-n", "-P", *([f"--clusters={cluster}"] if cluster else []), *words)
+
+
 def named(name: str) -> str | None:
     """Give the newest job of that name, None where there is none any more. Raises SlurmLost."""
     ids = _told("squeue", "-h", "-t", "all", f"--name={name}", "-o", "%A").split()
     if not ids:
         try:
-            ids = said("sacct", "-X", "-n", "-P", "-S", "now-30days", f"--name={name}", "-o", "JobID").split()
+            ids = _accounted("-S", "now-30days", f"--name={name}", "-o", "JobID").split()
         except (SlurmRefused, SlurmAbsent):
             ids = []
     return max(ids, key=lambda one: int(one) if one.isdecimal() else 0) if ids else None
@@ -251,8 +258,11 @@ def has_pyxis() -> bool:
 
 
 def cancel(job: str, signal: str | None = None) -> None:
-    """End a job, or send a signal to its tasks alone. One that has ended is left in peace."""
+    """End a job, or send a signal to its tasks alone. One that has ended is left in peace.
+
+    Raises SlurmRefused."""
     try:
         said("scancel", *([f"--signal={signal}"] if signal else []), job)
-    except SlurmRefused:
-        return
+    except SlurmRefused as error:
+        if not _GONE.search(error.message):
+            raise

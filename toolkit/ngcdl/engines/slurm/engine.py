@@ -68,8 +68,11 @@ class SlurmEngine(NoImages):
         return GpuWay("none", "no node of this Slurm has a GPU (sinfo -o %G)")
 
     def placed(self, placement: Placement | None) -> Placement | None:
-        """Choose what runs images, and how many processors come with a GPU: a node's, shared out. Raises NoRunner."""
+        """Choose what runs images, and how many processors come with a GPU: a node's, shared out.
+
+        Raises NoRunner and BadOption."""
         placed = placement or Placement()
+        nodes.check_cluster(placed)
         images = placed.images or os.environ.get(IMAGES) or None
         if images and not images.startswith("/"):
             raise BadOption(f"{IMAGES}={images}: wanted a folder that all nodes see, from / on.")

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ngcdl.engines.base import Node
 from ngcdl.engines.slurm import commands
+from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -20,14 +21,27 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 # Words for sbatch by which somebody chose nodes or cards himself.
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
 _PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
+_CLUSTERS = re.compile(r"(?:--clusters(?:=| +)|-M[= ]*)(.+)")
+
+
+def check_cluster(placement: Placement) -> None:
+    """Raises BadOption for a cluster that sbatch alone would speak to: nobody could follow its job."""
+    typed = [found[1] for word in placement.options if (found := _CLUSTERS.fullmatch(word))]
+    of_all = os.environ.get("SLURM_CLUSTERS")
+    wanted = next((name for name in (*typed[-1:], os.environ.get("SBATCH_CLUSTERS"), of_all) if name), None)
+    if wanted and (wanted != of_all or wanted == "all" or "," in wanted):
+        raise BadOption(
+            f"The cluster {wanted}: squeue and scancel, by which ngcdl follows a job, have to speak to that one, too.",
+            "Type it on a login node of it, or name the one cluster for all of Slurm's programs, now and later:\n"
+            "    export SLURM_CLUSTERS=NAME",
+        )
 
 
 def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
     """Give the nodes with so many GPUs that the placement's partitions have, else the default one.
 
-    With `gpus` 0 their cards are left out. () for another cluster than this one. Raises EngineError."""
-    if "SLURM_CLUSTERS" in os.environ or any(re.match(r"--clusters|-M", word) for word in placement.options):
-        return ()
+    With `gpus` 0 their cards are left out. Raises EngineError, and BadOption for another cluster."""
+    check_cluster(placement)
     wanted = partitions(placement)
     found: list[Node] = []
     for line in commands.said("scontrol", "show", "node", "-o").splitlines():
