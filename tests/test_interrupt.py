@@ -87,7 +87,7 @@ def test_a_job_that_ended_in_time_is_closed_in_peace() -> None:
         threading.Event().wait(0.2)
 
 
-def test_a_stop_that_fails_is_no_noise() -> None:
+def test_a_stop_that_fails_is_no_noise_and_a_kill_that_fails_is_said() -> None:
     from ngcdl.errors import EngineHangs
 
     class Hanging(FakeJob):
@@ -95,10 +95,19 @@ def test_a_stop_that_fails_is_no_noise() -> None:
             super().stop(grace_seconds)
             raise EngineHangs("unix socket", 60)
 
-    stopper, job = Stopper(7, print), Hanging()
+        def kill(self) -> None:
+            raise EngineHangs("unix socket", 60)
+
+    said: list[str] = []
+    stopper, job = Stopper(7, said.append), Hanging()
     stopper.job = job
     stopper.on_signal(signal.SIGINT)
     until(lambda: job.asked)
+    assert said == [STOPPING]
+    stopper.on_signal(signal.SIGINT)
+    until(lambda: len(said) == 2)
+    stopper.ended()
+    assert "unix socket accepts calls but gave no answer" in said[1]
     assert stopper.name == "SIGINT"
 
 

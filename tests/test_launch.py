@@ -20,7 +20,7 @@ from ngcdl import launch, store
 from ngcdl.catalog import failures
 from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.errors import CommandNotFound, EngineLost, EngineRefused, GpuHookFailed, GpuNotInside, NgcdlError
-from ngcdl.interrupt import Interrupted
+from ngcdl.interrupt import Interrupted, Stopper
 from ngcdl.record import Run
 from ngcdl.store import Store
 
@@ -223,37 +223,63 @@ def test_a_second_signal_kills(shelf: Store) -> None:
     assert (run.status, run.exit_code) == ("interrupted", 130), "the first signal counts"
 
 
-@pytest.mark.parametrize(("said", "status"), [
-    (None, "lost"), (EngineLost("a look at the run"), "lost"), (Exit(137, False), "interrupted"),
-])  # fmt: skip
-def test_a_second_signal_ends_ngcdl_also_where_the_kill_does_not_end_the_job(
-    shelf: Store, said: Exit | EngineLost | None, status: str
-) -> None:
-    class Unmoved(FakeJob):
-        def kill(self) -> None:
-            self.asked.append("kill")
+class Unmoved(FakeJob):
+    """A job that no kill ends; `told` is what its engine says of it then."""
 
-        def ended(self) -> Exit | None:
-            if isinstance(said, EngineLost):
-                raise said
-            return said
+    told: Exit | EngineLost | None = None
 
+    def kill(self) -> None:
+        self.asked.append("kill")
+
+    def ended(self) -> Exit | None:
+        if isinstance(self.told, EngineLost):
+            raise self.told
+        return self.told
+
+
+def test_a_second_signal_ends_ngcdl_also_where_the_kill_does_not_end_the_job(shelf: Store) -> None:
     job = Unmoved((by_signal(signal.SIGINT, signal.SIGINT),), until_stopped=True, ignores_stop=True)
     prepared, _ = ready(shelf, job)
     show = FakeShow()
-    if status == "lost":
-        with pytest.raises(Interrupted) as caught:
-            launch.follow(prepared, shelf, show)
-        assert caught.value.number == signal.SIGINT
-    else:
+    with pytest.raises(Interrupted) as caught:
         launch.follow(prepared, shelf, show)
+    assert caught.value.number == signal.SIGINT
     run = recorded(shelf)
-    assert run.status == status
-    assert (run.exit_code, "remove" in job.asked) == ((None, False) if status == "lost" else (130, True))
-    if status == "lost":
-        assert "its end is not confirmed" in (run.reason or "")
-        assert show.said[-1] == run.reason
-        assert run.owner is not None, "the next command looks for it again"
+    assert (run.status, run.exit_code, "remove" in job.asked) == ("lost", None, False)
+    assert "its end is not confirmed" in (run.reason or "")
+    assert show.said[-1] == run.reason
+    assert run.owner is not None, "the next command looks for it again"
+
+
+@pytest.mark.parametrize(
+    ("told", "is_cluster", "status"),
+    [
+        (EngineLost("a look at the run"), False, "lost"),
+        (Exit(137, False), False, "interrupted"),
+        (Exit(137, False), True, "interrupted"),
+        (EngineLost("a look at the run"), True, "running"),
+        (None, True, "running"),
+    ],
+)
+def test_what_can_t_be_killed_is_as_its_engine_says_and_goes_on_for_all_we_know_on_a_cluster(
+    shelf: Store, told: Exit | EngineLost | None, is_cluster: bool, status: str
+) -> None:
+    job, show = Unmoved(), FakeShow()
+    job.told = told
+    prepared, _ = ready(shelf, job, is_cluster=is_cluster)
+    stopper = Stopper(1, show.say)
+    course = launch.Course(prepared, shelf, show, stopper)
+    course.start()
+    stopper.signal = signal.SIGINT
+    course.given_up()
+    if status == "running":
+        with pytest.raises(Interrupted):
+            course.close()
+        assert show.said[-1].endswith(f"not confirmed after 5 s; what became of it:  ngcdl show {recorded(shelf).id}")
+    else:
+        course.close()
+    run = recorded(shelf)
+    assert (run.status, run.exit_code) == (status, 130 if status == "interrupted" else None)
 
 
 def test_signals_are_the_caller_s_again_afterwards(shelf: Store) -> None:

@@ -97,7 +97,7 @@ class Stopper:
             self._alarm.daemon = True
             self._alarm.start()
         # The stop waits for the job, which may save a checkpoint: its output is read on meanwhile.
-        threading.Thread(target=self._stop if first else self.job.kill, daemon=True).start()
+        threading.Thread(target=self._stop if first else self._kill, daemon=True).start()
 
     @property
     def why(self) -> str | None:
@@ -125,6 +125,13 @@ class Stopper:
         with contextlib.suppress(NgcdlError):
             if self.job:
                 self.job.stop(self._grace_seconds)
+
+    def _kill(self) -> None:
+        try:
+            if self.job:
+                self.job.kill()
+        except NgcdlError as error:
+            self._say(error.message)
 
     def _wake(self) -> None:
         """Raise Unkillable in the main thread, whatever call to the engine it is in."""

@@ -6,6 +6,7 @@ Start, sample, stream, and close the record: after an exit, an error, Ctrl-C, SI
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -138,7 +139,7 @@ class Course:
         unknown = f"stopped by {self._stopper.name}, but its end is not confirmed after {KILL_SECONDS:g} s"
         self._ended = ended or Exit(None, reason=unknown)
         if self._is_lost:
-            self._show.say(unknown)
+            self._show.say(unknown + (f"; what became of it:  ngcdl show {self.run.id}" if self._is_cluster else ""))
 
     def failed(self, error: Exception) -> None:
         self._is_lost = isinstance(error, EngineLost)
@@ -153,9 +154,9 @@ class Course:
     def close(self) -> None:
         """Record how it ended: from the engine, the trainer's events and our own signals.
 
-        Raises where it goes on, as far as anybody knows, on a cluster that can't be asked."""
+        Raises where it goes on, as far as anybody knows, on a cluster: its record stays open."""
         if self._is_cluster and self._is_lost:
-            raise self._trouble or EngineLost("the run")
+            raise self._trouble or Interrupted(self._stopper.signal or signal.SIGINT)
         events = list(self._events())
         self._trouble = self._trouble or ending.gpu_not_met(events, self._ended)
         if self._is_cluster:  # others may have written into its record
