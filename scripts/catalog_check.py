@@ -32,7 +32,7 @@ HEADERS = {
     ],
     "gpu_families": ["capability", "architecture", "gpus", *END],
     "known_holes": ["component", "cve", "since", "fixed_in", "cvss", "read", *END],
-    "peaks": ["card", "cores", "boost_mhz", "fp32_tflops", "tf32_tflops", "half_tflops", *END],
+    "peaks": ["card", "cores", "boost_mhz", "tensor_mhz", "fp32_tflops", "tf32_tflops", "half_tflops", *END],
 }  # fmt: skip
 KEYS = {
     "releases": ["framework", "release", "variant"], "cuda_driver": ["cuda"], "cuda_compute_capability": ["cuda_from"],

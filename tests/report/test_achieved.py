@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from ngcdl.console import operations
 from ngcdl.record import Finding, Run, Summary
 from ngcdl.report.bottleneck import diagnose
 from ngcdl.report.figures import summary
+from ngcdl.report.story import Measured, Story, Training
+from ngcdl.report.tables import figures
 
 START = {
     "event": "start", "device": "gpu", "devices": ["NVIDIA A100-SXM4-80GB"], "precision": "tf32",
@@ -38,6 +41,26 @@ def test_the_operations_are_those_of_an_example_times_the_rate() -> None:
     assert summed.flops_per_second == pytest.approx(77.57e12, rel=1e-3)
     assert summed.peak_share == pytest.approx(77.57 / 155.9, rel=1e-3)
     assert operations(77.57e12, 0.4975) == "77.57 TFLOP/s, 50 % of the card's peak"
+
+
+@pytest.mark.parametrize(("card", "source", "recalled", "said"), [
+    ("NVIDIA A100-SXM4-80GB", "https://glennklockwood.com/garden/processors/A100", False,
+     "[https://glennklockwood.com/garden/processors/A100]"),
+    ("TITAN RTX", "https://images.nvidia.com/", True, "[from memory: not read anywhere]"),
+])  # fmt: skip
+def test_beside_the_share_stands_where_the_peak_is_from(card: str, source: str, recalled: bool, said: str) -> None:
+    summed = trained(2500.0, devices=[card])
+    assert (summed.peak_source or "").startswith(source)
+    assert summed.peak_recalled is recalled
+    run = replace(RUN, summary=summed)
+    (row,) = (cells for name, cells in figures([Story(run, Training(), Measured())]) if name.startswith("computed ("))
+    assert row[0].endswith(f" % of the card's peak {said}")
+
+
+def test_the_tensor_cores_of_a_hopper_are_rated_at_their_own_clock() -> None:
+    at = {mhz: trained(2500.0, mhz, devices=["NVIDIA H100 80GB HBM3"]).peak_share for mhz in (1830.0, 1980.0)}
+    assert at[1830.0] == pytest.approx(77.57 / 494.7, rel=1e-3)
+    assert at[1980.0] == pytest.approx(77.57 / 494.7 * 1830 / 1980, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -188,12 +188,14 @@ def size(value: float | None) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def operations(flops: float, share: float | None) -> str:
-    """2.4e12, 0.31 -> 2.40 TFLOP/s, 31 % of the card's peak."""
+def operations(flops: float, share: float | None, source: str | None = None, recalled: bool | None = None) -> str:
+    """2.4e12, 0.31 -> 2.40 TFLOP/s, 31 % of the card's peak [where that is from]."""
     size, unit = (1e12, "T") if flops >= 1e12 else (1e9, "G")
-    return f"{flops / size:.2f} {unit}FLOP/s" + (
-        f", {100 * share:.0f} % of the card's peak" if share is not None else ""
-    )
+    text = f"{flops / size:.2f} {unit}FLOP/s"
+    if share is None:
+        return text
+    mark = "from memory: not read anywhere" if recalled else source
+    return f"{text}, {100 * share:.0f} % of the card's peak{f' [{mark}]' if mark else ''}"
 
 
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:

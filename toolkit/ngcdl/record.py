@@ -109,6 +109,7 @@ class Summary:
 
     `flops_per_second` are operations of convolutions and matrix products, by the count of the workload; `peak_share`
     is their share of what the card can do in that precision, at the clock that it had: above 1 something is wrong.
+    `peak_source` is where that is from; `peak_recalled`: it was not read there, nor anywhere.
     """
 
     steps: int | None = None
@@ -142,6 +143,8 @@ class Summary:
     memory_oom_kills: int | None = None
     flops_per_second: float | None = None
     peak_share: float | None = None
+    peak_source: str | None = None
+    peak_recalled: bool | None = None
     latency_p50_seconds: float | None = None
     latency_p95_seconds: float | None = None
     teacher_seconds_per_batch: float | None = None

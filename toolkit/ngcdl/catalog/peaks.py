@@ -2,7 +2,15 @@
 
 FP32 is cores * 2 * boost clock, as in NVIDIA's datasheets; TF32, FP16 and BF16 are of the tensor cores, dense and
 summing in FP32, which GeForce cards do at half the speed of the others. What a card does not have is empty: it computes
-in FP32. A card in none of the rows (laptops', MIG slices, vGPUs) has no peak, and nothing is said of it.
+in FP32. `tensor_mhz` is their clock where it is rated lower than the others'. A card in none of the rows (laptops', MIG
+slices, vGPUs) has no peak, and nothing is said of it.
+
+Neither has one whose name other cards share that have more cores, or another clock:
+GTX 1060: https://custompcreview.com/news/nvidia-launches-geforce-gtx-1060-3gb-priced-200
+GTX 1070, a notebook's: https://mobipicker.com/gtx-1080-and-gtx-1070-for-laptops
+RTX 2060: https://hmc-tech.com/gpu/nvidia-geforce-rtx-2060-12gb-vs-nvidia-geforce-gtx-1650-gddr5
+RTX 3080: https://atizone.it/news/reader.php?objid=32859
+MX150, GT 1030, GTX 1050, GTX 1650, RTX 3050, Quadro P5000: recalled.
 """
 
 from __future__ import annotations
@@ -33,8 +41,8 @@ def peak(name: str, precision: str) -> Peak | None:
         if normal(row["card"]) == normal(name):
             column = {"float32": "fp32_tflops", "tf32": "tf32_tflops"}.get(precision, "half_tflops")
             tflops = float(row[column] or row["fp32_tflops"])
-            boost = float(row["boost_mhz"])
-            return Peak(row["card"], boost, tflops * 1e12, address(row["source"]), is_recalled(row))
+            clock = (row[column] and column != "fp32_tflops" and row["tensor_mhz"]) or row["boost_mhz"]
+            return Peak(row["card"], float(clock), tflops * 1e12, address(row["source"]), is_recalled(row))
     return None
 
 

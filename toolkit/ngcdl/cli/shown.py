@@ -103,7 +103,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         p50, p95 = milliseconds(figures.latency_p50_seconds), milliseconds(figures.latency_p95_seconds)
         rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to what was computed of it"))
     if figures.flops_per_second is not None:
-        rows.append(("computed", operations(figures.flops_per_second, figures.peak_share)))
+        peak = (figures.peak_share, figures.peak_source, figures.peak_recalled)
+        rows.append(("computed", operations(figures.flops_per_second, *peak)))
     if figures.loss_first is not None:
         rows.append(("loss", f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"))
     if figures.precision_at_1 is not None:

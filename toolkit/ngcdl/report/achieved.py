@@ -24,9 +24,12 @@ def with_peak(summed: Summary, start: Line) -> Summary:
     if each is None or rate is None:
         return summed
     flops, at_most = each * rate, _peak(summed, start)
+    summed = replace(summed, flops_per_second=number(flops))
+    if at_most is None:
+        return summed
     cards = number(start.get("replicas")) or 1.0  # one each
-    share = None if at_most is None else flops / (cards * at_most.flops * _faster(summed, at_most))
-    return replace(summed, flops_per_second=number(flops), peak_share=number(share))
+    share = flops / (cards * at_most.flops * _faster(summed, at_most))
+    return replace(summed, peak_share=number(share), peak_source=at_most.source, peak_recalled=at_most.recalled)
 
 
 def _peak(summed: Summary, start: Line) -> Peak | None:

@@ -46,6 +46,7 @@ def _impossible(case: Case) -> Iterator[Finding]:
         times = f" (of 3x3 convolutions up to {most:g} times are possible)" if most > 1 else ""
         text = f"{flops / 1e12:.1f} TFLOP/s are {share:.1f} times what the card can do{times}: the timing or the size "
         text += "of the work is wrong."
+        text += " Or the card's peak is: it is from memory." if case.summary.peak_recalled else ""
         advice = "Are the steps waited for, is the whole network computed, is the batch what it is said to be?"
         yield finding("above-peak", text, advice, peak_share=share, allowed=most, flops_per_second=flops)
 

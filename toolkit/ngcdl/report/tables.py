@@ -56,7 +56,8 @@ def _computed(story: Story) -> str:
     summary = story.run.summary
     if summary.flops_per_second is None:
         return NOT_AVAILABLE
-    return operations(summary.flops_per_second, summary.peak_share)
+    peak = (summary.peak_share, summary.peak_source, summary.peak_recalled)
+    return operations(summary.flops_per_second, *peak)
 
 
 def _watts(story: Story) -> str:
