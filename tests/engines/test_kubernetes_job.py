@@ -41,6 +41,12 @@ pytestmark = pytest.mark.lab
 RUN = "20261121-192252-cifar10-beefca"
 NAME = f"ngcdl-{RUN}"
 IMAGE = ImageRef.parse("pytorch:25.03-py3")
+LOOK = "GET /apis/batch/v1/namespaces/vision/jobs"
+REFUSALS = (  # of a server that changes its leader, one that is busy, and one that a token has expired for
+    (500, "InternalError", "etcdserver: leader changed"),
+    (503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+    (401, "Unauthorized", "Unauthorized"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -284,20 +290,31 @@ def test_a_cluster_that_stays_away_loses_the_run_and_one_that_comes_back_does_no
 ) -> None:
     job = started(engine, tmp_path)
     api.runs()
+    assert job.waiting() is None
     api.refusals["GET", "jobs"] = (504, "Timeout", "context deadline exceeded")
     job.lost_seconds = 0
     followed = Followed(job)
     followed.end()
     assert isinstance(followed.error, ClusterLost)
+    assert "gave no answer" in followed.error.message
     job.lost_seconds = 60
     again = Followed(job)
-    looks = len(api.asked)
-    api.until(lambda: len(api.asked) > looks, "nobody looks any more")
+    for refusal in REFUSALS:
+        api.refusals["GET", "jobs"] = refusal
+        looks = api.asked.count(LOOK)
+        api.until(lambda at=looks: api.asked.count(LOOK) > at + 1, "nobody looks any more")
     del api.refusals["GET", "jobs"]
     api.ends()
     api.job_ends()
     again.end()
     assert again.error is None
+
+
+def test_who_may_not_look_at_jobs_is_told_at_once(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
+    job = started(engine, tmp_path)
+    api.refusals["GET", "jobs"] = (403, "Forbidden", 'jobs.batch is forbidden: User "me" cannot list resource "jobs"')
+    with pytest.raises(ClusterForbidden, match="cannot list"):
+        job.wait()
 
 
 def test_what_may_not_be_made_is_an_error_and_leaves_nothing(

@@ -51,6 +51,7 @@ class KubernetesJob(NoInput):
     def state(self) -> State:
         """Look how it stands. Raises ClusterError."""
         items = self._kubectl.items("jobs,pods", self._labels)
+        self._was_seen = True
         events = []
         if not any(item.get("kind") == "Pod" for item in items):
             with contextlib.suppress(ClusterForbidden):  # then without the reasons
@@ -194,9 +195,7 @@ class KubernetesJob(NoInput):
         until, said = time.monotonic() + self.lost_seconds, None
         while True:
             try:
-                state = self.state()
-                self._was_seen = True
-                return state
+                return self.state()
             except ClusterError as error:
                 if not self._was_seen and isinstance(error, ClusterForbidden | KubectlMissing):
                     raise  # it never could be followed
