@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from house import TRAIN, House
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Chunk, PullEvent
@@ -103,6 +105,36 @@ class Terminal(io.TextIOWrapper):
 
     def isatty(self) -> bool:
         return True
+
+
+@pytest.mark.parametrize(("chunks", "seen"), [
+    ((b"a\x1b]52;c;d2h", b"vYW1p\x07b"), b"ab"),
+    ((b"a\x1b", b"]0;title\x1b", b"\\b\x1bPq\x1b[1m", b"c"), b"ab\x1b[1mc"),
+    ((b"a\x1b\x00", b"\n\x1b]0;title\x07b"), b"a\nb"),
+    ((b"a\x1b", b"[31mred\x1b[", b"0m"), b"a\x1b[31mred\x1b[0m"),
+    ((b"a\x1b]52;c;d2h",), b"a]52;c;d2h"),
+    ((b"a\x1b]", b"x" * 5000, b"\x07b\x1b"), b"a]" + b"x" * 5000 + b"\x07b"),
+])  # fmt: skip
+def test_what_a_terminal_is_not_to_get_is_left_out_however_it_was_cut(
+    monkeypatch: pytest.MonkeyPatch, chunks: tuple[bytes, ...], seen: bytes
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    with Screen() as screen:
+        for chunk in chunks:
+            screen.chunk(Chunk("stdout", chunk))
+    assert terminal.kept.getvalue() == seen, "what has no end is text"
+
+
+@given(st.lists(st.text("\x1b]P[m\\\x07\x00\na", max_size=8), max_size=6))
+def test_no_string_for_a_terminal_begins_in_what_is_passed_on(chunks: list[str]) -> None:
+    terminal = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", terminal)
+        with Screen() as screen:
+            for chunk in chunks:
+                screen.chunk(Chunk("stdout", chunk.encode()))
+    assert not re.search(rb"\x1b[\x00-\x1f]*[\]P]", terminal.kept.getvalue())
 
 
 def test_steps_that_follow_too_fast_are_left_out_on_a_terminal_but_for_the_last(

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 5.0
 STEP_SECONDS = 0.1  # between the lines of two steps on a terminal; log.txt has all of them
-# Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay.
-_UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00\x05\x0e\x0f]")
+# Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay. A terminal
+# obeys control bytes that stand between ESC and what follows it, and ends a string at any ESC.
+_SILENT = b"\x00\x05\x0e\x0f"
+_APART = re.compile(rb"\x1b[\x00-\x1f\x7f]+")
+_UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b[^\\]))")
+_UNFINISHED = re.compile(rb"\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?\Z")
+_LONGEST = 4096  # bytes of such a string that are waited for; they are text then
 # What TensorFlow tells before a training whatever its log level is. It stays in log.txt.
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
@@ -44,6 +49,7 @@ class Screen:
         self._clock = clock
         self._started_line = b""
         self._started_output = b""
+        self._unfinished: dict[bool, bytes] = {}  # by is it stderr: what may be the beginning of what is unwanted
         self._passed_over = b""  # the last step's line, where it was not drawn
         self._last_step = -STEP_SECONDS
         self._progress: Progress | None = None
@@ -75,6 +81,8 @@ class Screen:
         self._write(sys.stderr, self._started_line)
         self._write(self._stdout(), self._passed_over + self._started_output)
         self._started_line = self._started_output = self._passed_over = b""
+        for is_stderr in list(self._unfinished):
+            self._write(sys.stderr if is_stderr else sys.stdout, b"", is_last=True)
         if self._progress:
             self._progress.stop()
             self._progress = None
@@ -191,10 +199,22 @@ class Screen:
         *lines, self._started_line = (self._started_line + data).split(b"\n")
         return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
 
-    def _write(self, stream: TextIO | None, data: bytes) -> None:
-        if stream is None or not data:  # None: closed by the caller, `>&-`
+    def _tamed(self, data: bytes, is_stderr: bool, is_last: bool) -> bytes:
+        """Leave out what is unwanted of a terminal; what may be the beginning of it waits for the rest."""
+        data = (self._unfinished.pop(is_stderr, b"") + data).translate(None, _SILENT)
+        data = _UNWANTED.sub(b"", _APART.sub(lambda one: one[0].replace(b"\x1b", b"") + b"\x1b", data))
+        begun = _UNFINISHED.search(data)
+        if begun is None:
+            return data
+        if is_last or len(begun[0]) > _LONGEST:
+            return data[: begun.start()] + self._tamed(data[begun.start() + 1 :], is_stderr, is_last)
+        self._unfinished[is_stderr] = begun[0]
+        return data[: begun.start()]
+
+    def _write(self, stream: TextIO | None, data: bytes, is_last: bool = False) -> None:
+        if stream is None or not (data or is_last):  # None: closed by the caller, `>&-`
             return
-        data = _UNWANTED.sub(b"", data) if stream.isatty() else data
+        data = self._tamed(data, stream is sys.stderr, is_last) if stream.isatty() else data
         try:
             stream.buffer.write(data)
             stream.flush()
