@@ -187,6 +187,15 @@ def test_runs_that_are_not_comparable_get_no_ratio_and_the_reason(other: Made, w
     assert " times " not in text.partition("What others measured")[0]
 
 
+def test_another_ngcdl_and_with_it_another_trainer_is_told_as_what_differs() -> None:
+    one, other = (
+        replace(it, run=replace(it.run, ngcdl=f"0.{n}.0")) for n, it in enumerate((CPU.story(), CPU.story("b", "B")))
+    )
+    text = Parsed(page([one, other])).text
+    assert "ngcdl's version\n" in text
+    assert "can't be set against each other" not in text
+
+
 def test_of_three_runs_the_one_that_can_t_be_compared_is_left_out_of_the_verdict_and_named() -> None:
     stories = [GPU.story(), CPU.story("b", "B"), replace(CPU, seed=7).story("c", "C")]
     assert "C can't be set against A" in Parsed(page(stories)).text

@@ -30,6 +30,7 @@ from ngcdl.report.unlike import BECAUSE_OF, Measured
     ("gpu_way", {"gpu_way": "cdi"}),
     ("driver", {"machine": replace(MACHINE, driver="535.1")}),
     ("machine", {"machine": replace(MACHINE, hostname="other")}),
+    ("ngcdl", {"ngcdl": "0.9"}),
 ])  # fmt: skip
 def test_what_must_be_the_same_and_is_not_is_refused_by_its_name(field: str, change: dict[str, Any]) -> None:
     other = measured("g2", 4700.0, "gpu", **change)

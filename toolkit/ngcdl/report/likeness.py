@@ -15,7 +15,7 @@ from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 _NAMED_ONLY = frozenset({
     "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
     "workdir", "shm_bytes",
-    "ulimits", "machine", "driver", "engine",
+    "ulimits", "machine", "driver", "engine", "ngcdl",
 })  # fmt: skip
 _COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip")
 
@@ -45,6 +45,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("machine", lambda it: it.run.machine.hostname),
     ("engine", lambda it: it.run.engine),
     ("NVIDIA driver", lambda it: it.run.machine.driver),
+    ("ngcdl's version", lambda it: it.run.ngcdl),
 )
 
 

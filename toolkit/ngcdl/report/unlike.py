@@ -45,7 +45,7 @@ _LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
 # An older trainer did not tell these, and one that trains nothing has none.
-_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware"})
+_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 NOT_ENDED = "it did not reach its end"
 UNEQUAL = "it must be the same, and is not that of"
@@ -223,6 +223,7 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "gpus": sorted(run.gpus) if run.gpus is not None else None,
         "machine": [machine.hostname, machine.cpu, machine.cores],
         "driver": machine.driver,
+        "ngcdl": run.ngcdl if asked else None,  # the trainer comes with it; of a command it only watches
     }
 
 
