@@ -29,8 +29,8 @@ def measured(
     spec = {"image": "t:1", "workload": asked, "mounts": ["/a:/b:ro"], "environment": {}, "command": [run_id]}
     run = Run(
         run_id, "finished", 1.0, exit_code=0, engine="docker", gpu_way="runtime", image=Image("t:1", "sha256:1"),
-        dataset="cifar10", device=device, gpus=(CARD,), machine=MACHINE, spec=spec,
-        ngcdl="1.0", summary=Summary(steps=200, examples_per_second=rate, seconds_per_batch=128 / rate if rate else None),
+        dataset="cifar10", device=device, gpus=(CARD,), machine=MACHINE, spec=spec, ngcdl="1.0",
+        summary=Summary(steps=200, examples_per_second=rate, seconds_per_batch=128 / rate if rate else None),
     )  # fmt: skip
     return Measured(replace(run, **more), start, error)
 

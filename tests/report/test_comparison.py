@@ -15,6 +15,7 @@ from ngcdl.report import compared
 from ngcdl.report.compared import _listed
 from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
 from ngcdl.report.pairs import published
+from ngcdl.report.spread import Spread
 
 
 def test_the_ratio_is_the_median_of_the_rounds_own_with_the_least_and_the_most() -> None:
@@ -50,6 +51,24 @@ def test_one_round_gives_both_figures_and_no_ratio() -> None:
 def test_where_the_rounds_do_not_agree_no_difference_is_told() -> None:
     it = comparison(arms([100.0, 100.0, 100.0], [97.0, 103.0, 101.0]), "device")
     assert "no difference can be told: 1.01 times (0.97..1.03)" in compared.verdict(it)
+
+
+@pytest.mark.parametrize(("rounds", "is_told"), [
+    ((100.1, 100.3, 100.2), False),  # printed as 1.00 (1.00..1.00)
+    ((101.0,) * 3, True), ((100.9,) * 3, False), ((99.0,) * 3, True), ((99.1,) * 3, False),
+    ((102.0, 106.0), False), ((102.0, 104.0), True), ((98.0, 94.0), False), ((98.0, 96.1), True),
+    ((102.0, 104.1, 103.0, 103.0), False), ((102.0, 104.1, 103.0, 103.0, 103.0), True),
+])  # fmt: skip
+def test_a_difference_is_told_of_all_rounds_by_a_hundredth_and_of_few_where_they_lie_closer_to_each_other(
+    rounds: tuple[float, ...], is_told: bool
+) -> None:
+    it = comparison(arms([100.0] * len(rounds), [*rounds]), "device")
+    assert it.ratio is not None
+    assert it.ratio.is_told is is_told
+    spread = Spread.of([rate / 100 for rate in rounds])
+    assert spread is not None
+    assert spread.is_told is is_told
+    assert ("no difference can be told" in compared.verdict(it)) is not is_told
 
 
 def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> None:

@@ -237,6 +237,18 @@ def test_the_first_number_of_threads_is_the_fastest_only_where_others_are_slower
     assert told("threads", rate("1", 100.0), rate("2", 100.0)) == ""
 
 
+def test_the_best_of_several_is_named_with_those_that_can_t_be_told_from_it() -> None:
+    threads = [rate(str(n), speed) for n, speed in ((1, 100.0), (2, 200.0), (4, 201.0))]
+    assert told("threads", *threads) == (
+        "Fastest with 4 threads (no difference to 2 can be told): 2.01 times (2.01..2.01) the work of 1 thread."
+    )
+    text = told("batch", of_batch(8), of_batch(32, 0.004), of_batch(64, 0.008), of_batch(128, 0.032))
+    assert text.endswith(
+        "Fastest is a batch of 32 (no difference to 64 can be told): 2.00 times (2.00..2.00) the work of batches of "
+        "128."
+    )
+
+
 def test_cards_are_told_by_what_each_of_them_still_does() -> None:
     assert told("gpus", rate("4", 300.0), rate("1", 100.0)) == (
         "Strong scaling: 4 GPUs do 300.0 (294.1..306.1) examples/s, 3.00 times (3.00..3.00) the work of 1 GPU, an "

@@ -18,7 +18,7 @@ from ngcdl.report.arm import Figures
 from ngcdl.report.pairs import Published, published
 from ngcdl.report.questions import Answer, answers
 from ngcdl.report.scaling import WEAK
-from ngcdl.report.spread import Spread
+from ngcdl.report.spread import Spread, differs
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
 
 ONE_PAIR = "one pair, no spread"
@@ -88,8 +88,7 @@ class Ratio:
 
     @property
     def is_told(self) -> bool:
-        """Do all rounds agree which of the two is faster?"""
-        return self.min > 1 or self.max < 1
+        return differs(self.min, self.max, self.pairs)
 
 
 @dataclass(frozen=True)

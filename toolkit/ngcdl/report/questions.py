@@ -57,8 +57,9 @@ def _batch(arms: Sequence[Figures], whole: str = "An epoch") -> Iterator[str]:
         yield _wholes(arms[0], arms[-1], ratio, whole)
     best = max(arms, key=lambda arm: arm.rate)
     more = faster(best, arms[-1])
-    if best is not arms[-1] and best is not arms[0] and more and more.min > 1:
-        yield f"Fastest is a batch of {best.value}: {times(more)} the work of batches of {arms[-1].value}."
+    if best is not arms[-1] and best is not arms[0] and more and more.is_told:
+        fastest = f"Fastest is a batch of {best.value}{_tied(best, arms)}"
+        yield f"{fastest}: {times(more)} the work of batches of {arms[-1].value}."
 
 
 def _film(arms: Sequence[Figures]) -> Iterator[str]:
@@ -86,9 +87,9 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
         return
     best = max(arms, key=lambda arm: arm.rate)
     gain = faster(best, arms[0])
-    losses = [(arm, loss) for arm in arms[arms.index(best) + 1 :] if (loss := faster(arm, best)) and loss.max < 1]
-    fastest = f"Fastest with {counted(best.value, 'thread')}"
-    if gain and gain.min > 1:
+    losses = [(arm, loss) for arm in arms[arms.index(best) + 1 :] if (loss := faster(arm, best)) and loss.is_told]
+    fastest = f"Fastest with {counted(best.value, 'thread')}{_tied(best, arms)}"
+    if gain and gain.is_told:
         yield f"{fastest}: {times(gain)} the work of {counted(arms[0].value, 'thread')}."
     elif losses:
         yield f"{fastest}."
@@ -100,6 +101,12 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
         cores = arm.cores
         why = f": more threads than the {cores} physical cores hurt" if cores and arm.number > cores else ""
         yield f"{counted(arm.value, 'thread')} do {times(loss)} the work of {best.value}{why}."
+
+
+def _tied(best: Figures, arms: Sequence[Figures]) -> str:
+    """Name those that can't be told from the best: it was chosen, and among equals chance chooses."""
+    even = [arm.value for arm in arms if arm is not best and (ratio := faster(best, arm)) and not ratio.is_told]
+    return f" (no difference to {' or '.join(even)} can be told)" if even else ""
 
 
 def _precision(arms: Sequence[Figures]) -> Iterator[str]:
