@@ -22,7 +22,7 @@ folder = Path(sys.argv[sys.argv.index("--out") + 1])
 is_first = os.environ.get("NGCDL_NODE", "0") == "0"
 does = os.environ.get("STAND_IN", "finish")
 if does == "nan" and not is_first:
-    does = "wait"  # the first node finds it, and the others are ended with it
+    does = "deaf"  # the first node finds it; the others wait for it in a collective, hear nothing, and are killed
 stop = threading.Event()
 rate = 512.0
 signal.alarm(200)  # a test that failed leaves nothing behind for ever

@@ -1,12 +1,19 @@
-"""The batch script of a run on Slurm: golden texts, what is in none of them, and that bash can read them."""
+"""The batch script of a run on Slurm: golden texts, what is in none of them, and that bash can read them.
+
+To accept a change that is meant: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_slurm_script.py, and read the diff.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from house import until
 
 from ngcdl.engines.base import Order
 from ngcdl.engines.slurm.engine import SlurmEngine
@@ -66,6 +73,8 @@ def ordered(spec: RunSpec) -> Order:
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_script_is_the_golden_one_and_bash_can_read_it(name: str) -> None:
     text = script(ordered(ORDERS[name]))
+    if os.environ.get("NGCDL_WRITE_GOLDEN"):
+        (GOLDEN / f"slurm-{name}.sh").write_text(text)
     assert text == (GOLDEN / f"slurm-{name}.sh").read_text()
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
 
@@ -113,8 +122,7 @@ def test_a_path_that_an_option_would_split_is_refused(mount: Mount) -> None:
 
 
 # A client whose engine forbids the limit $FORBIDDEN, and of whose containers each ends with 7.
-CLIENT = """#!/bin/bash
-[ "$1" != rm ] || exit 0
+CLIENT = """[ "$1" != rm ] || exit 0
 echo "$*" >>calls
 case "$*" in *"$FORBIDDEN"*)
     echo 'error during container init: error setting rlimit type 8: operation not permitted' >&2
@@ -124,18 +132,20 @@ exit 7
 """
 
 
+def program(path: Path, lines: str) -> None:
+    path.write_text(f"#!/bin/bash\n{lines}\n")
+    path.chmod(0o755)
+
+
 @pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
 def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
     tmp_path: Path, forbidden: str, times: int
 ) -> None:
-    client = tmp_path / "docker"
-    client.write_text(CLIENT)
-    client.chmod(0o755)
-    task = script(replace(ordered(COMMAND), folder=tmp_path)).partition("\ntask=")[2].partition("\nsrun")[0]
+    program(tmp_path / "docker", CLIENT)
     known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "FORBIDDEN": forbidden}
     done = subprocess.run(
-        ["bash", "-c", f'task={task}\nbash -c "$task" task true'], cwd=tmp_path, capture_output=True, text=True,
-        check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+        ["bash", "-c", f'task={task_of(COMMAND, tmp_path)}\nbash -c "$task" task true'], cwd=tmp_path,
+        capture_output=True, text=True, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
     )  # fmt: skip
     assert done.returncode == 7
     assert (tmp_path / ".task-0-n1").read_text() == "7\n"
@@ -145,6 +155,69 @@ def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
     assert calls[-1].endswith(" true")
     assert "--ulimit stack=67108864" in calls[-1]
     assert ("memlock" in calls[-1]) == (times == 1)
+
+
+def task_of(spec: RunSpec, folder: Path) -> str:
+    return script(replace(ordered(spec), folder=folder)).partition("\ntask=")[2].partition("\nsrun ")[0]
+
+
+@pytest.mark.parametrize(("is_stop", "mark", "code"), [(False, "137", -signal.SIGKILL), (True, "143", 0)])
+def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_its_time(
+    tmp_path: Path, is_stop: bool, mark: str, code: int
+) -> None:
+    program(tmp_path / "sleep", f"touch {tmp_path}/waits")
+    if is_stop:
+        (tmp_path / ".stopping").touch()
+    hears = "'exit 143'" if is_stop else "''"
+    works = (
+        f"trap {hears} TERM; grep SigIgn /proc/self/status >ignored; touch up; while :; do read -rt 0.05 <>pipe; done"
+    )
+    os.mkfifo(tmp_path / "pipe")
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "NGCDL_KILL_SECONDS": "25"}
+    words = ["bash", "-c", f'task={task_of(TRAINING, tmp_path)}\nexec bash -c "$task" task bash -c "$0"', works]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, start_new_session=True
+    ) as process:
+        until((tmp_path / "up").exists, "the training")
+        os.killpg(process.pid, signal.SIGTERM)
+        if is_stop:
+            process.wait(20)
+        else:
+            until(lambda: (tmp_path / ".task-0-n1").read_text() == "137\n", "the mark")
+            os.killpg(process.pid, signal.SIGKILL)
+    assert ((tmp_path / ".task-0-n1").read_text(), process.returncode) == (f"{mark}\n", code)
+    assert (tmp_path / "waits").exists() != is_stop
+    ours = Path("/proc/self/status").read_text().partition("SigIgn:")[2].split()[0]
+    theirs = (tmp_path / "ignored").read_text().split()[1]
+    assert int(theirs, 16) & 0b110 == int(ours, 16) & 0b110, "Ctrl-C and Ctrl-\\ are what they were"
+
+
+@pytest.mark.parametrize(
+    ("srun", "marks", "code", "is_queued_again"),
+    [
+        (137, {"n1": "1", "n2": "137"}, 1, False),
+        (137, {"n1": "137", "n2": "3"}, 3, False),
+        (137, {"n1": "137", "n2": "143"}, 137, False),
+        (0, {"n1": "143", "n2": "0"}, 143, False),
+        (137, {"n1": "137", "n2": "began"}, 137, True),
+        (0, {"n1": "0", "n2": "began"}, 137, True),
+        (0, {"n1": "0", "n2": "0"}, 0, False),
+    ],
+)
+def test_a_task_that_failed_by_itself_speaks_for_the_killed_and_only_a_lost_node_queues_the_job_again(
+    tmp_path: Path, srun: int, marks: dict[str, str], code: int, is_queued_again: bool
+) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    writes = [f"echo {mark} >{tmp_path}/.task-0-{node}" for node, mark in marks.items()]
+    program(tmp_path / "srun", "; ".join([*writes, f"exit {srun}"]))
+    program(tmp_path / "scontrol", f'[ "$1" != requeue ] || touch {tmp_path}/again')
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    done = subprocess.run(
+        ["bash", str(tmp_path / "job.sh")], env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, check=False
+    )
+    assert (done.returncode, (tmp_path / "again").exists()) == (code, is_queued_again)
+    if not is_queued_again:
+        assert json.loads((tmp_path / "exit.json").read_text())["code"] == code
 
 
 @pytest.mark.parametrize(

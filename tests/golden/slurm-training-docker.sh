@@ -38,15 +38,21 @@ done
 
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
-echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ended() {
     is_told=yes
     [ ! -e "$NGCDL_RUN/.stopping" ] || return
-    { sleep "$NGCDL_KILL_SECONDS"; docker rm -f "$name"; } >/dev/null 2>&1 &
+    {
+        trap "" TERM
+        sleep "$NGCDL_KILL_SECONDS"
+        read -r told <"$mark"
+        [ "$told" != began ] || echo 137 >"$mark"
+        docker rm -f "$name"
+    } >/dev/null 2>&1 &
 }
 trap ended TERM
+echo began >"$mark"
 more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
@@ -121,7 +127,7 @@ for file in "$RUN/.task-$attempt-"*; do
         is_lost=yes
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
-    143) [ "$code" != 0 ] || code=143 ;;
+    137 | 143) [ "$code" != 0 ] || code=$told ;;
     '' | 0) ;;
     *) code=$told ;;
     esac

@@ -43,12 +43,25 @@ done
 export NGCDL_IMAGE='nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555'
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
-echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
-trap is_told=yes TERM
+ended() {
+    is_told=yes
+    [ ! -e "$NGCDL_RUN/.stopping" ] || return
+    {
+        trap "" TERM
+        sleep "$NGCDL_KILL_SECONDS"
+        read -r told <"$mark"
+        [ "$told" != began ] || echo 137 >"$mark"
+    } >/dev/null 2>&1 &
+}
+trap ended TERM
+echo began >"$mark"
 export HOME=$NGCDL_RUN/home
-"$@" --samples "$SLURMD_NODENAME"
+(trap - INT QUIT; exec "$@" --samples "$SLURMD_NODENAME") &
+client=$!
+while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+wait "$client"
 code=$?
 echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
@@ -84,7 +97,7 @@ for file in "$RUN/.task-$attempt-"*; do
         is_lost=yes
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
-    143) [ "$code" != 0 ] || code=143 ;;
+    137 | 143) [ "$code" != 0 ] || code=$told ;;
     '' | 0) ;;
     *) code=$told ;;
     esac

@@ -78,32 +78,44 @@ def _workdir(task: Task) -> str:
     return task.workdir or '"$RUN"'
 
 
+# Told to end by Slurm, a task has until KillWait, and then this shell is killed with it: before that it is written down
+# that it was killed, else the node would be taken for a lost one. A stop of ngcdl's own lets it take its time.
 _MARKED = """name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
-echo began >"$mark"
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
+ended() {{
+    is_told=yes
+    [ ! -e "$NGCDL_RUN/.stopping" ] || return
+    {{
+        trap "" TERM
+        sleep "$NGCDL_KILL_SECONDS"
+        read -r told <"$mark"
+        [ "$told" != began ] || echo 137 >"$mark"{remove}
+    }} >/dev/null 2>&1 &
+}}
+trap ended TERM
+echo began >"$mark"
 {run}
 echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"
 """
 
+# A shell hears no signal while it waits for what runs before it.
+_WAITED = """client=$!
+while kill -0 "$client" 2>/dev/null; do wait "$client"; done
+wait "$client"
+code=$?"""
+
 # The container's first process hears SIGTERM through its client. A second one would cut a checkpoint short: what does
 # not listen is removed just before Slurm kills the client, which would leave the container behind.
-_CLIENT = """ended() {{
-    is_told=yes
-    [ ! -e "$NGCDL_RUN/.stopping" ] || return
-    {{ sleep "$NGCDL_KILL_SECONDS"; {program} rm -f "$name"; }} >/dev/null 2>&1 &
-}}
-trap ended TERM
-{gpus}begin() {{
+_REMOVED = """
+        {program} rm -f "$name\""""
+_CLIENT = """{gpus}begin() {{
     {program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
     {program} run {words} "$@"{after} &
-    client=$!
-    while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-    wait "$client"
-    code=$?
+    {waited}
 }}
 {limited}"""
 
@@ -122,12 +134,13 @@ fi"""
 def task(task: Task) -> str:
     """Give the bash that each node runs, with the command as its words."""
     if task.runner in ("docker", "podman"):
-        return _MARKED.format(run=_client(task))
+        return _MARKED.format(run=_client(task), remove=_REMOVED.format(program=task.runner))
     look = "" if task.is_training or not task.gpus else _LOOK
     # the home that the job's variables name is not mounted, and the image may be read-only: caches need a place
     home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in task.variables else ""
-    run = f'trap is_told=yes TERM\n{home}{look}{_apptainer(task)}"$@"{task.after}\ncode=$?'
-    return _MARKED.format(run=run)
+    # bash has what it does not wait for ignore Ctrl-C, and so its children
+    run = f'{home}{look}(trap - INT QUIT; exec {_apptainer(task)}"$@"{task.after}) &\n{_WAITED}'
+    return _MARKED.format(run=run, remove="")
 
 
 # A training looks for itself.
@@ -171,6 +184,7 @@ def _client(task: Task) -> str:
         gpus="\n".join([*lines, *_gpus(task)]) + "\n",
         words=" \\\n        ".join(word for word in words if word),
         after=task.after,
+        waited=_WAITED.replace("\n", "\n    "),
         limited='begin "$@"' if limit is None else _LIMITED.format(program=task.runner, image=task.image, limit=limit),
     )
 

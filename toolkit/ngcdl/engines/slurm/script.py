@@ -75,7 +75,7 @@ for file in "$RUN/.task-$attempt-"*; do
         is_lost=yes
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
-    143) [ "$code" != 0 ] || code=143 ;;
+    137 | 143) [ "$code" != 0 ] || code=$told ;;
     '' | 0) ;;
     *) code=$told ;;
     esac
