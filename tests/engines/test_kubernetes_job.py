@@ -8,6 +8,7 @@ import json
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from ngcdl.errors import (
     EngineError,
     ImageNotPulled,
     KubectlMissing,
+    PodFailed,
 )
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
 
@@ -233,6 +235,35 @@ def test_an_image_that_no_node_may_pull_ends_the_following_with_the_remedy(
     assert "--pull-secret" in followed.error.hint
 
 
+def test_a_start_that_fails_is_waited_out_for_a_while(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
+    job = started(engine, tmp_path)
+    state = {"waiting": {"reason": "CreateContainerError", "message": "context deadline exceeded"}}
+    api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
+    followed = Followed(job)
+    followed.until("it waits: its container, which could not be started yet", "stderr")
+    job.lost_seconds = 0
+    followed.end()
+    assert isinstance(followed.error, PodFailed)
+
+
+def test_a_log_that_ended_before_its_pod_did_is_asked_for_again_after_a_pause(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path)
+    job.poll_seconds = 1
+    pod = api.runs()
+    api.logs[pod].closed = True
+    asked = f"GET /api/v1/namespaces/vision/pods/{pod}/log"
+    followed = Followed(job)
+    api.until(lambda: asked in api.asked, "nobody reads its log")
+    begun = time.monotonic()
+    api.until(lambda: api.asked.count(asked) == 2, "nobody reads its log again")
+    assert time.monotonic() - begun > 0.7
+    api.ends()
+    api.job_ends()
+    followed.end()
+
+
 def test_a_stop_deletes_the_job_and_keeps_what_the_pod_says_until_it_is_gone(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:
@@ -245,6 +276,7 @@ def test_a_stop_deletes_the_job_and_keeps_what_the_pod_says_until_it_is_gone(
         lambda: any("deletionTimestamp" in one["metadata"] for one in api.objects.values()),
         "the pod was not asked to end",
     )
+    api.until(lambda: any(asked.endswith("/log") for asked in api.asked), "nobody reads what it says")
     api.goes(pod, b"saved\n" + record(exit__json=b'{"code": 143, "t": 5.5}'))
     stopping.join(30)
     assert not stopping.is_alive()

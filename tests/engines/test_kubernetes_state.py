@@ -11,12 +11,14 @@ from ngcdl.engines.kubernetes.state import State
 from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterRefused, ClusterUnreachable, ImageNotPulled, PodFailed
 
 JOB = {"kind": "Job", "metadata": {"name": "j"}}
+IMAGE = "nvcr.io/nvidia/pytorch:25.03-py3"
+DENIED = f"registry.local/denied@sha256:ab401c{'5' * 58}"  # what stands in a name is no answer
 UNSCHEDULABLE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 
 
-def pod(index: int = 0, made: str = "2026-01-01T00:00:00Z", **status: Any) -> dict[str, Any]:
+def pod(index: int = 0, made: str = "2026-01-01T00:00:00Z", image: str = IMAGE, **status: Any) -> dict[str, Any]:
     notes = {"batch.kubernetes.io/job-completion-index": str(index)}
-    containers = [{"name": "run", "image": "nvcr.io/nvidia/pytorch:25.03-py3"}]
+    containers = [{"name": "run", "image": image}]
     meta = {"name": f"j-{index}-{made[-3:-1]}", "annotations": notes, "creationTimestamp": made}
     return {"kind": "Pod", "metadata": meta, "spec": {"containers": containers}, "status": status}
 
@@ -100,14 +102,20 @@ def test_what_waits_for_cards_says_so_in_kubernetes_words_with_the_remedy() -> N
         ("ErrImagePull", "failed to authorize: 401 Unauthorized", True),
         ("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: not found', True),
         ("InvalidImageName", "couldn't parse image name: invalid reference format", True),
+        ("ErrImagePull", 'rpc error: code = Unknown desc = failed to resolve "x": status: 403 Forbidden', True),
+        ("ErrImagePull", "reading manifest 25.03-py3 in nvcr.io/nvidia/pytorch: manifest unknown", True),
         ("ErrImagePull", "dial tcp: i/o timeout", False),
+        ("ErrImagePull", f'rpc error: code = Unknown desc = failed to do "{DENIED}": connection reset', False),
+        ("ErrImagePull", f"failed to pull {DENIED}: read udp 10.1.2.3:40312->10.96.0.10:53: connection refused", False),
+        ("ErrImagePull", "invalid status code from registry 503 (Service Unavailable)", False),
+        ("ImagePullBackOff", f"ErrImagePull: 401 Unauthorized, {DENIED}: token: context deadline exceeded", False),
         ("ImagePullBackOff", 'Back-off pulling image "x"', False),
     ],
 )
 def test_a_pull_that_no_waiting_mends_is_an_error_and_another_is_waited_for(
     reason: str, message: str, is_final: bool
 ) -> None:
-    state = State.read([JOB, pod(**waiting(reason, message))])
+    state = State.read([JOB, pod(image=DENIED, **waiting(reason, message))])
     assert isinstance(state.trouble, ImageNotPulled) == is_final
     assert message in (state.trouble.message if state.trouble else state.waits_for or "")
 
@@ -116,6 +124,35 @@ def test_a_pod_that_cannot_be_made_ready_is_an_error_with_where_to_look() -> Non
     state = State.read([JOB, pod(**waiting("CreateContainerConfigError", 'secret "x" not found'))])
     assert isinstance(state.trouble, PodFailed)
     assert "kubectl describe pod j-0" in state.trouble.hint
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("CreateContainerError", "context deadline exceeded"),
+        ("CreateContainerError", 'failed to reserve container name "run_j-0": name "run_j-0" is reserved for "5c1"'),
+        ("CreateContainerError", "failed to get sandbox container task: no running task found: task 5c1 not found"),
+        ("CreateContainerConfigError", "failed to sync configmap cache: timed out waiting for the condition"),
+    ],
+)
+def test_a_start_that_a_node_tries_again_is_said_and_no_error_yet(reason: str, message: str) -> None:
+    state = State.read([JOB, pod(**waiting(reason, message))])
+    assert state.trouble is None
+    assert isinstance(state.stumble, PodFailed)
+    assert state.waits_for == f"its container, which could not be started yet: {message}"
+
+
+def test_a_container_that_a_mesh_put_beside_ours_says_nothing_of_the_run() -> None:
+    mesh = {"name": "istio-proxy", "state": {"running": {}}}  # the API sorts them by name
+    refused, done = pod(**waiting("ErrImagePull", "401 Unauthorized")), pod(**ended(0))
+    for one in (refused, done):
+        one["status"]["containerStatuses"].insert(0, mesh)
+    waits = State.read([JOB, refused])
+    assert isinstance(waits.trouble, ImageNotPulled)
+    assert not waits.pods[0].began
+    over = State.read([JOB, done]).pods[0].ended
+    assert over
+    assert over.code == 0
 
 
 def test_a_quota_is_waited_for_and_a_policy_is_an_error() -> None:

@@ -60,15 +60,21 @@ class KubernetesJob(NoInput):
         return State.read(items, events)
 
     def output(self) -> Iterator[Chunk]:
-        said = None
+        said, well = None, time.monotonic()
         while True:
             state = self._surely()
             first = state.of(0)
             if first and first.began and first.name not in self._drained:
                 yield from self._follow(first)
+                if first.ended is None:  # its log ended before it did: nothing new is there at once
+                    time.sleep(self.poll_seconds)
                 continue
             if state.trouble:
                 raise state.trouble
+            if state.stumble is None:
+                well = time.monotonic()
+            elif time.monotonic() - well > self.lost_seconds:
+                raise state.stumble
             if state.is_over:
                 break
             if state.waits_for not in (None, said):
@@ -94,8 +100,6 @@ class KubernetesJob(NoInput):
             yield Chunk("stdout", rest)
         if pod.ended:
             self._drained.add(pod.name)
-        elif process.returncode:
-            time.sleep(self.poll_seconds)
 
     def _others(self, state: State) -> Iterator[Chunk]:
         """Fetch the records of the other nodes; of one that failed the end of what it wrote, which may say why."""

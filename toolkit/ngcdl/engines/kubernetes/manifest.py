@@ -53,6 +53,15 @@ def _metadata(order: Order) -> dict[str, Any]:
     return {"name": name(order.run_id, place.nodes), **where, "labels": labels(order.run_id)}
 
 
+def _beside_no_mesh(order: Order) -> dict[str, Any]:
+    """Name the pods, and keep a service mesh's proxy out: it goes on when the training has ended, and so does the Job.
+
+    https://istio.io/latest/docs/reference/config/labels/ (older ones look at the annotation),
+    https://linkerd.io/2/features/proxy-injection/"""
+    istio = {"sidecar.istio.io/inject": "false"}
+    return {"labels": labels(order.run_id) | istio, "annotations": istio | {"linkerd.io/inject": "disabled"}}
+
+
 def _config_map(order: Order) -> dict[str, Any]:
     found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(order), "data": {SCRIPT: script()}}
     trainer = [mount for mount in order.spec.mounts if mount.container == TRAINER]
@@ -84,6 +93,6 @@ def _job(order: Order) -> dict[str, Any]:
                 },
             ]
         },
-        "template": {"metadata": {"labels": labels(order.run_id)}, "spec": pod(order)},
+        "template": {"metadata": _beside_no_mesh(order), "spec": pod(order)},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(order), "spec": spec}

@@ -16,14 +16,29 @@ from ngcdl.errors import ClusterRefused, EngineError, ImageNotPulled, PodFailed
 Json = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-# What a registry answers for good. A time-out is tried again by the node.
-_FOR_GOOD = re.compile(r"40[134]|unauthorized|denied|forbidden|not found|unknown|no match for platform|invalid", re.I)
+# What a registry answers for good; what a node tries again is none of these.
+_FOR_GOOD = re.compile(
+    r"unauthorized|denied|forbidden|not found|\bstatus(?: code)?:? 40[134]\b|(?:manifest|name|repository) unknown|"
+    r"unknown authority|no match for platform|invalid reference",
+    re.IGNORECASE,
+)
 _NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+# What was named and is not there, or is not allowed: a start that fails of anything else mostly succeeds later.
+_NEVER_STARTS = re.compile(
+    r'(?:secret|configmap) "[^"]*" not found|couldn\'t find key|non-?root|no command specified|'
+    r'exec: "[^"]*": (?:stat \S+: )?(?:executable file not found|no such file|permission denied)',
+    re.IGNORECASE,
+)
+_TIMED_OUT = re.compile(r"time(?:d )?-?out|deadline exceeded", re.IGNORECASE)
+# Unknown, NotFound, PermissionDenied, ... are of a call on the node: https://grpc.io/docs/guides/status-codes/
+_CODE_OR_NAME = re.compile(r'code = \w+|"[^"]*"')
 
 
 @dataclass(frozen=True)
 class Pod:
-    """`phase` is Pending, Running, Succeeded, Failed or Unknown; `began` says that it has written, or may have."""
+    """`phase` is Pending, Running, Succeeded, Failed or Unknown; `began` says that it has written, or may have.
+
+    `trouble` is what no waiting mends, `stumble` a start that failed and is tried again."""
 
     name: str
     index: int
@@ -32,13 +47,15 @@ class Pod:
     began: bool
     ended: Exit | None
     trouble: EngineError | None
+    stumble: EngineError | None
     waits_for: str | None
 
     @classmethod
     def read(cls, pod: Json) -> Pod:
         meta, status = pod["metadata"], pod.get("status", {})
-        container: Json = next(iter(status.get("containerStatuses", [])), {})
-        state = container.get("state", {})
+        ours = [one for one in status.get("containerStatuses", []) if one.get("name") == CONTAINER]  # not a mesh's
+        state: Json = ours[0].get("state", {}) if ours else {}
+        waiting = state.get("waiting", {})
         return cls(
             name=meta["name"],
             index=int(meta.get("annotations", {}).get(_INDEX, 0)),
@@ -46,8 +63,9 @@ class Pod:
             made=str(meta.get("creationTimestamp", "")),
             began="running" in state or "terminated" in state,
             ended=_ended(state.get("terminated"), status),
-            trouble=_trouble(pod, state.get("waiting", {})),
-            waits_for=_waits_for(status, state.get("waiting", {})),
+            trouble=_unpullable(pod, waiting) or _start_failed(pod, waiting, for_good=True),
+            stumble=_start_failed(pod, waiting, for_good=False),
+            waits_for=_waits_for(status, waiting),
         )
 
 
@@ -103,6 +121,11 @@ class State:
         return next((pod.trouble for pod in self.pods if pod.trouble and self.of(pod.index) is pod), None)
 
     @property
+    def stumble(self) -> EngineError | None:
+        """Give what waiting may mend, and for how long is for the caller to know."""
+        return next((pod.stumble for pod in self.pods if pod.stumble and self.of(pod.index) is pod), None)
+
+    @property
     def waits_for(self) -> str | None:
         """Say what it waits for, in Kubernetes' words and with what may help; None where it does not."""
         if self.refused:
@@ -124,20 +147,35 @@ def _evicted(status: Json) -> str | None:
     return ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key)) or None
 
 
-def _trouble(pod: Json, waiting: Json) -> EngineError | None:
-    reason, message = waiting.get("reason"), str(waiting.get("message") or waiting.get("reason"))
-    if reason in _NO_IMAGE:
-        if not _FOR_GOOD.search(message):
-            return None
-        image = next(one["image"] for one in pod["spec"]["containers"] if one["name"] == CONTAINER)
-        secrets = [one["name"] for one in pod["spec"].get("imagePullSecrets", [])]
-        return ImageNotPulled(message, image, secrets[0] if secrets else None)
-    return PodFailed(message, pod["metadata"]["name"]) if reason in _NO_START else None
+def _unpullable(pod: Json, waiting: Json) -> EngineError | None:
+    if waiting.get("reason") not in _NO_IMAGE:
+        return None
+    message = _message(waiting)
+    image = next(one["image"] for one in pod["spec"]["containers"] if one["name"] == CONTAINER)
+    said = _CODE_OR_NAME.sub("", message).replace(image, "")
+    if _TIMED_OUT.search(said) or not _FOR_GOOD.search(said):
+        return None
+    secrets = [one["name"] for one in pod["spec"].get("imagePullSecrets", [])]
+    return ImageNotPulled(message, image, secrets[0] if secrets else None)
+
+
+def _start_failed(pod: Json, waiting: Json, for_good: bool) -> EngineError | None:
+    if waiting.get("reason") not in _NO_START:
+        return None
+    message = _message(waiting)
+    is_for_good = bool(_NEVER_STARTS.search(message)) and not _TIMED_OUT.search(message)
+    return PodFailed(message, pod["metadata"]["name"]) if is_for_good == for_good else None
+
+
+def _message(waiting: Json) -> str:
+    return str(waiting.get("message") or waiting.get("reason"))
 
 
 def _waits_for(status: Json, waiting: Json) -> str | None:
     if waiting.get("reason") in _NO_IMAGE:
-        return f"the image, which could not be pulled yet: {waiting.get('message') or waiting['reason']}"
+        return f"the image, which could not be pulled yet: {_message(waiting)}"
+    if waiting.get("reason") in _NO_START:
+        return f"its container, which could not be started yet: {_message(waiting)}"
     for condition in status.get("conditions", []):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             said = str(condition.get("message") or condition.get("reason"))
