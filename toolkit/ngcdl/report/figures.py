@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import ceil
 from statistics import median
 
@@ -56,14 +57,14 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     return achieved.with_peak(summed, starts[-1]) if starts else summed
 
 
-def _standing(events: Iterable[Line]) -> list[Line]:
+def _standing(events: list[Line]) -> list[Line]:
     """Leave out what a later attempt took back: it goes on from a checkpoint, or from nothing where there was none."""
-    kept: list[Line] = []
-    for event in events:
-        if event.get("event") == "start":
-            resumed = number(event.get("resumed_from_step"))
-            kept = [] if resumed is None else [one for one in kept if _is_before(one, resumed)]
-        kept.append(event)
+    starts = [at for at, event in enumerate(events) if event.get("event") == "start"]
+    kept = events[: starts[0]] if starts else events
+    for at, to in pairwise([*starts, len(events)]):
+        resumed = number(events[at].get("resumed_from_step"))
+        kept = [] if resumed is None else [one for one in kept if _is_before(one, resumed)]
+        kept += events[at:to]
     return kept
 
 
