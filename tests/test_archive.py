@@ -257,12 +257,15 @@ def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(shelf: Store, 
 def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(
     shelf: Store, other: Store, tmp_path: Path
 ) -> None:
-    for run in (Run("run-9", "finished", 1.0), Run("run-1", "running", 1.0, owner=this_process())):
+    for run, why in (
+        (Run("run-9", "finished", 1.0), "that of another run"),
+        (Run("run-1", "running", 1.0, owner=this_process()), "a run that goes on"),
+    ):
         made = Store(tmp_path / run.status)
         made.create(run)
         record = (made.folder(run.id) / "run.json").read_bytes()
         written(tmp_path / "x.tar", [(tarfile.TarInfo("run-1/run.json"), record)])
-        with pytest.raises(ArchiveBroken, match="another run, or of one that goes on"):
+        with pytest.raises(ArchiveBroken, match=why):
             archive.take_in(other, tmp_path / "x.tar", quiet)
         assert list(other.root.iterdir()) == []
 

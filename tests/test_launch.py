@@ -442,5 +442,6 @@ def test_a_fault_of_ngcdl_itself_kills_the_job_closes_the_record_and_is_shown(sh
 
 
 def test_a_start_event_of_another_shape_leaves_what_was_known(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(), {"event": "start", "dataset": 5, "device": ["gpu"], "dataset_note": {}})
-    assert (run.dataset, run.device, run.dataset_note) == (None, None, None)
+    start = {"event": "start", "dataset": 5, "device": ["gpu"], "dataset_note": {}}
+    run, _ = follow(shelf, FakeJob(), start, {"event": ["start"]})
+    assert (run.status, run.dataset, run.device, run.dataset_note) == ("finished", None, None, None)

@@ -156,6 +156,14 @@ def test_a_broken_or_later_record_is_told_and_left_as_it_is(shelf: Store, conten
     assert shelf.ids() == [RUN.id]
 
 
+def test_a_copy_of_a_folder_is_not_taken_for_the_run_that_it_is_of(shelf: Store) -> None:
+    folder = shelf.create(RUN)
+    shutil.copytree(folder, folder.with_name("20180216-182126-cifar10-before"))
+    assert shelf.load(RUN.id) == RUN
+    with pytest.raises(RecordBroken, match=f"it is that of {RUN.id}, in a folder of another name"):
+        shelf.load("20180216-182126-cifar10-before")
+
+
 def test_runs_are_listed_newest_first_and_other_files_are_none(shelf: Store) -> None:
     assert shelf.ids() == []
     for run_id in ("20180216-1-a-0001", "20180217-1-a-0002"):

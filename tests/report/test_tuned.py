@@ -62,11 +62,15 @@ def test_a_trial_that_was_none_says_why() -> None:
     )
 
 
-@pytest.mark.parametrize("event", [{}, {"autotune": None}, {"autotune": 3}, {"autotune": {"chosen": {}, "tries": [7]}}])
+@pytest.mark.parametrize("event", [
+    {}, {"autotune": None}, {"autotune": 3}, {"autotune": {"chosen": {}, "tries": [7]}},
+    {"autotune": {"tries": 5, "remembered": False}},
+])  # fmt: skip
 def test_a_run_that_was_not_tuned_has_no_word_of_it(event: dict[str, Any]) -> None:
     assert tuned.told(event) is None
     assert tuned.chosen(event) == {}
     assert tuned.onednn(event) is None
+    assert not tuned.has_failed(event)
 
 
 def test_the_report_has_it_among_the_conditions() -> None:

@@ -205,9 +205,9 @@ def _accept(file: Path, drafts: Store, run_id: str) -> None:
     try:
         run = drafts.load(run_id)
     except NgcdlError as error:
-        raise ArchiveBroken(file, f"{run_id} has no record that can be read") from error
-    if run.id != run_id or run.status == "running":
-        raise ArchiveBroken(file, f"the record of {run_id} is that of another run, or of one that goes on")
+        raise ArchiveBroken(file, f"{run_id} has no record that can be read, or that of another run") from error
+    if run.status == "running":
+        raise ArchiveBroken(file, f"the record of {run_id} is that of a run that goes on")
     drafts.save(replace(run, owner=None, engine_id=None, container=None))
 
 

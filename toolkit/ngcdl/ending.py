@@ -10,7 +10,7 @@ from ngcdl.engines.base import Exit
 from ngcdl.errors import GpuNotInside, NgcdlError
 from ngcdl.interrupt import Stopper
 from ngcdl.record import Run
-from ngcdl.report.lines import Line
+from ngcdl.report.lines import Line, text
 
 STOPPED = "ngcdl stop was typed."
 
@@ -49,7 +49,7 @@ def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
 
 def _judged(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> tuple[str, int | None, str | None]:
     code, why, trouble = end.exit.code, _why(end, events), end.trouble
-    told = {event.get("event") for event in events}
+    told = {text(event.get("event")) for event in events}
     if end.is_lost:
         return "lost", code, why
     if stopper.signal or (stopper.is_late and code != 0):

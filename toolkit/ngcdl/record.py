@@ -19,12 +19,17 @@ itself where no ngcdl watches it (docker compose, Slurm): containers/trainer/eve
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from types import UnionType
 from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
+from ngcdl.spec import Placement, Workload
+
 T = TypeVar("T")
+_types = cache(get_type_hints)
 
 FORMAT = 1
 STATUSES = ("running", "finished", "failed", "interrupted", "lost")
@@ -227,13 +232,15 @@ class Run:
             raise ValueError("status or started is missing")
         try:
             return _make(cls, known | _parts(known))
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"a part has another shape: {error}") from error
 
 
 def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
     """Turn the nested objects that are there into their types."""
     made: dict[str, Any] = {}
+    if isinstance(data.get("spec"), Mapping):  # `_make` says it of what is none
+        _check_spec(data["spec"])
     if "image" in data:
         made["image"] = _make(Image, data["image"])
     if "machine" in data:
@@ -255,14 +262,29 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _check_spec(spec: Mapping[str, Any]) -> None:
+    """Raises TypeError where what others read of it is of another type, and ValueError where a number is none."""
+    for name in ("workload", "placement", "environment", "ulimits"):
+        if not isinstance(spec.get(name), Mapping | None):
+            raise TypeError(f"spec.{name} is {str(spec[name])[:60]!r}")
+    _known(Workload, spec.get("workload") or {})
+    _known(Placement, spec.get("placement") or {})
+    json.dumps(spec, allow_nan=False)  # NaN and the infinities are no JSON, and some write them
+
+
 def _make(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Make a `kind` of what `data` has for it. Raises TypeError where a value is of another type, or no number."""
-    wanted = get_type_hints(kind)
+    """Make a `kind` of what `data` has for it. Raises TypeError as `_known` does."""
+    return kind(**_known(kind, data))
+
+
+def _known(kind: type[T], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what `data` has for a `kind`. Raises TypeError where a value is of another type, or no number."""
+    wanted = _types(kind)  # type: ignore[arg-type]  # mypy takes a dataclass for unhashable
     known = {name: value for name, value in data.items() if name in wanted and value is not None}
     for name, value in known.items():
         if not _fits(value, wanted[name]) and not (isinstance(value, list) and get_origin(wanted[name]) is tuple):
             raise TypeError(f"{name} is {str(value)[:60]!r}")
-    return kind(**known)
+    return known
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -92,9 +92,13 @@ class Store:
         except (OSError, ValueError, RecursionError) as error:
             raise RecordBroken(path, str(error)) from error
         try:
-            return Run.from_json(data)
+            run = Run.from_json(data)
         except ValueError as error:
             raise RecordBroken(path, str(error)) from error
+        if run.id != run_id:
+            why = f"it is that of {run.id}, in a folder of another name"
+            raise RecordBroken(path, why, f"Give the folder that name, or move it out of {self.root}.")
+        return run
 
     def ids(self) -> list[str]:
         """All runs' ids, newest first: by the second in which an id begins, then by the part of it in which it ends."""

@@ -20,8 +20,8 @@ class StateNotWritable(RecordError):
 
 
 class RecordBroken(RecordError):
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path} is not a record that ngcdl can read: {why}.", "It was left as it is.")
+    def __init__(self, path: object, why: str, hint: str = "") -> None:
+        super().__init__(f"{path} is not a record that ngcdl can read: {why}.", f"It was left as it is. {hint}".strip())
 
 
 class NoSuchRun(RecordError):

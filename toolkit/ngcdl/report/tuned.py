@@ -24,8 +24,7 @@ def onednn(start: Mapping[str, Any]) -> str | None:
 def has_failed(start: Mapping[str, Any]) -> bool:
     """Did a way fail in this run's own trial? The kernel may have killed it for memory."""
     it = _trial(start)
-    tries = it.get("tries") if it.get("remembered") is False else None
-    return any(isinstance(one, Mapping) and bool(one.get("failed")) for one in tries or ())
+    return it.get("remembered") is False and any(bool(one.get("failed")) for one in _tries(it))
 
 
 def told(start: Mapping[str, Any]) -> str | None:
@@ -35,7 +34,7 @@ def told(start: Mapping[str, Any]) -> str | None:
         return None
     if it.get("skipped"):
         return f"nothing: {it['skipped']}"
-    tries = [one for one in it.get("tries") or () if isinstance(one, Mapping)]
+    tries = _tries(it)
     best = next((one for one in tries if one.get("way") == chosen(start)), None)
     default = next((one for one in tries if one.get("way") == {}), None)
     if best is None or default is None:
@@ -48,6 +47,11 @@ def told(start: Mapping[str, Any]) -> str | None:
 def _trial(start: Mapping[str, Any]) -> Mapping[str, Any]:
     found = start.get("autotune")
     return found if isinstance(found, Mapping) else {}
+
+
+def _tries(it: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = it.get("tries")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def _rate(one: Mapping[str, Any]) -> str:
