@@ -235,6 +235,27 @@ def test_a_run_that_has_ended_can_t_be_stopped_and_that_is_no_error(kept: House)
     assert "ended already: finished" in done.stderr
 
 
+@pytest.mark.parametrize(("engine", "remedy"), [("kubernetes", "use-context west"), ("slurm", "speaks to west")])
+def test_a_run_on_another_cluster_is_not_stopped_from_here_nor_a_job_of_its_number(
+    house: House, engine: str, remedy: str
+) -> None:
+    folder = house.shelf.create(Run("x", "running", 1.0, engine=engine, engine_id="west", container="slurm:7"))
+    (folder / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
+    programs, asked = house.home / "bin", house.home / "asked"
+    programs.mkdir()
+    says = {"kubectl": "east", "scontrol": "ClusterName = east", "squeue": "RUNNING|", "scancel": ""}
+    for name, words in says.items():
+        (programs / name).write_text(f"#!/bin/sh\necho {name} $* >>{asked}\necho '{words}'\n")
+        (programs / name).chmod(0o755)
+    done = house.run("stop", "x", env={"PATH": f"{programs}:{os.environ['PATH']}"})
+    assert (done.returncode, done.stdout) == (125, "")
+    assert remedy in done.stderr
+    assert set(asked.read_text().splitlines()) in (
+        {"kubectl --request-timeout=30s config current-context"}, {"scontrol show config"}
+    )  # fmt: skip
+    assert house.shelf.load("x").notes == ()
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 9}', "[" * 100000, '{"format": 1, "id": 5}'])
 def test_one_broken_record_hides_no_other(kept: House, content: str) -> None:
     broken = kept.shelf.root / "broken-1"

@@ -380,6 +380,28 @@ def test_the_cluster_tells_what_it_is(engine: KubernetesEngine) -> None:
     assert engine.placed(Placement(namespace="mine")) == Placement(namespace="mine")
 
 
+def test_a_job_is_asked_for_where_it_was_made_whatever_context_another_shell_chooses(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path)
+    kubeconfig = tmp_path / "config"
+    said = json.loads(kubeconfig.read_text())
+    said["clusters"].append({"name": "away", "cluster": {"server": "http://127.0.0.1:1"}})
+    said["contexts"].append({"name": "away", "context": {"cluster": "away", "user": "me"}})
+    kubeconfig.write_text(json.dumps({**said, "current-context": "away"}))
+    assert job.ended() is None
+    assert engine.identity == "stub"
+    assert KubernetesEngine(engine._as_given, tmp_path).identity == "away"
+
+
+def test_a_namespace_that_yaml_quotes_is_found_again(engine: KubernetesEngine, tmp_path: Path) -> None:
+    made = order(engine, tmp_path)
+    engine.start(replace(made, spec=replace(made.spec, placement=Placement(namespace="2024-ml"))))
+    found = engine.find(RUN)
+    assert found
+    assert found.identity == f"kubernetes:2024-ml/{NAME}"
+
+
 def test_no_kubectl_no_cluster_and_no_context_are_told_apart(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

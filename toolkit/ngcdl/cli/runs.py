@@ -13,7 +13,7 @@ from ngcdl.cli import kept
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.ending import STOPPED
-from ngcdl.errors import NgcdlError, NoLog, RecordBroken
+from ngcdl.errors import NgcdlError, NoLog, RecordBroken, RunElsewhere
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run
@@ -122,7 +122,7 @@ def _stop_process(shelf: Store, run: Run) -> None:
 
 
 def stop(name: str) -> None:
-    """Ask a run to stop: its watcher, or where that has gone its container."""
+    """Ask a run to stop: its watcher, or where that has gone its container. Raises RunElsewhere."""
     shelf = kept.shelf()
     run = reconcile(shelf, shelf.load(shelf.find(name)))
     if run.status != "running":
@@ -134,7 +134,10 @@ def stop(name: str) -> None:
     if run.owner and is_alive(run.owner):
         os.kill(run.owner.pid, signal.SIGTERM)
     elif run.engine == "docker" or run.engine in USED_BY:
-        job = engines.connect(run.engine).find(run.id)
+        engine = engines.connect(run.engine)
+        if run.engine_id not in (None, engine.identity):
+            raise RunElsewhere(run.id, run.engine, str(run.engine_id), engine.identity)
+        job = engine.find(run.id)
         if job:
             shelf.save(run.noting(STOPPED))
             job.stop(STOP_SECONDS if (run.spec or {}).get("workload") else COMMAND_STOP_SECONDS)

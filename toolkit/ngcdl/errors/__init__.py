@@ -71,6 +71,7 @@ NgcdlError (125)
 │   ├── RecordBroken
 │   ├── NoSuchRun
 │   ├── NoLog                 a run that wrote nothing
+│   ├── RunElsewhere          it is on another engine, or cluster, than the one that is chosen here
 │   ├── NoSuchComparison
 │   ├── NotRepeatable         what a run was asked to be can't be had once more
 │   ├── NotWritten            a report or an archive, at the place that was named
@@ -129,6 +130,7 @@ from ngcdl.errors.records import (
     NotWritten,
     RecordBroken,
     RecordError,
+    RunElsewhere,
     StateNotWritable,
 )
 from ngcdl.errors.registry import (
@@ -237,6 +239,7 @@ __all__ = [
     "RegistryAnswer",
     "RegistryError",
     "RegistryUnreachable",
+    "RunElsewhere",
     "SlurmAbsent",
     "SlurmLost",
     "SlurmRefused",

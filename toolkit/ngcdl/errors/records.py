@@ -34,6 +34,18 @@ class NoLog(RecordError):
         super().__init__(f"{run_id} has no log: it wrote nothing.", f"What is known of it:\n    ngcdl show {run_id}")
 
 
+class RunElsewhere(RecordError):
+    def __init__(self, run_id: str, engine: str, its: str, here: str | None) -> None:
+        choose = {
+            "kubernetes": f"Choose it:\n    kubectl config use-context {its}",
+            "slurm": f"Type it where sbatch speaks to {its}:",
+        }.get(engine, "Choose the engine that it was started on (DOCKER_HOST, docker context):")
+        super().__init__(
+            f"{run_id} is on another {engine} ({its}) than the one that is asked here ({here or 'none'}).",
+            f"Nothing was stopped. {choose}\n    ngcdl stop {run_id}",
+        )
+
+
 class NoSuchComparison(RecordError):
     def __init__(self, name: str, where: object, ids: Sequence[str] = ()) -> None:
         """`ids`: of those that are there, the oldest first; the newest are named."""

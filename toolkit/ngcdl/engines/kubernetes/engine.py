@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,11 @@ class KubernetesEngine(NoImages):
     shares_files = False
 
     def __init__(self, kubectl: Kubectl, runs: Path) -> None:
-        self._kubectl, self._runs = kubectl, runs
+        self._as_given, self._runs = kubectl, runs
+
+    @cached_property
+    def _kubectl(self) -> Kubectl:
+        return self._as_given.pinned()
 
     @property
     def version(self) -> str:
@@ -42,9 +48,7 @@ class KubernetesEngine(NoImages):
 
     @property
     def identity(self) -> str | None:
-        with contextlib.suppress(ClusterRefused):  # inside a cluster there is no context
-            return self._kubectl.text("config", "current-context").strip() or None
-        return None
+        return self._kubectl.context
 
     def gpu_way(self) -> GpuWay:
         return GpuWay("device-plugin", "nvidia.com/gpu is asked of each node")
@@ -138,10 +142,11 @@ class KubernetesEngine(NoImages):
         except OSError:
             return None
         where = re.search(r"^  namespace: (\S+)$", kept, re.MULTILINE)
+        namespace = where and (json.loads(where[1]) if where[1].startswith('"') else where[1])  # "2024-ml", "on"
         called = re.search(r"^kind: Job\nmetadata:\n  name: (\S+)$", kept, re.MULTILINE)
         if not called:
             return None
-        kubectl = replace(self._kubectl, namespace=where[1] if where else None)
+        kubectl = replace(self._kubectl, namespace=namespace)
         return KubernetesJob(kubectl, called[1], run_id, folder)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ngcdl.engines.kubernetes.messages import translated
-from ngcdl.errors import ClusterHangs, KubectlMissing
+from ngcdl.errors import ClusterHangs, ClusterRefused, KubectlMissing
 
 SECONDS = 30  # for an answer, credential plugins that open a browser apart
 EXTRA_SECONDS = 15
@@ -18,10 +19,18 @@ EXTRA_SECONDS = 15
 
 @dataclass(frozen=True)
 class Kubectl:
-    """`namespace` None is the context's own."""
+    """`namespace` None is the context's own, `context` None the one that is chosen at each call."""
 
     namespace: str | None = None
     program: str = "kubectl"
+    context: str | None = None
+
+    def pinned(self) -> Kubectl:
+        """Keep to the context that is chosen now, whatever another shell chooses while a run is followed. Inside a
+        cluster there may be none."""
+        with contextlib.suppress(ClusterRefused):
+            return replace(self, context=self.text("config", "current-context").strip() or None)
+        return self
 
     def text(self, *words: str, given: Any = None, seconds: float = SECONDS) -> str:
         """Give its stdout; `given` goes to its stdin as JSON, never to a file. Raises EngineError."""
@@ -71,7 +80,9 @@ class Kubectl:
             raise KubectlMissing(self.program, error.strerror or str(error)) from error
 
     def _argv(self, *words: str) -> list[str]:
-        return [self.program, *([f"--namespace={self.namespace}"] if self.namespace else []), *words]
+        where = [f"--context={self.context}"] if self.context else []
+        where += [f"--namespace={self.namespace}"] if self.namespace else []
+        return [self.program, *where, *words]
 
 
 def _environment() -> dict[str, str]:
