@@ -8,6 +8,7 @@ import sys
 import traceback
 
 from . import autotune, choices, computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher, workloads
+from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
@@ -146,6 +147,7 @@ def run(asked, events, voice, signals, own):
     model = modelled(asked, workload)
     tell_libraries(asked)
     free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
+    loaded = loading(asked, workload)
     name, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, name, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
@@ -172,7 +174,7 @@ def run(asked, events, voice, signals, own):
             voice.say("The teacher is %s, untrained, on the %s (--teacher %s)" % (
                 workload.TEACHER, beside.device.upper(), asked.teacher))
             network = teacher.Student(network, teacher.way(beside, asked.teacher, events, voice))
-        dataset = workload.load(asked.data)
+        dataset = loaded()
         does = "Training" if model.trains else "Computing"
         voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else
                   "%s on %d SYNTHETIC %s, not on %s: %s" % (
@@ -182,6 +184,14 @@ def run(asked, events, voice, signals, own):
               group.ALONE if maker.TOWERS else own)
     finally:
         network.close()
+
+
+def loading(asked, workload):
+    """Give what gives the data: read or made while the framework is loaded, which takes as long. Pictures are decoded,
+    which may be the framework's part."""
+    if hasattr(workload, "run") or (asked.data and getattr(workload, "DATA_FOLDER", None) == "pictures"):
+        return lambda: workload.load(asked.data)
+    return meanwhile(workload.load, asked.data)
 
 
 def tell_libraries(asked):

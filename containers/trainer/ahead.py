@@ -1,4 +1,5 @@
-"""How batches are made before they are needed: by threads, handed out in order. numpy releases Python's lock."""
+"""What is made before it is needed, by threads: batches, handed out in order, and what no framework is needed for while
+one is loaded. numpy releases Python's lock."""
 from __future__ import absolute_import, division, print_function
 
 import itertools
@@ -27,6 +28,15 @@ def ahead(source, first, last, threads=None):
         line.stop()
         for worker in workers:
             worker.join()
+
+
+def meanwhile(function, *arguments):
+    """Begin function(*arguments) in a thread, and give what waits for it, and gives or raises what it did."""
+    line = Line(lambda _: function(*arguments), 0, 1)
+    worker = threading.Thread(target=line.work)
+    worker.daemon = True  # nobody waits where the training can't begin
+    worker.start()
+    return lambda: line.take(0)
 
 
 class Line(object):

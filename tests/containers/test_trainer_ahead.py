@@ -1,11 +1,13 @@
+import argparse
 import threading
 
 import numpy as np
 import pytest
 
+from trainer import __main__ as entry
 from trainer import data
-from trainer.ahead import ahead
-from trainer.workloads import cifar10
+from trainer.ahead import ahead, meanwhile
+from trainer.workloads import catdog, cifar10
 
 
 def test_threads_ahead_give_the_batches_in_order():
@@ -31,3 +33,35 @@ def test_threads_ahead_hand_on_errors_and_end():
     assert next(early) == 0
     early.close()
     assert threading.active_count() == before
+
+
+def test_what_is_done_meanwhile_is_under_way_at_once_and_its_error_is_raised_where_it_is_waited_for():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def made(name):
+        begun.set()
+        assert go_on.wait(30)
+        if name == "bad":
+            raise OSError("disk gone")
+        return name
+
+    for name in "good", "bad":
+        begun.clear()
+        go_on.clear()
+        wait = meanwhile(made, name)
+        assert begun.wait(30), "before anybody waits for it"
+        go_on.set()
+        if name == "good":
+            assert wait() == "good"
+    with pytest.raises(OSError, match="disk gone"):
+        wait()
+
+
+def test_a_set_is_loaded_while_the_framework_is_but_for_pictures_which_that_may_have_to_decode(monkeypatch):
+    calls = []
+    monkeypatch.setattr(entry, "meanwhile", lambda function, *words: calls.append(words) or function)
+    for workload, folder in (cifar10, None), (cifar10, "/data"), (catdog, None):
+        entry.loading(argparse.Namespace(data=folder), workload)
+    assert calls == [(None,), ("/data",), (None,)]
+    entry.loading(argparse.Namespace(data="/data"), catdog)
+    assert len(calls) == 3
