@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_api import Api, serving
+from kubernetes_api import Api, Log, serving
 
 from ngcdl.engines.base import Chunk, Order
 from ngcdl.engines.kubernetes import KubernetesEngine
@@ -171,9 +171,16 @@ def test_a_connection_that_is_cut_loses_and_doubles_nothing(engine: KubernetesEn
     api.until(lambda: api.logs[pod].cut == 0, "the connection was not cut")
     api.writes(pod, b"step 1\n")
     followed.until("step 1\n")
+    with api.changed:  # and its node begins a new file: what was written before is gone there
+        followed_log, api.logs[pod] = api.logs[pod], Log(b"step 2\n")
+        followed_log.cut = 1
+        api.changed.notify_all()
+    followed.until("step 2\n")
     api.ends()
     api.job_ends()
-    assert followed.end() == "step 0\nstep 1\n"
+    assert followed.end() == "step 0\nstep 1\nstep 2\n"
+    title = f"ngcdl: pod {pod}\n"
+    assert (tmp_path / "runs" / RUN / "log.txt").read_text() == f"{title}step 0\nstep 1\n{title}step 2\n"
 
 
 def test_a_pod_in_the_place_of_a_lost_one_is_followed_too(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:

@@ -174,3 +174,16 @@ def test_what_two_of_us_bring_of_one_pod_stands_in_the_log_once_below_each_pods_
     second = Told(tmp_path, "pod-1")
     second.take(b"step 1\n")
     assert (tmp_path / "log.txt").read_text() == "ngcdl: pod pod-0\nstep 0\nstep 1\nngcdl: pod pod-1\nstep 1\n"
+
+
+def test_the_end_that_a_node_kept_of_a_long_log_goes_on_in_what_was_brought_and_is_written_over_nothing(
+    tmp_path: Path,
+) -> None:
+    steps = [f"step {number:04}\n" for number in range(3000)]
+    title, log = "ngcdl: pod pod-0\n", tmp_path / "log.txt"
+    for first, last in ((0, 1000), (300, 1100), (310, 1100), (300, 1200)):
+        told("".join(steps[first:last]).encode(), tmp_path, 65536)
+        assert log.read_text() == title + "".join(steps[: max(last, 1000)])
+    for last in (2100, 2100, 2200):  # what lies between is lost with the node's older file
+        told("".join(steps[2000:last]).encode(), tmp_path, 65536)
+        assert log.read_text() == title + "".join(steps[:1200]) + title + "".join(steps[2000:last])

@@ -43,7 +43,7 @@ class KubernetesJob(NoInput):
         """The cluster may be away, and a pod fail to start, for `lost_seconds`."""
         self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
         self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
-        self._given: dict[str, int] = {}  # pod -> how many bytes of its log
+        self._given: dict[str, int] = {}  # pod -> where in the log what was given of it ends
         self._drained: set[str] = set()
         self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
@@ -85,21 +85,22 @@ class KubernetesJob(NoInput):
 
     def _follow(self, pod: Pod) -> Iterator[Chunk]:
         """Give what a pod writes and has not been given: a connection may be cut, and is made again."""
-        told, skipped = Told(self._folder, pod.name), self._given.get(pod.name, 0)
+        told = Told(self._folder, pod.name)
         with self._logs(pod.name, follow=True) as process:
             assert process.stdout is not None  # PIPE was asked for
             while data := os.read(process.stdout.fileno(), 65536):
-                shown = told.take(data)
-                new = shown[skipped:]
-                skipped = max(skipped - len(shown), 0)
-                if new:
-                    self._given[pod.name] = self._given.get(pod.name, 0) + len(new)
+                if new := self._new(told, pod, told.take(data)):
                     yield Chunk("stdout", new)
-        if rest := told.end()[skipped:]:
-            self._given[pod.name] = self._given.get(pod.name, 0) + len(rest)
+        if rest := self._new(told, pod, told.end()):
             yield Chunk("stdout", rest)
         if pod.ended:
             self._drained.add(pod.name)
+
+    def _new(self, told: Told, pod: Pod, shown: bytes) -> bytes:
+        """Give of `shown`, which was told last, what has not been given: what stands behind that in the log."""
+        given = self._given.get(pod.name, 0)
+        self._given[pod.name] = max(given, told.place)
+        return shown[max(given - (told.place - len(shown)), 0) :]
 
     def _others(self, state: State) -> Iterator[Chunk]:
         """Fetch the records of the other nodes; of one that failed the end of what it wrote, which may say why."""

@@ -1,7 +1,8 @@
 """What a pod wrote: lines for people, and at its end the record, packed, which pod.sh prints. Kept in the run's folder.
 
 log.txt has the pods one after the other, each below a line that names it. What a pod wrote has one place there, so that
-two of us may bring it.
+two of us may bring it. A node keeps the end of a long log (10 MiB), which is sought in what is there; nothing is ever
+written over, and what is not found is added: twice is better than never.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ log = logging.getLogger(__name__)
 BEGIN, END = b"ngcdl: the record, for ngcdl to read\n", b"ngcdl: end of the record\n"
 _KEPT = re.compile(r"events\.jsonl|exit\.json|trace\.json|samples-[\w.-]+\.jsonl")
 LOG = "log.txt"
+_SOUGHT_BYTES = 4096
 
 
 class Told:
-    """What one pod writes, as it comes: `take` gives what is for people; the record is unpacked into the folder."""
+    """What one pod writes, as it comes: `take` gives what is for people; the record is unpacked into the folder.
+
+    `place` is where in the log what was given ends."""
 
     def __init__(self, folder: Path, pod: str, keep_log: bool = True) -> None:
         self._folder, self._pod, self._keep_log = folder, pod, keep_log
@@ -32,7 +36,8 @@ class Told:
         self._gap = b""  # an empty line, which pod.sh puts before the record
         self._is_within = False  # a line, by what was shown last
         self._packed: list[bytes] | None = None
-        self._place: int | None = None
+        self._begin: int | None = None  # in the log, of what this pod wrote
+        self.place = 0
 
     def take(self, data: bytes) -> bytes:
         lines, self._rest = (self._rest + data).splitlines(keepends=True), b""
@@ -77,19 +82,35 @@ class Told:
         if not data or not self._keep_log:
             return
         try:
-            if self._place is None:
-                self._place = place(self._folder / LOG, self._pod)
+            if self._begin is None:
+                self._begin = self.place = place(self._folder / LOG, self._pod)
             with (self._folder / LOG).open("r+b", buffering=0) as file:
-                file.seek(self._place)
+                file.seek(self.place)
+                if not data.startswith(file.read(len(data))):
+                    self.place = self._elsewhere(file, self._begin, data)
+                file.seek(self.place)
                 file.write(data)
-            self._place += len(data)
         except OSError as error:  # the run goes on without it
             log.warning("%s can't be written: %s", self._folder / LOG, error.strerror)
+        self.place += len(data)
+
+    def _elsewhere(self, file: io.FileIO, begin: int, data: bytes) -> int:
+        """Give where `data` stands, to its end or to the log's, else a place at the log's end, below a new title."""
+        file.seek(begin)
+        content, key = file.read(), data[:_SOUGHT_BYTES]
+        at = content.rfind(key) if len(key) == _SOUGHT_BYTES else -1  # a few words may stand anywhere by chance
+        if at >= 0 and data.startswith(content[at : at + len(data)]):
+            return begin + at
+        at_end = next((size for size in range(len(key), 0, -1) if content.endswith(key[:size])), 0)
+        if at_end:
+            return begin + len(content) - at_end
+        file.write(_title(self._pod))
+        return file.tell()
 
 
 def place(path: Path, pod: str) -> int:
     """Give where in the log a pod's words begin; below a new line with its name where they are not there yet."""
-    title = f"ngcdl: pod {pod}\n".encode()
+    title = _title(pod)
     with contextlib.suppress(FileNotFoundError):
         content = path.read_bytes()
         if title in content:
@@ -97,6 +118,10 @@ def place(path: Path, pod: str) -> int:
     with path.open("ab", buffering=0) as file:
         file.write(title)
         return file.tell()
+
+
+def _title(pod: str) -> bytes:
+    return f"ngcdl: pod {pod}\n".encode()
 
 
 def unpack(packed: bytes, folder: Path) -> None:
