@@ -46,8 +46,8 @@ def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **h
 
 
 def until(there: Callable[[], bool]) -> None:
-    """Wait for what another thread does, at most 20 s."""
-    end, pause = time.monotonic() + 20, threading.Event()
+    """Wait for what another thread does, at most 60 s."""
+    end, pause = time.monotonic() + 60, threading.Event()
     while not there():
         assert time.monotonic() < end, "it never came"
         pause.wait(0.01)

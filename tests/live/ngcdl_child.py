@@ -27,7 +27,7 @@ without_driver = pytest.mark.skipif(
 )
 
 
-def until(found: Callable[[], T], what: str, seconds: float = 30) -> T:
+def until(found: Callable[[], T], what: str, seconds: float = 60) -> T:
     """Ask again and again until `found` gives something true. Fails after `seconds`."""
     end = time.monotonic() + seconds
     while not (it := found()):

@@ -35,13 +35,13 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def until(path: Path, met: Callable[[dict[str, Any]], Any], after: int = 0) -> dict[str, Any]:
-    """Wait for a row behind the first `after` ones that is as wanted: at most 20 s."""
-    end = time.monotonic() + 20
+    """Wait for a row behind the first `after` ones that is as wanted: at most 60 s."""
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         if found := [row for row in rows(path)[after:] if met(row)]:
             return found[0]
         time.sleep(0.02)
-    raise AssertionError(f"no such row in 20 s; the last one is {rows(path)[-1:]}")
+    raise AssertionError(f"no such row in 60 s; the last one is {rows(path)[-1:]}")
 
 
 def ended(sampler: Apart) -> float:
@@ -156,7 +156,7 @@ os._exit(1)
 """
     pid = int(host.python(code, str(tmp_path / "s.jsonl")).stdout)
     stat = Path(f"/proc/{pid}/stat")
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while stat.exists() and ") Z" not in stat.read_text() and time.monotonic() < end:
         time.sleep(0.05)
     assert not stat.exists() or ") Z" in stat.read_text()

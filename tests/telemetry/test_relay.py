@@ -50,13 +50,13 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[str, Any]]:
-    """Wait for rows that are as wanted: at most 20 s."""
-    end = time.monotonic() + 20
+    """Wait for rows that are as wanted: at most 60 s."""
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         if met(found := rows(path)):
             return found
         time.sleep(0.02)
-    raise AssertionError(f"no such rows in 20 s: {rows(path)[-3:]}")
+    raise AssertionError(f"no such rows in 60 s: {rows(path)[-3:]}")
 
 
 def test_each_tick_has_an_answer_of_its_own(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_while_a_call_hangs_the_others_are_read_and_its_late_answer_is_thrown_aw
     assert {row["host_cpu_percent"] for row in lacking if "host_cpu_percent" in row} == {1.0}
     assert asked not in [row["gpus"][0]["index"] for row in found if row["gpus"]], "it was asked before the hang"
     assert found[-1]["gpus"][0]["index"] > asked
-    assert [row["seconds"] for row in found] == sorted({row["seconds"] for row in found})
+    assert [row["seconds"] for row in found] == sorted(row["seconds"] for row in found)
     assert relay.problems == ()
 
 

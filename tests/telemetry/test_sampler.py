@@ -92,6 +92,16 @@ def test_ticks_that_were_missed_are_named_and_the_beat_is_kept(tmp_path: Path) -
     assert [sample.gap for sample in taken] == [None, None, "2 ticks before this one were missed", None]
 
 
+def test_one_that_is_woken_late_takes_one_sample_for_all_the_ticks_that_have_passed(tmp_path: Path) -> None:
+    clock = HandClock(4)
+    wait, late = clock.wait, iter([0.0, 2.25, 0.0, 0.0])
+    clock.wait = lambda event, seconds: wait(event, seconds + next(late))  # type: ignore[method-assign]
+    Sampler(tmp_path / "s.jsonl", Sources(), 1.0, clock).run()
+    taken = lines(tmp_path / "s.jsonl")
+    assert [sample.seconds for sample in taken] == pytest.approx([0, 1, 4.25, 5])
+    assert [sample.gap for sample in taken] == [None, None, "2 ticks before this one were missed", None]
+
+
 @pytest.mark.parametrize(
     ("interval", "due"), [(0.1, [0, 5, 10]), (0.2, [0, 3, 6, 9]), (0.25, [0, 2, 4, 6, 8, 10]), (0.5, [*range(11)])]
 )

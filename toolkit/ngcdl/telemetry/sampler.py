@@ -139,15 +139,21 @@ class Sampler:
 
     def _next(self) -> float:
         """Set when the next tick is due; what could not be kept is skipped. Gives how many seconds that is from now."""
-        now, self._due = self._clock.monotonic(), self._due + self._interval
-        self._skipped = max(0, int((now - self._due) / self._interval))
-        self._due += self._skipped * self._interval
+        now, self._due, self._skipped = self._clock.monotonic(), self._due + self._interval, 0
+        self._skip(now)
         return max(0.0, self._due - now)
+
+    def _skip(self, now: float) -> None:
+        late = max(0, int((now - self._due) / self._interval))
+        self._skipped += late
+        self._due += late * self._interval
 
     def _begun(self) -> tuple[dict[str, Any], list[str]]:
         """Begin a sample: read all that is due but the GPUs. Gives the values, and the gaps so far."""
+        monotonic = self._clock.monotonic()
+        self._skip(monotonic)  # or one that was woken so late would be followed by another at once
         gaps = [f"{self._skipped} ticks before this one were missed"] if self._skipped else []
-        now, seconds = self._clock.time(), self._clock.monotonic() - self._started
+        now, seconds = self._clock.time(), monotonic - self._started
         values = {"t": round(now, 3), "seconds": round(seconds, 3)}
         self._machine_in -= 1 + self._skipped
         if self._machine_in <= 0:
