@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from house import LIKE_OTHERS, House
 
+from ngcdl.cli import runs
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Run, Summary
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
@@ -254,6 +255,37 @@ def test_a_run_on_another_cluster_is_not_stopped_from_here_nor_a_job_of_its_numb
         {"kubectl --request-timeout=30s config current-context"}, {"scontrol show config"}
     )  # fmt: skip
     assert house.shelf.load("x").notes == ()
+
+
+def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = house.shelf.create(Run("x", "running", 1.0, engine="kubernetes", engine_id="west"))
+    (folder / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
+    kubectl, asked, now = house.home / "bin/kubectl", house.home / "asked", [0.0]
+    kubectl.parent.mkdir()
+    kubectl.write_text(
+        f'#!/bin/sh\necho "$*" >>{asked}\n[ "$2" != config ] || exec echo west\n'
+        """echo '{"items": [{"kind": "Job", "metadata": {"name": "x"}}]}'\n"""
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=":")
+    monkeypatch.setenv("XDG_STATE_HOME", str(house.home / "state"))
+
+    def looks() -> int:
+        return asked.read_text().count("config current-context")
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    standing = runs._standing(house.shelf, "x", lambda: now[0], sleep)
+    while next(standing).status == "running" and now[0] < 60:
+        pass
+    before = looks()
+    assert 8 <= before <= 12, "pauses of 0.5 s, each half as long again, up to 15 s"
+    (folder / "exit.json").write_text("{}")
+    assert next(standing).status == "running", "its Job says when it is over"
+    assert looks() == before + 1
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 9}', "[" * 100000, '{"format": 1, "id": 5}'])

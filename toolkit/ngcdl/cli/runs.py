@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 from ngcdl import console, engines
 from ngcdl.cli import kept
@@ -20,8 +21,10 @@ from ngcdl.record import Run
 from ngcdl.spec import USED_BY
 from ngcdl.store import LOG, Store, opened
 
+EXIT = "exit.json"
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
+FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is everybody's
 STOP_SECONDS = 60  # a training saves a checkpoint first
 COMMAND_STOP_SECONDS = 10.0
 
@@ -91,22 +94,38 @@ def logs(name: str, follow: bool) -> None:
     stream = console.result_stream()
     try:
         with opened(path) as file:
-            while True:
-                is_running = reconcile(shelf, shelf.load(run_id)).status == "running"  # of a cluster it brings the log
+            for run in _standing(shelf, run_id):
                 while data := file.read(65536):
                     stream.write(
                         console.plain(data.decode("utf-8", "replace")).encode() if sys.stdout.isatty() else data
                     )
                 stream.flush()
-                if not follow or not is_running:
+                if not follow or run.status != "running":
                     return
-                time.sleep(FOLLOW_SECONDS)
     except FileNotFoundError as error:
         raise NoLog(run_id) from error
     except OSError as error:
         if error.filename is None:  # stdout took nothing more
             raise
         raise RecordBroken(path, error.strerror or str(error)) from error
+
+
+def _standing(
+    shelf: Store, run_id: str, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Run]:
+    """Give a run as it stands, every FOLLOW_SECONDS. A cluster, which also brings the log then, is asked after pauses
+    that grow, and at once where the run's end was written."""
+    ended, due, pause = None, clock(), FIRST_ASK_SECONDS
+    while True:
+        run, before = shelf.load(run_id), ended
+        with contextlib.suppress(OSError):
+            ended = (shelf.folder(run_id) / EXIT).stat().st_mtime_ns
+        if run.engine not in USED_BY or ended != before or clock() >= due:
+            run = reconcile(shelf, run)
+            pause = FIRST_ASK_SECONDS if ended != before else pause
+            due, pause = clock() + pause, min(pause * 1.5, ASK_SECONDS)
+        yield run
+        sleep(FOLLOW_SECONDS)
 
 
 def _stop_process(shelf: Store, run: Run) -> None:
@@ -143,8 +162,7 @@ def stop(name: str) -> None:
             job.stop(STOP_SECONDS if (run.spec or {}).get("workload") else COMMAND_STOP_SECONDS)
     else:
         _stop_process(shelf, run)
-    while (run := reconcile(shelf, shelf.load(run.id))).status == "running" and (
-        run.owner is None or is_alive(run.owner)
-    ):
-        time.sleep(FOLLOW_SECONDS)
-    console.say(f"{run.id}: {how_it_ended(run)}")
+    for now in _standing(shelf, run.id):
+        if now.status != "running" or (now.owner and not is_alive(now.owner)):
+            console.say(f"{now.id}: {how_it_ended(now)}")
+            return
