@@ -155,13 +155,16 @@ def test_a_container_that_a_mesh_put_beside_ours_says_nothing_of_the_run() -> No
     assert over.code == 0
 
 
-def test_a_quota_is_waited_for_and_a_policy_is_an_error() -> None:
+def test_a_quota_is_waited_for_and_so_is_a_server_that_fails_and_a_policy_is_an_error() -> None:
     quota = [{"reason": "FailedCreate", "message": 'pods "j-0" is forbidden: exceeded quota: gpus'}]
     policy = [{"reason": "FailedCreate", "message": 'pods "j-0" is forbidden: violates PodSecurity "restricted"'}]
     waits = State.read([JOB], quota)
     assert waits.trouble is None
     assert "kubectl describe quota" in (waits.waits_for or "")
     assert isinstance(State.read([JOB], policy).trouble, ClusterRefused)
+    hangs = "Internal error occurred: failed calling webhook: context deadline exceeded"
+    passes = State.read([JOB], [{"reason": "FailedCreate", "message": hangs}])
+    assert (passes.trouble, passes.waits_for) == (None, hangs)
 
 
 @pytest.mark.parametrize(

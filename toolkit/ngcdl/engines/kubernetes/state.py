@@ -30,6 +30,10 @@ _NEVER_STARTS = re.compile(
     re.IGNORECASE,
 )
 _TIMED_OUT = re.compile(r"time(?:d )?-?out|deadline exceeded", re.IGNORECASE)
+# Why a Job's controller, which tries again, could make no pod for now
+_CREATED_LATER = re.compile(
+    rf"exceeded quota|internal error|etcdserver|connection refused|{_TIMED_OUT.pattern}", re.IGNORECASE
+)
 # Unknown, NotFound, PermissionDenied, ... are of a call on the node: https://grpc.io/docs/guides/status-codes/
 _CODE_OR_NAME = re.compile(r'code = \w+|"[^"]*"')
 
@@ -116,7 +120,7 @@ class State:
     @property
     def trouble(self) -> EngineError | None:
         """Give what no waiting mends."""
-        if self.refused and "exceeded quota" not in self.refused:
+        if self.refused and not _CREATED_LATER.search(self.refused):
             return ClusterRefused(self.refused)
         return next((pod.trouble for pod in self.pods if pod.trouble and self.of(pod.index) is pod), None)
 
@@ -129,7 +133,7 @@ class State:
     def waits_for(self) -> str | None:
         """Say what it waits for, in Kubernetes' words and with what may help; None where it does not."""
         if self.refused:
-            return f"{self.refused}\n{QUOTA}"
+            return f"{self.refused}\n{QUOTA}" if "exceeded quota" in self.refused else self.refused
         return next((pod.waits_for for pod in self.pods if pod.waits_for), None)
 
 
