@@ -100,8 +100,10 @@ class Api:
             del self.objects[found]
             self.changed.notify_all()
 
-    def ends(self, index: int = 0, code: int = 0, suffix: str = "aaaaa", reason: str = "Completed") -> None:
-        over = {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:10:00Z"}
+    def ends(
+        self, index: int = 0, code: int = 0, suffix: str = "aaaaa", finished: str = "2026-01-01T00:10:00Z"
+    ) -> None:
+        over = {"exitCode": code, "reason": "Completed", "finishedAt": finished}
         state = {"name": "run", "state": {"terminated": over}}
         name = self.pod(index, suffix, phase="Failed" if code else "Succeeded", containerStatuses=[state])
         with self.changed:
@@ -138,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(200, b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
         found = re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/log", path)
         if found:
-            return self._log(found[2], query.get("follow") == "true")
+            return None if self._is_refused("GET", "log") else self._log(found[2], query.get("follow") == "true")
         kind, namespace, name = self._place(path)
         if not kind or self._is_refused("GET", kind):
             return None if kind else self._refuse(404, "NotFound", f"there is no {path}")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.told import BEGIN, END
 from ngcdl.errors import (
     ClusterForbidden,
+    ClusterHangs,
     ClusterLost,
     ClusterRefused,
     ClusterUnreachable,
@@ -253,11 +255,11 @@ def test_a_start_that_fails_is_waited_out_for_a_while(engine: KubernetesEngine, 
     assert isinstance(followed.error, PodFailed)
 
 
-def test_a_log_that_ended_before_its_pod_did_is_asked_for_again_after_a_pause(
+def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_again_after_a_pause(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:
     job = started(engine, tmp_path)
-    job.poll_seconds = 1
+    job.poll_seconds = 0.7
     pod = api.runs()
     api.logs[pod].closed = True
     asked = f"GET /api/v1/namespaces/vision/pods/{pod}/log"
@@ -265,10 +267,19 @@ def test_a_log_that_ended_before_its_pod_did_is_asked_for_again_after_a_pause(
     api.until(lambda: asked in api.asked, "nobody reads its log")
     begun = time.monotonic()
     api.until(lambda: api.asked.count(asked) == 2, "nobody reads its log again")
-    assert time.monotonic() - begun > 0.7
-    api.ends()
+    assert time.monotonic() - begun > 0.45
+    api.writes(pod, b"step 0\n" + record(events__jsonl=b"{}\n"))
+    api.refusals["GET", "log"] = (500, "InternalError", "proxy error: no answer of the node")
+    job.poll_seconds = 0.05
+    api.ends(finished=datetime.now(UTC).isoformat())
     api.job_ends()
-    followed.end()
+    later = engine.find(RUN)
+    assert later
+    with pytest.raises(ClusterHangs, match="read the log"):
+        later.ended()
+    del api.refusals["GET", "log"]
+    assert followed.end() == "step 0\n"
+    assert (tmp_path / "runs" / RUN / "events.jsonl").exists(), "the record, which the job is deleted with"
 
 
 def test_a_stop_deletes_the_job_and_keeps_what_the_pod_says_until_it_is_gone(
@@ -388,9 +399,13 @@ def test_the_cluster_tells_what_it_is(engine: KubernetesEngine) -> None:
 
 
 def test_a_job_is_asked_for_where_it_was_made_whatever_context_another_shell_chooses(
-    engine: KubernetesEngine, api: Api, tmp_path: Path
+    engine: KubernetesEngine, tmp_path: Path
 ) -> None:
-    job = started(engine, tmp_path)
+    made = order(engine, tmp_path)
+    engine.start(replace(made, spec=replace(made.spec, placement=Placement(namespace="2024-ml"))))
+    job = engine.find(RUN)
+    assert job
+    assert job.identity == f"kubernetes:2024-ml/{NAME}", "YAML has it in quotes"
     kubeconfig = tmp_path / "config"
     said = json.loads(kubeconfig.read_text())
     said["clusters"].append({"name": "away", "cluster": {"server": "http://127.0.0.1:1"}})
@@ -399,14 +414,6 @@ def test_a_job_is_asked_for_where_it_was_made_whatever_context_another_shell_cho
     assert job.ended() is None
     assert engine.identity == "stub"
     assert KubernetesEngine(engine._as_given, tmp_path).identity == "away"
-
-
-def test_a_namespace_that_yaml_quotes_is_found_again(engine: KubernetesEngine, tmp_path: Path) -> None:
-    made = order(engine, tmp_path)
-    engine.start(replace(made, spec=replace(made.spec, placement=Placement(namespace="2024-ml"))))
-    found = engine.find(RUN)
-    assert found
-    assert found.identity == f"kubernetes:2024-ml/{NAME}"
 
 
 def test_no_kubectl_no_cluster_and_no_context_are_told_apart(

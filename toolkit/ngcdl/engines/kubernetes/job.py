@@ -19,7 +19,7 @@ from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.pod import CONTAINER
 from ngcdl.engines.kubernetes.state import Pod, State
 from ngcdl.engines.kubernetes.told import Told
-from ngcdl.errors import ClusterError, ClusterForbidden, ClusterLost, KubectlMissing
+from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLost, KubectlMissing
 
 log = logging.getLogger(__name__)
 TAIL_LINES = 40
@@ -66,7 +66,7 @@ class KubernetesJob(NoInput):
             first = state.of(0)
             if first and first.began and first.name not in self._drained:
                 yield from self._follow(first)
-                if first.ended is None:  # its log ended before it did: nothing new is there at once
+                if first.name not in self._drained:  # its log ended before it did, or can't be read yet
                     time.sleep(self.poll_seconds)
                 continue
             if state.trouble:
@@ -93,8 +93,13 @@ class KubernetesJob(NoInput):
                     yield Chunk("stdout", new)
         if rest := self._new(told, pod, told.end()):
             yield Chunk("stdout", rest)
-        if pod.ended:
+        if pod.ended and not (process.returncode and self._is_fresh(pod)):
             self._drained.add(pod.name)
+
+    def _is_fresh(self, pod: Pod) -> bool:
+        """Has it just ended? A log that can't be read then, and has the record, may be readable soon."""
+        ended = pod.ended and pod.ended.finished
+        return bool(ended) and time.time() - (ended or 0) < self.lost_seconds
 
     def _new(self, told: Told, pod: Pod, shown: bytes) -> bytes:
         """Give of `shown`, which was told last, what has not been given: what stands behind that in the log."""
@@ -108,17 +113,20 @@ class KubernetesJob(NoInput):
             if state.of(pod.index) is not pod or pod.index == 0 or pod.name in self._drained:
                 continue
             self._drained.add(pod.name)
-            shown = self._bring(pod, keep_log=False)
+            while (shown := self._bring(pod, keep_log=False)) is None:
+                time.sleep(self.poll_seconds)
             if pod.ended and pod.ended.code != 0 and shown:
                 tail = b"".join(shown.splitlines(keepends=True)[-TAIL_LINES:])
                 Told(self._folder, pod.name).take(tail)
                 yield Chunk("stdout", f"the end of what node {pod.index} wrote:\n".encode() + tail)
 
-    def _bring(self, pod: Pod, keep_log: bool) -> bytes:
+    def _bring(self, pod: Pod, keep_log: bool) -> bytes | None:
+        """Give what it wrote; None where that can't be had yet."""
         told = Told(self._folder, pod.name, keep_log)
         with self._logs(pod.name, follow=False) as process:
             assert process.stdout is not None  # PIPE was asked for
-            return told.take(process.stdout.read()) + told.end()
+            shown = told.take(process.stdout.read()) + told.end()
+        return None if process.returncode and self._is_fresh(pod) else shown
 
     @contextlib.contextmanager
     def _logs(self, pod: str, follow: bool) -> Iterator[subprocess.Popen[bytes]]:
@@ -137,12 +145,14 @@ class KubernetesJob(NoInput):
         return ended
 
     def ended(self) -> Exit | None:
-        """Bring log and records up to date, too: nobody else may."""
+        """Bring log and records up to date, too: nobody else may. Raises ClusterHangs where the last is missing."""
         state = self.state()
         for pod in state.pods:
             is_wanted = pod.index == 0 or state.is_over
-            if is_wanted and state.of(pod.index) is pod and pod.began and pod.name not in self._drained:
-                self._bring(pod, keep_log=pod.index == 0)
+            if not is_wanted or state.of(pod.index) is not pod or not pod.began or pod.name in self._drained:
+                continue
+            if self._bring(pod, keep_log=pod.index == 0) is None and state.is_over:
+                raise ClusterHangs(f"read the log of {pod.name}", None)
         return self._exit(state)
 
     def _exit(self, state: State) -> Exit | None:
