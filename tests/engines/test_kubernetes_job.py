@@ -232,27 +232,26 @@ def test_what_it_waits_for_is_said_once(engine: KubernetesEngine, api: Api, tmp_
     assert followed.text("stderr").count("it waits") == 1
 
 
-def test_an_image_that_no_node_may_pull_ends_the_following_with_the_remedy(
+def test_a_start_that_fails_is_waited_out_and_an_image_that_no_node_may_pull_ends_the_following_with_the_remedy(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:
+    def waits(reason: str, message: str) -> None:
+        state = {"waiting": {"reason": reason, "message": message}}
+        api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
+
     job = started(engine, tmp_path)
-    state = {"waiting": {"reason": "ErrImagePull", "message": "401 Unauthorized"}}
-    api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
+    waits("CreateContainerError", "context deadline exceeded")
     followed = Followed(job)
+    followed.until("it waits: its container, which could not be started yet", "stderr")
+    waits("ErrImagePull", "401 Unauthorized")
     followed.end()
     assert isinstance(followed.error, ImageNotPulled)
     assert "--pull-secret" in followed.error.hint
-
-
-def test_a_start_that_fails_is_waited_out_for_a_while(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
-    job = started(engine, tmp_path)
-    state = {"waiting": {"reason": "CreateContainerError", "message": "context deadline exceeded"}}
-    api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
-    followed = Followed(job)
-    followed.until("it waits: its container, which could not be started yet", "stderr")
+    waits("CreateContainerError", "context deadline exceeded")
     job.lost_seconds = 0
+    followed = Followed(job)
     followed.end()
-    assert isinstance(followed.error, PodFailed)
+    assert isinstance(followed.error, PodFailed), "it was waited for long enough"
 
 
 def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_again_after_a_pause(
