@@ -6,6 +6,8 @@ import itertools
 import multiprocessing
 import threading
 
+from .events import clock
+
 DEPTH = 4  # batches that may lie ready
 
 
@@ -83,3 +85,25 @@ class Line(object):
         with self.changed:
             self.stopped = True
             self.changed.notify_all()
+
+
+class Waited(object):
+    """Batches, and for how many seconds somebody has waited for them: until they were made, and copied."""
+
+    def __init__(self, batches):
+        self.batches, self.iterator, self.seconds = batches, iter(batches), 0.0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        asked = clock()
+        try:
+            return next(self.iterator)
+        finally:
+            self.seconds += clock() - asked
+
+    next = __next__  # Python 2
+
+    def close(self):
+        getattr(self.batches, "close", int)()

@@ -131,7 +131,9 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
               teacher, its own mean since the step event before (null: it computed nothing, or on a GPU, where nobody
               waits for it alone); latency_seconds where nothing is trained: of each whole batch since the step event
               before, from asking for it to what was computed of it in the host's memory. It is made and copied in that
-              time, or waited for where it was made ahead. Not in the first, and not of a smaller batch
+              time, or waited for where it was made ahead. Not in the first, and not of a smaller batch;
+              input_seconds_per_batch where something is trained: of seconds_per_batch, for how long the training waited
+              for its batch, until that was made and copied (null in the first)
   teacher     examples, seconds: of --teacher kept, before the first step
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch of what the training
               itself computed, while it learned; a resumed one's first is of the rest of an epoch; only where the

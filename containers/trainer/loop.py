@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 from . import checkpoint, cost, feed, layers, trace
+from .ahead import Waited
 from .events import FORMAT, Stop, clock
 from .group import ALONE, agreed, parted, same, sliced, whole
 
@@ -123,7 +124,7 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
     """
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
-    batches = fed(asked, network, source, first, group)
+    batches = log.batches = Waited(fed(asked, network, source, first, group))
     try:
         together = within(asked.seconds, batches, log, agree=lambda is_late: agreed(network, group, is_late))
         for done, batch in enumerate(together, first + 1):
@@ -140,7 +141,7 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
                 saved, at = clock(), done
             signals.obey(wish, done)
     finally:
-        getattr(batches, "close", int)()
+        batches.close()
     log.settle()
     if save and at != done:
         save(done)
@@ -207,6 +208,7 @@ class Log(object):
         self.latest, self.loss = first - 1, None  # the step that was added last, the loss that was read last
         self.sizes = []  # of the batches since the line before: an epoch's last is smaller
         self.latencies = []  # of the whole batches among them, where they are computed forward only
+        self.batches, self.input_seconds = None, 0.0  # those that are trained on, and what of their wait was told
         self.written = first - 1
         # a resumed training's first epoch is the rest of one
         self.epoch, self.epoch_steps = Epoch(), epoch_steps
@@ -246,13 +248,16 @@ class Log(object):
         return self.loss
 
     def write(self, step, loss):
-        now = clock()
-        seconds, self.since = max(now - self.since, 1e-9) / (step - self.written), now
+        now, count = clock(), step - self.written
+        seconds, self.since = max(now - self.since, 1e-9) / count, now
         rate, self.written, self.sizes = sum(self.sizes) / len(self.sizes) / seconds, step, []
         more = {"teacher_seconds_per_batch": self.teacher_seconds()} if self.teacher_seconds else {}
         if self.latencies and not self.first:
             more["latency_seconds"] = self.latencies
         self.latencies = []
+        if self.batches:
+            waited, self.input_seconds = self.batches.seconds - self.input_seconds, self.batches.seconds
+            more["input_seconds_per_batch"] = None if self.first else waited / count
         self.events.write("step", step=step, loss=loss,
                           learning_rate=None if loss is None else self.model.rate(step),
                           examples_per_second=None if self.first else rate,

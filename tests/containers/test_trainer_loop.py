@@ -3,6 +3,7 @@
 import argparse
 import re
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -117,6 +118,30 @@ def test_the_first_rates_are_unknown_and_later_ones_fit_together(run, tmp_path):
     assert second["learning_rate"] == 0.1
 
 
+class SlowlyFed(FakeNetwork):
+    """Some batches take their time, others are there at once; keeps how long they took."""
+
+    took = 0.0
+
+    def batches(self, source, first, last, feed):
+        for step in range(first, last):
+            began = clock()
+            time.sleep(0.004 if step < 11 else 0)
+            batch = source(step)
+            self.took += clock() - began if 0 < step < 11 else 0
+            yield batch
+
+
+def test_how_long_batches_were_waited_for_is_told_beside_the_time_that_they_took(run, tmp_path):
+    network = SlowlyFed()
+    run(network, feed="plain")
+    first, slow, fast = events(tmp_path, "step")
+    assert first["input_seconds_per_batch"] is None
+    assert network.took / 10 <= slow["input_seconds_per_batch"] <= slow["seconds_per_batch"]
+    assert 0 < fast["input_seconds_per_batch"] <= fast["seconds_per_batch"]
+    assert slow["input_seconds_per_batch"] >= 0.004
+
+
 def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
     run(FakeNetwork(), steps=11)
     found = {event["event"]: set(event) - {"event", "t"} for event in events(tmp_path)}
@@ -153,7 +178,10 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
             "autotune",
             "pid",
         },
-        "step": {"step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate"},
+        "step": {
+            *("step", "loss", "learning_rate"),
+            *("examples_per_second", "seconds_per_batch", "input_seconds_per_batch"),
+        },
         "checkpoint": {"step", "path", "seconds"},
         "finish": {"step", "seconds"},
     }

@@ -89,14 +89,55 @@ def test_a_core_is_full_beside_a_gpu_that_waits(percent: float, core: float, rul
     assert rules(gpu(percent, cpu_busiest_core_percent_mean=core)) == [rule]
 
 
-def test_what_a_full_core_does_is_not_claimed_but_can_be_measured() -> None:
-    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN, {"event": "start", "feed": "ahead"})
+def waited(*pairs: tuple[float | None, float | None]) -> tuple[dict[str, Any], ...]:
+    names = ("input_seconds_per_batch", "seconds_per_batch")
+    return tuple({"event": "step", **dict(zip(names, pair, strict=True))} for pair in pairs)
+
+
+def test_what_a_full_core_does_is_not_claimed_where_nobody_measured_it() -> None:
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN)
     assert found.text == (
         "GPU 47 % busy, one CPU core at 100 %: it makes batches, hands out work, or waits for the card."
     )
     assert found.numbers == {"gpu_percent": 47.0, "cpu_busiest_core_percent": 100.0}
     assert "num_workers" in (found.advice or "")
-    assert "\n    ngcdl compare ... --vary feed=input,constant,ahead" in (found.advice or "")
+
+
+def test_a_training_that_waited_for_its_batches_is_held_back_by_them() -> None:
+    steps = waited((None, None), (0.06, 0.1), (0.02, 0.1), (None, 0.5))
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN, *steps)
+    assert (found.rule, found.text) == (
+        "input-bound",
+        "GPU 47 % busy, one CPU core at 100 %: 40 % of the time the training waited for its next batch. The input "
+        "pipeline holds it back.",
+    )
+    assert found.numbers == {"gpu_percent": 47.0, "waited_percent": 40.0, "cpu_busiest_core_percent": 100.0}
+    assert "num_workers" in (found.advice or "")
+    tiny = gpu(47.0, seconds_per_batch=0.001)
+    small = only(tiny, GPU_RUN, {"event": "start", "batch": 8}, *steps)
+    assert small.rule == "tiny-batch", "which is made and handed out in the same time"
+    assert "most of the time goes into making batches and handing out work" in small.text
+    others = gpu(47.0, cpu_busiest_core_percent_mean=99.0, container_cpu_percent_mean=20.0)
+    assert rules(others, GPU_RUN, *steps) == ["input-bound"], "a disk may be what is slow"
+
+
+@pytest.mark.parametrize(("percent", "share", "rule"), [
+    (69.9, 0.30, "input-bound"), (69.9, 0.29, "balanced"), (70.0, 0.9, "balanced"), (90.0, 0.9, "compute-bound"),
+])  # fmt: skip
+def test_batches_are_named_where_a_card_waits_and_the_training_waited_for_them(
+    percent: float, share: float, rule: str
+) -> None:
+    assert rules(gpu(percent), GPU_RUN, *waited((share, 1.0))) == [rule]
+
+
+def test_a_full_core_beside_batches_that_came_in_time_does_not_make_them() -> None:
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN, *waited((0.02, 1.0)))
+    assert (found.rule, found.text) == (
+        "full-core",
+        "GPU 47 % busy, one CPU core at 100 %: it hands out work, or waits for the card; for batches it waited 2 % of "
+        "the time.",
+    )
+    assert found.advice == "A larger --batch gives the card more to do in each step."
 
 
 @pytest.mark.parametrize(("own", "rule"), [(89.9, "balanced"), (90.0, "full-core"), (None, "full-core")])

@@ -17,12 +17,18 @@ from ngcdl.report.lines import Line
 FEWEST_SAMPLES = 5
 # Below it the card waits so much that what it waits for is worth looking for.
 WAITING_PERCENT = 70.0
+# So much of the time that the training waited for its batches explains a card that waits.
+WAITED_SHARE = 0.3
 # A thread that never waits shows as 95 to 100: the kernel moves it between cores within a sample.
 FULL_CORE_PERCENT = 90.0
 # Feeds beside which no batch is made on the CPU while a card computes (containers/trainer/feed.py).
 UNFED = ("resident", "constant", "input")
 # One thread that computes, and what the system does beside it.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
+_FASTER = (
+    "in more threads or processes (num_workers, num_parallel_calls), with less done to each image on the CPU, or with "
+    "the data on the GPU."
+)
 # As many threads wait for a core as have one.
 OVERSUBSCRIBED = 2.0
 # A step of less is over before the next one has been handed to the card: launching its some hundred kernels takes
@@ -91,31 +97,42 @@ def _tiny_batch(case: Case) -> Iterator[Finding]:
         return
     if batch <= TINY_BATCH and seconds < TINY_STEP_SECONDS:
         text = f"GPU {busy:.0f} % busy with steps of {1000 * seconds:.1f} ms at batch {batch:.0f}: "
-        text += "most of the time goes into handing out work, not into computing."
+        makes = "making batches and " if (case.waited_share or 0.0) >= WAITED_SHARE else ""
+        text += f"most of the time goes into {makes}handing out work, not into computing."
         yield finding(
             "tiny-batch", text, f"    ngcdl run ... --batch {4 * batch:.0f}",
             gpu_percent=busy, batch=batch, seconds_per_batch=seconds,
         )  # fmt: skip
 
 
+def _input_bound(case: Case) -> Iterator[Finding]:
+    busy, share, core = case.busy, case.waited_share, case.summary.cpu_busiest_core_percent_mean
+    if share is None or share < WAITED_SHARE or not case.waits(WAITING_PERCENT) or any(_tiny_batch(case)):
+        return
+    full = f", one CPU core at {core:.0f} %" if core is not None and core >= FULL_CORE_PERCENT else ""
+    text = f"GPU {busy:.0f} % busy{full}: {100 * share:.0f} % of the time the training waited for its next batch. "
+    text += "The input pipeline holds it back."
+    figures = {"gpu_percent": busy, "waited_percent": 100 * share, "cpu_busiest_core_percent": core}
+    yield finding("input-bound", text, f"Make batches {_FASTER}", **figures)
+
+
 def _full_core(case: Case) -> Iterator[Finding]:
     """What a full core does is not measured: CUDA fills one by waiting, too (cudaDeviceScheduleAuto spins).
     https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html"""
-    busy, core = case.busy, case.summary.cpu_busiest_core_percent_mean
+    busy, share, core = case.busy, case.waited_share, case.summary.cpu_busiest_core_percent_mean
     own = case.summary.container_cpu_percent_mean
     if core is None or core < FULL_CORE_PERCENT or not case.waits(WAITING_PERCENT):
         return
     is_others = own is not None and own < FULL_CORE_PERCENT
-    if is_others or case.told("feed") in UNFED or any(_tiny_batch(case)):  # the last says it better
-        return
+    if is_others or case.told("feed") in UNFED or any(_input_bound(case)) or any(_tiny_batch(case)):
+        return  # the last two say it better
     text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: "
-    text += "it makes batches, hands out work, or waits for the card."
-    advice = (
-        "If it makes batches: in more threads or processes (num_workers, num_parallel_calls), with less done to each "
-        "image on the CPU, or with the data on the GPU."
-    )
-    if case.told("feed") and not case.told("teacher"):
-        advice += "\nWhether it does:\n    ngcdl compare ... --vary feed=input,constant,ahead"
+    if share is None:
+        text += "it makes batches, hands out work, or waits for the card."
+        advice = f"If it makes batches: {_FASTER}"
+    else:
+        text += f"it hands out work, or waits for the card; for batches it waited {100 * share:.0f} % of the time."
+        advice = "A larger --batch gives the card more to do in each step."
     yield finding("full-core", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core, own_cpu_percent=own)
 
 
@@ -218,6 +235,7 @@ _RULES = (
     _throttled(is_damage=True),
     _shared_gpu,
     _tiny_batch,
+    _input_bound,
     _full_core,
     _busy_machine,
     _oversubscribed,

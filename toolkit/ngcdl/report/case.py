@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ngcdl.record import Finding, GpuSummary, Run, Summary
-from ngcdl.report.lines import Line, numbers
+from ngcdl.report.lines import Line, number, numbers
 
 # A desktop on the same card uses as much.
 IDLE_PERCENT = 5.0
@@ -72,6 +72,15 @@ class Case:
         """Did others keep so many of the cores busy that the CPU was theirs rather than the run's?"""
         cores, others = self.run.machine.cores, self.others_cores
         return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and self.waits_for_the_cpu
+
+    @cached_property
+    def waited_share(self) -> float | None:
+        """Of the steps' time, in how much the training waited for its batches, 0..1. None of somebody's own command."""
+        told = [(number(step.get("input_seconds_per_batch")), number(step.get("seconds_per_batch")))
+                for step in self.events if step.get("event") == "step"]  # fmt: skip
+        known = [(waited, whole) for waited, whole in told if waited is not None and whole is not None]
+        whole = sum(one for _, one in known)
+        return sum(one for one, _ in known) / whole if whole > 0 else None
 
     def told(self, name: str) -> object:
         """Give what the trainer says in its last start, or what was asked for; None of somebody's own command."""
