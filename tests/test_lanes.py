@@ -46,7 +46,7 @@ def test_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(
 
 def test_every_file_of_tests_is_of_one_group() -> None:
     """Of those that are told apart by a mark, either of them takes a file."""
-    groups = [*lanes.early(), *lanes.late(), *lanes.waiting()]
+    groups = [*lanes.early(), *lanes.late()]
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         name = path.relative_to(ROOT).as_posix()
         takers = {group.name for group in groups if takes(group.words, name)}

@@ -4,21 +4,20 @@
     lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  all else
     lanes.py sum RESULTS                            one closing line of both: `N passed, N failed`
 
-For a machine of two cores: what waits for engines goes beside what computes, whichever of them takes longer there. What
-mostly waits, for an engine to come back, a registry to give in or a queue to move, has a lane of its own. A third lane
-that computes brought nothing: two keep both cores full. What a group wrote is printed when it has ended. RESULTS is a
-folder; the exit code is 1 where a group failed.
+For a machine of two cores: two lanes begin with what computes, and a third one at the other end, with what mostly
+waits: for an engine to come back, a registry to give in or a queue to move. What a group wrote is printed when it has
+ended. RESULTS is a folder; the exit code is 1 where a group failed.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -56,7 +55,7 @@ def early() -> list[Group]:
 
 
 def late() -> list[Group]:
-    """Give what the two lanes take, in this order: the longest early."""
+    """Give what computes first, what mostly waits last."""
     return [
         Group("networks", NETWORKS, is_trainer=True),
         Group("trainings", TRAININGS),
@@ -67,11 +66,9 @@ def late() -> list[Group]:
         Group("compose", ("tests/compose",)),
         Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
         Group("bench", ("tests/lab",)),
+        Group("slurm", ("tests/slurm",)),
+        Group("waiting", WAITING),
     ]
-
-
-def waiting() -> list[Group]:
-    return [Group("waiting", WAITING), Group("slurm", ("tests/slurm",))]
 
 
 def without(*paths: str) -> tuple[str, ...]:
@@ -87,7 +84,7 @@ class Lanes:
         self.codes: list[int] = []
 
     def all(self, lanes: Iterable[Iterable[Group]]) -> None:
-        """Run the groups of all lanes; several lanes may be one queue. Ctrl-C reaches what runs by itself."""
+        """Run the groups of all lanes. Ctrl-C reaches what runs by itself."""
         threads = [threading.Thread(target=self._lane, args=(lane,)) for lane in lanes]
         for thread in threads:
             thread.start()
@@ -115,12 +112,14 @@ class Lanes:
             self.codes.append(done.returncode)
 
 
-def taken(waiting: queue.SimpleQueue[Group]) -> Iterable[Group]:
+def taken(take: Callable[[], Group]) -> Iterable[Group]:
+    """Give groups as long as there are any; several lanes may take from one deque."""
     while True:
         try:
-            yield waiting.get_nowait()
-        except queue.Empty:
+            group = take()
+        except IndexError:
             return
+        yield group
 
 
 def summed(results: Path, names: Iterable[str]) -> tuple[int, int, int]:
@@ -140,17 +139,15 @@ def summed(results: Path, names: Iterable[str]) -> tuple[int, int, int]:
 def main(what: str, folder: str, *pythons: str) -> int:
     results = Path(folder)
     if what == "sum":
-        passed, failed, skipped = summed(results, (group.name for group in (*early(), *late(), *waiting())))
+        passed, failed, skipped = summed(results, (group.name for group in (*early(), *late())))
         print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
         return int(failed > 0)
     lanes = Lanes(pythons, results)
     if what == "early":
         lanes.all([early()])
     else:
-        shared: queue.SimpleQueue[Group] = queue.SimpleQueue()
-        for group in late():
-            shared.put(group)
-        lanes.all([taken(shared), taken(shared), waiting()])
+        shared = deque(late())
+        lanes.all([taken(shared.popleft), taken(shared.popleft), taken(shared.pop)])
     return int(any(lanes.codes))
 
 
