@@ -161,14 +161,14 @@ def task_of(spec: RunSpec, folder: Path) -> str:
     return script(replace(ordered(spec), folder=folder)).partition("\ntask=")[2].partition("\nsrun ")[0]
 
 
-@pytest.mark.parametrize(("is_stop", "mark", "code"), [(False, "137", -signal.SIGKILL), (True, "143", 0)])
+@pytest.mark.parametrize(("is_stop", "mark", "code"), [(False, "137", -signal.SIGKILL), (True, "77", 0)])
 def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_its_time(
     tmp_path: Path, is_stop: bool, mark: str, code: int
 ) -> None:
     program(tmp_path / "sleep", f"touch {tmp_path}/waits")
     if is_stop:
         (tmp_path / ".stopping").touch()
-    hears = "'exit 143'" if is_stop else "''"
+    hears = "'exit 77'" if is_stop else "''"
     works = (
         f"trap {hears} TERM; grep SigIgn /proc/self/status >ignored; touch up; while :; do read -rt 0.05 <>pipe; done"
     )

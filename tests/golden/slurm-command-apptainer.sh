@@ -19,7 +19,7 @@ MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/
 export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-*
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 ended() {
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
@@ -38,6 +38,7 @@ part=$NGCDL_IMAGE.part
 ) 9>"$NGCDL_IMAGE.lock" || ended 125
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ended() {
@@ -53,11 +54,10 @@ ended() {
 trap ended TERM
 echo began >"$mark"
 nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is seen here" >&2; exit 125; }
-(trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@") &
+{ trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); echo "$?" >"$said"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-wait "$client"
-code=$?
+read -r code <"$said" || code=137
 echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"
@@ -74,6 +74,7 @@ while kill -0 "$srun" 2>/dev/null; do
 done
 wait "$srun"
 code=$?
+[ "$code" -ge 0 ] || code=0 # bash 5.2 says -1 where a signal came with its end: the tasks' own are below
 
 # A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
 # node that is gone: then the job is queued again, and goes on from the last checkpoint.

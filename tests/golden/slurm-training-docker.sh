@@ -19,7 +19,7 @@ MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/
 export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-*
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 ended() {
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
@@ -38,6 +38,7 @@ done
 
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ended() {
@@ -61,7 +62,7 @@ cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
 more+=(--gpus "\"device=$cards\"")
 begin() {
     docker rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
-    docker run --rm --init --name "$name" --network=host \
+    { trap : TERM; docker run --rm --init --name "$name" --network=host \
         --shm-size=1073741824 \
         "${memlock[@]}" \
         --ulimit stack=67108864 \
@@ -85,11 +86,10 @@ begin() {
         -e PYTHONUNBUFFERED \
         -e WORDS \
         -e HOME="$NGCDL_RUN/home" -e USER \
-        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME" &
+        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; echo "$?" >"$said"; } &
     client=$!
     while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-    wait "$client"
-    code=$?
+    read -r code <"$said" || code=137
 }
 memlock=(--ulimit memlock=-1)
 begin "$@"
@@ -115,6 +115,7 @@ while kill -0 "$srun" 2>/dev/null; do
 done
 wait "$srun"
 code=$?
+[ "$code" -ge 0 ] || code=0 # bash 5.2 says -1 where a signal came with its end: the tasks' own are below
 
 # A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
 # node that is gone: then the job is queued again, and goes on from the last checkpoint.

@@ -82,6 +82,7 @@ def _workdir(task: Task) -> str:
 # that it was killed, else the node would be taken for a lost one. A stop of ngcdl's own lets it take its time.
 _MARKED = """name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
+said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ended() {{
@@ -102,11 +103,12 @@ echo "$code" >"$mark"
 exit "$code"
 """
 
-# A shell hears no signal while it waits for what runs before it.
-_WAITED = """client=$!
+# A shell hears no signal while it waits for what does not run behind it. That writes its code down by itself: of what
+# ended while a signal interrupted `wait` bash 5.2 says -1.
+_WAITED = """{{ trap : TERM; {command}; echo "$?" >"$said"; }} &
+client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-wait "$client"
-code=$?"""
+read -r code <"$said" || code=137"""
 
 # The container's first process hears SIGTERM through its client. A second one would cut a checkpoint short: what does
 # not listen is removed just before Slurm kills the client, which would leave the container behind.
@@ -114,7 +116,6 @@ _REMOVED = """
         {program} rm -f "$name\""""
 _CLIENT = """{gpus}begin() {{
     {program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
-    {program} run {words} "$@"{after} &
     {waited}
 }}
 {limited}"""
@@ -139,8 +140,8 @@ def task(task: Task) -> str:
     # the home that the job's variables name is not mounted, and the image may be read-only: caches need a place
     home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in task.variables else ""
     # bash has what it does not wait for ignore Ctrl-C, and so its children
-    run = f'{home}{look}(trap - INT QUIT; exec {_apptainer(task)}"$@"{task.after}) &\n{_WAITED}'
-    return _MARKED.format(run=run, remove="")
+    command = f'(trap - INT QUIT; exec {_apptainer(task)}"$@"{task.after})'
+    return _MARKED.format(run=f"{home}{look}{_WAITED.format(command=command)}", remove="")
 
 
 # A training looks for itself.
@@ -179,12 +180,12 @@ def _client(task: Task) -> str:
         lines.append('more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)')
     elif task.user:
         lines.append('[ "$(id -u)" = 0 ] || more+=(--userns=keep-id)')
+    typed = " \\\n    ".join(word for word in words if word)
+    waited = _WAITED.format(command=f'{task.runner} run {typed} "$@"{task.after}')
     return _CLIENT.format(
         program=task.runner,
         gpus="\n".join([*lines, *_gpus(task)]) + "\n",
-        words=" \\\n        ".join(word for word in words if word),
-        after=task.after,
-        waited=_WAITED.replace("\n", "\n    "),
+        waited=waited.replace("\n", "\n    "),
         limited='begin "$@"' if limit is None else _LIMITED.format(program=task.runner, image=task.image, limit=limit),
     )
 

@@ -1,8 +1,8 @@
 """The batch script that an Order becomes: one task a node, one container a task, and what came of it. Pure.
 
 Its files in the run's folder: log.txt, what it wrote; exit.json {code, t, restarts, why}, how it ended;
-.task-ATTEMPT-NODE, "began" and then the exit code of a node's task; .stopping, once it was asked to save a checkpoint
-and end.
+.task-ATTEMPT-NODE, "began" and then the exit code of a node's task; .code-ATTEMPT-NODE, that of what it ran; .stopping,
+once it was asked to save a checkpoint and end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\\([^ ]*\\).
 export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 seconds=$(scontrol show config | sed -n 's/^KillWait *= \\([0-9]*\\).*/\\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-*
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 ended() {
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\\n'
@@ -63,6 +63,7 @@ while kill -0 "$srun" 2>/dev/null; do
 done
 wait "$srun"
 code=$?
+[ "$code" -ge 0 ] || code=0 # bash 5.2 says -1 where a signal came with its end: the tasks' own are below
 
 # A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
 # node that is gone: then the job is queued again, and goes on from the last checkpoint.
