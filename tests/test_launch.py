@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
+from house import until
 
 from ngcdl import launch, store
 from ngcdl.catalog import failures
@@ -43,14 +42,6 @@ def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **h
     assert shelf.load(run.id) == run
     assert run.owner is None
     return run, show
-
-
-def until(there: Callable[[], bool]) -> None:
-    """Wait for what another thread does, at most 60 s."""
-    end, pause = time.monotonic() + 60, threading.Event()
-    while not there():
-        assert time.monotonic() < end, "it never came"
-        pause.wait(0.01)
 
 
 def recorded(shelf: Store) -> Run:

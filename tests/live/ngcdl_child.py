@@ -8,15 +8,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from house import until
 
-T = TypeVar("T")
 NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
 # What a developer's shell may have set, and no test wants.
 _FOREIGN = ("NGC", "DOCKER_", "XDG_", "LD_LIBRARY_PATH", "CUDA_")
@@ -25,16 +24,6 @@ without_driver = pytest.mark.skipif(
     Path("/proc/driver/nvidia").exists(),
     reason="this host has an NVIDIA driver: what it does without one can't be seen",
 )
-
-
-def until(found: Callable[[], T], what: str, seconds: float = 60) -> T:
-    """Ask again and again until `found` gives something true. Fails after `seconds`."""
-    end = time.monotonic() + seconds
-    while not (it := found()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.02)
-    return it
 
 
 @dataclass(frozen=True)
@@ -191,7 +180,8 @@ class User:
                 return record if record["container"] else None
             return None
 
-        return until(found, "a container in the record")
+        container: dict[str, Any] = until(found, "a container in the record")
+        return container
 
     def close(self) -> list[str]:
         """End what was started, remove this user's containers; gives those that should not have been there."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ngcdl_child import until
+from house import until
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 

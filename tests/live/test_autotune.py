@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ngcdl_child import User, until
+from house import until
+from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
 

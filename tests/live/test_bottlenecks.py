@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ngcdl_child import Done, Started, User, until
+from house import until
+from ngcdl_child import Done, Started, User
 
 pytestmark = pytest.mark.lab
 

@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ngcdl_child import User, until
+from house import until
+from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
 

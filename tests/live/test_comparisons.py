@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ngcdl_child import Done, User, until, without_driver
+from house import until
+from ngcdl_child import Done, User, without_driver
 
 pytestmark = pytest.mark.lab
 

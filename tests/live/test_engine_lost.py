@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import User, until, user_in
+from house import until
+from ngcdl_child import User, user_in
 from own_engine import engine_of_ones_own
 from socket_relay import relay_to
 

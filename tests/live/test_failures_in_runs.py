@@ -6,7 +6,8 @@ import json
 import signal
 
 import pytest
-from ngcdl_child import User, until
+from house import until
+from ngcdl_child import User
 
 from ngcdl.catalog import failures
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import User, until, user_in, without_driver
+from house import until
+from ngcdl_child import User, user_in, without_driver
 
 pytestmark = pytest.mark.lab
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import Started, User, until, user_in
+from house import until
+from ngcdl_child import Started, User, user_in
 from own_engine import engine_of_ones_own
 
 pytestmark = pytest.mark.lab

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import User, until
+from house import until
+from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import User, until
+from house import until
+from ngcdl_child import User
 from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab

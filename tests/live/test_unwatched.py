@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ngcdl_child import Started, User, until
+from house import until
+from ngcdl_child import Started, User
 from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
