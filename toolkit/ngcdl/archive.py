@@ -29,10 +29,10 @@ from ngcdl import compare
 from ngcdl.compare import Kept
 from ngcdl.errors import ArchiveBroken, NgcdlError, NotWritten, StateNotWritable
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, LOG, RECORD, SAMPLES, TRACE, Store
+from ngcdl.store import EVENTS, EXIT, LOG, RECORD, SAMPLES, TRACE, Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, "exit.json", "job.sh", "job.yaml")  # the last ones: of a cluster
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, "job.sh", "job.yaml")  # the last ones: of a cluster
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _CHECKPOINT = re.compile(r"step-[0-9]{1,18}\.npz")
 _NAME = re.compile(

@@ -37,6 +37,7 @@ from ngcdl.record import Run
 log = logging.getLogger(__name__)
 RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
 CHECKPOINTS, TRACE = "checkpoints", "trace.json"
+EXIT = "exit.json"  # of a cluster: how the run ended
 
 
 @dataclass(frozen=True)

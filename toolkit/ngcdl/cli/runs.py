@@ -19,9 +19,8 @@ from ngcdl.owner import is_alive
 from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run
 from ngcdl.spec import USED_BY
-from ngcdl.store import LOG, Store, opened
+from ngcdl.store import EXIT, LOG, Store, opened
 
-EXIT = "exit.json"
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is everybody's
