@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,15 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 from ngcdl.feed import Feed
+from ngcdl.registry import handed, room
 from ngcdl.registry.key import Credential, Secret
 from ngcdl.registry.relay import is_relays
 from ngcdl.spec import ImageRef
 
 LAYERS = [b"lowest" * 40_000, b"middle" * 20_000, b"top"]
+GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+TARS = LAYERS
+GZIPS = [gzip.compress(tar) for tar in TARS]
 CONTENTS = [f"sha256:{hashlib.sha256(b'unpacked' + layer).hexdigest()}" for layer in LAYERS]
 
 
@@ -52,6 +57,7 @@ class PullingEngine(FakeEngine):
     pulls: list[ImageRef] = field(default_factory=list)
     untagged: list[ImageRef] = field(default_factory=list)
     layers: list[bytes] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     def layer_store(self) -> LayerStore:
         return self.store
@@ -68,6 +74,7 @@ class PullingEngine(FakeEngine):
         if self.troubles:
             raise self.troubles.pop(0)
         for layer in manifest["layers"]:
+            self.asked.append(layer["digest"])
             self.layers.append(self._get(image, f"blobs/{layer['digest']}"))
             show(PullEvent(layer["digest"][7:19], "Pull complete"))
         return str(image.digest)
@@ -107,6 +114,10 @@ class Table:
             self.engine.pull(self.image, self.shown.append)
             feed.tidy()
 
+    def names(self) -> list[str]:
+        """By which digests the engine asked for layers, in its last pull from a relay."""
+        return self.engine.asked[-len(LAYERS) :]
+
     def blobs(self) -> list[str]:
         return [Path(one.path).name for one in self.ngc.seen if "/blobs/" in one.path and one.authorization]
 
@@ -114,15 +125,19 @@ class Table:
         return sorted(path.name for path in self.folder.glob("*"))
 
 
-def put_image(ngc: NgcServer, sizes: dict[int, int] | None = None) -> None:
-    config = json.dumps({"architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": CONTENTS}}).encode()
-    layers = [
-        {"digest": digest(layer), "size": (sizes or {}).get(number, len(layer))} for number, layer in enumerate(LAYERS)
+def put_image(
+    ngc: NgcServer, sizes: dict[int, int] | None = None, layers: Sequence[bytes] = LAYERS, kind: str | None = None
+) -> None:
+    holds = [digest(tar) for tar in TARS] if kind else CONTENTS
+    config = json.dumps({"architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": holds}}).encode()
+    about_layers = [
+        {"mediaType": kind, "digest": digest(layer), "size": (sizes or {}).get(number, len(layer))}
+        for number, layer in enumerate(layers)
     ]
-    for blob in (config, *LAYERS):
+    for blob in (config, *layers):
         ngc.blobs[digest(blob)] = blob
     about = {"digest": digest(config), "size": len(config)}
-    body = json.dumps({"schemaVersion": 2, "mediaType": V2, "config": about, "layers": layers}).encode()
+    body = json.dumps({"schemaVersion": 2, "mediaType": V2, "config": about, "layers": about_layers}).encode()
     ngc.manifests[digest(body)] = (V2, body)
     ngc.tags["nvidia/tensorflow"] = {"18.01-py2": digest(body)}
 
@@ -235,6 +250,81 @@ def test_an_image_that_can_t_fit_is_refused_before_a_layer_is_fetched(table: Tab
     with pytest.raises(DiskFull, match=rf"{tmp_path}.* needs 1152921504\.61 GB there at the very least"):
         table.pull()
     assert len(set(table.blobs())) == 1, "only the configuration was fetched"
+
+
+# -- tars -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packed(table: Table, tmp_path: Path) -> Table:
+    """A table whose image's layers are gzips, and an engine with room."""
+    put_image(table.ngc, layers=GZIPS, kind=GZIP)
+    table.engine.store = LayerStore(None, folder=tmp_path)
+    return table
+
+
+def test_gzips_come_as_the_tars_in_them(packed: Table) -> None:
+    packed.pull()
+    assert packed.engine.layers == TARS
+    assert packed.names() == [digest(tar) for tar in TARS]
+    relay, real = packed.engine.pulls
+    assert (is_relays(relay), real) == (True, packed.image)
+    assert (packed.engine.untagged, packed.left(), packed.said) == ([relay], [], [])
+    assert sorted(packed.blobs()[1:]) == sorted(digest(layer) for layer in GZIPS)
+
+
+def test_a_tar_is_shown_as_the_layer_that_it_was_in(packed: Table) -> None:
+    packed.pull()
+    assert {one.layer for one in packed.shown} == {digest(layer)[7:19] for layer in GZIPS}
+    ends = {one.layer: one.total_bytes for one in packed.shown if one.status == "Pull complete"}
+    assert ends == {digest(layer)[7:19]: len(tar) for layer, tar in zip(GZIPS, TARS, strict=True)}
+
+
+@pytest.mark.parametrize("store", [
+    LayerStore(None), LayerStore(None, folder=Path("/"), keeps_packed=True),
+], ids=["nobody-knows-where", "keeps-them"])  # fmt: skip
+def test_an_engine_that_can_t_take_tars_gets_gzips(packed: Table, store: LayerStore) -> None:
+    packed.engine.store = store
+    packed.pull()
+    assert packed.engine.layers == GZIPS
+
+
+def test_an_engine_without_room_for_tars_gets_gzips(packed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "judge", lambda *_: room.Verdict.PACKED)
+    packed.pull()
+    assert packed.engine.layers == GZIPS
+
+
+def test_what_is_no_gzip_the_engine_gets_as_it_is_and_nothing_travels_twice(packed: Table) -> None:
+    put_image(packed.ngc, layers=[GZIPS[0], b"no gzip" * 10_000, GZIPS[2]], kind=GZIP)
+    packed.pull()
+    assert packed.engine.layers[-3:] == [GZIPS[0], b"no gzip" * 10_000, GZIPS[2]]
+    assert packed.engine.pulls[-1] == packed.image
+    assert len(packed.engine.untagged) == 2
+    assert (packed.left(), packed.said) == ([], [])
+    assert len(packed.blobs()) == len(set(packed.blobs()))
+
+
+@pytest.mark.parametrize("error", [DigestMismatch("a layer"), EngineRefused("it knows no tar")])
+def test_where_tars_are_refused_gzips_follow(packed: Table, error: NgcdlError) -> None:
+    packed.engine.troubles = [error]
+    packed.pull()
+    assert (packed.engine.layers, packed.said) == (GZIPS, [])
+    assert len(packed.blobs()) == len(set(packed.blobs()))
+
+
+def test_layers_are_asked_for_by_the_names_that_the_engine_knows_them_by(packed: Table, tmp_path: Path) -> None:
+    tars, gzips = [digest(tar) for tar in TARS], [digest(layer) for layer in GZIPS]
+    packed.engine.store = LayerStore(None, folder=tmp_path, chains=(tuple(tars[:2]),))
+    packed.pull()
+    assert packed.names() == [gzips[0], gzips[1], tars[2]], "somebody else has pulled the lower two"
+    handed.note(tmp_path, packed.engine.identity, [tars[0], digest(b"of an image that is gone")])
+    packed.pull()
+    assert packed.names() == [tars[0], gzips[1], tars[2]]
+    assert handed.read(tmp_path, packed.engine.identity) == {tars[0], tars[2]}
+
+
+# -- what ends a pull -----------------------------------------------------------------------------------------------
 
 
 def test_another_way_than_the_two_is_no_way(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import socket
@@ -16,7 +17,8 @@ from blob_line import CONTENT, DIGEST, Line
 
 from ngcdl.errors import BlobMissing
 from ngcdl.registry.blobs import Blob, Body
-from ngcdl.registry.relay import Offer, Relay, is_relays
+from ngcdl.registry.offer import Offer
+from ngcdl.registry.relay import Relay, is_relays
 from ngcdl.spec import ImageRef
 
 KIND = "application/vnd.docker.distribution.manifest.v2+json"
@@ -68,6 +70,17 @@ def relaying(folder: Path, upstream: Upstream, digests: list[str], connections: 
         yield relay
     for blob in blobs:
         blob.close()
+
+
+@contextlib.contextmanager
+def offering_a_tar(folder: Path, layer: bytes) -> Iterator[tuple[Relay, str]]:
+    """A relay that offers what is in `layer` by the digest of CONTENT."""
+    upstream = Upstream({digest_of(layer): layer})
+    blob = Blob(folder, digest_of(layer), len(layer))
+    offer = Offer(IMAGE, KIND, MANIFEST, (blob,), {DIGEST: blob})
+    with Relay(offer, upstream.connect, lambda _: None) as relay:
+        yield relay, blob_path(relay)
+    blob.close()
 
 
 def get(relay: Relay, path: str, method: str = "GET", **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
@@ -177,3 +190,23 @@ def test_after_its_end_nobody_listens(tmp_path: Path) -> None:
         host, _, port = relay.name.registry.partition(":")
     with pytest.raises(OSError):
         socket.create_connection((host, int(port)), timeout=2)
+
+
+def test_a_tar_is_given_whole_whatever_part_is_asked_for(tmp_path: Path) -> None:
+    with offering_a_tar(tmp_path, gzip.compress(CONTENT, 1)) as (relay, path):
+        for asked in ({}, {"Range": "bytes=1000-"}):
+            status, headers, body = get(relay, path, **asked)
+            assert (status, body == CONTENT) == (200, True)
+            assert (headers["Content-Length"], headers["Docker-Content-Digest"]) == (None, DIGEST)
+        assert relay.lead.size_bytes(DIGEST) == len(CONTENT)
+        assert get(relay, path, "HEAD")[::2] == (200, b"")
+        assert get(relay, blob_path(relay, digest_of(gzip.compress(CONTENT, 1))))[2] == gzip.compress(CONTENT, 1)
+
+
+def test_a_layer_that_is_no_gzip_ends_the_relay_and_no_tar_looks_whole(tmp_path: Path) -> None:
+    with offering_a_tar(tmp_path, gzip.compress(CONTENT, 1)[:-8] + bytes(8)) as (relay, path):
+        with pytest.raises(http.client.IncompleteRead):
+            get(relay, path)
+        assert relay.is_no_gzip
+        assert relay.lead.size_bytes(DIGEST) is None
+        assert get(relay, blob_path(relay, digest_of(b"more")))[0] == 404

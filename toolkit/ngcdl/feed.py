@@ -1,9 +1,9 @@
 """The layers of one image reach the engine by way of this host, so that they outlive a cut and a killed client.
 
 What comes is kept in blobs (`registry.blobs`) and handed on by a relay (`registry.relay`), from which the engine pulls
-first. Its own pull of the real name then finds all layers there and fetches a few KB; so names, digests and the trust
-in them are those of the registry. Then the relay's name goes, and the blobs with it. Where any of this can't be, the
-engine's own pull does all, as it does for docker.
+first: unpacked where it can take them so (`registry.offer`), else as they are. Its own pull of the real name then finds
+the image there and fetches a few KB; so names, digests and the trust in them are those of the registry. Then the
+relay's name goes, and the blobs with it. Where any of this can't be, the engine's own pull does all, as for docker.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -24,7 +24,6 @@ from ngcdl.engines.base import Engine, LayerStore, PullEvent, Show
 from ngcdl.errors import (
     BadOption,
     DigestMismatch,
-    DiskFull,
     EngineError,
     EngineRefused,
     NgcdlError,
@@ -76,6 +75,11 @@ class Feed:
     _turn: Turn | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def _cache(self) -> Path:
+        """The folder of what outlives a pull."""
+        return self.folder.parent
+
     def __enter__(self) -> Self:
         return self
 
@@ -83,8 +87,7 @@ class Feed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-        for blob in self._blobs:
-            blob.close()
+        self._let_go()
 
     def bring(self) -> None:
         """Bring the layers to the engine, or say why that is left to its own pull.
@@ -122,6 +125,12 @@ class Feed:
         for blob in self._blobs:
             blob.close(keep=False)
 
+    def _let_go(self) -> None:
+        """Close all blobs, and keep what is here of them."""
+        for blob in self._blobs:
+            blob.close()
+        self._blobs.clear()
+
     def _bring(self) -> None:
         way = os.environ.get(WAY) or "relay"
         if way not in WAYS:
@@ -147,10 +156,15 @@ class Feed:
             except OSError as error:
                 raise _ByItself(f"layers can't be kept in {self.folder}: {error.strerror}") from error
             self._turn = turn
-            relay = self._offer(registry, image, document, store)
-        if relay is not None:
-            with relay:
-                self._through(relay, turn)
+            for is_last in (False, True):
+                relay = self._offer(registry, image, document, store, is_last=is_last)
+                if relay is None:
+                    return
+                with relay:
+                    if self._through(relay, turn, is_last=is_last):
+                        self._note(relay.offer.unpacked, store)
+                        return
+                self._let_go()
 
     def _look(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
         try:
@@ -180,15 +194,20 @@ class Feed:
                     self._show(PullEvent(_short(layer.digest), "Downloading", here, layer.size_bytes))
             time.sleep(_LOOK_SECONDS)
 
-    def _offer(self, registry: Registry, image: Manifest, document: Document, store: LayerStore) -> Relay | None:
+    def _offer(
+        self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
+    ) -> Relay | None:
         """Make the relay; None where the engine has all layers. Raises DiskFull."""
+        from ngcdl.registry import handed, offer
         from ngcdl.registry.blobs import Blob
         from ngcdl.registry.client import Registry as Connection
         from ngcdl.registry.leftovers import here_bytes
-        from ngcdl.registry.relay import Offer, Relay
+        from ngcdl.registry.relay import Relay
 
         config = self._config(registry, document.tree["config"])
-        missing = _missing(image, json.loads(config.read()), store)
+        holds = offer.contents(json.loads(config.read()), len(image.layers))
+        there = store.has(holds) if holds else 0
+        missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
         if not missing:  # what a killed client had fetched may still lie here, for tidy()
             left = [digest for digest in sizes if here_bytes(self.folder, digest)]
@@ -196,14 +215,17 @@ class Feed:
             return None
         whole = sum(sizes[digest] for digest in missing)
         here = sum(here_bytes(self.folder, digest) for digest in missing)
-        self._check_room(store, whole, here)
-        if here:
+        verdict = self._room(store, whole, here)
+        if here and not is_last:
             self.say(f"{_gb(here)} of {_gb(whole)} are here already.")
         blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]
         self._blobs += blobs
-        offer = Offer(self._pinned(image), document.kind, document.body, (config, *blobs))
+        offered = offer.packed(self._pinned(image), document, (config, *blobs))
+        if holds and not is_last and not store.keeps_packed and verdict is room.Verdict.UNPACKED:
+            tars = {*holds[there:], *handed.read(self._cache, self.engine.identity)}
+            offered = offer.unpacked(offered, document.tree, holds, tars)
         return Relay(
-            offer,
+            offered,
             lambda: Connection(self.ref.registry, self.credential),
             self._grown,
             ahead=[blob for blob in blobs if blob.digest in missing],
@@ -220,47 +242,51 @@ class Feed:
         blob.fill(lambda start: registry.open(self.ref.repository, digest, start))
         return blob
 
-    def _check_room(self, store: LayerStore, missing_bytes: int, here_bytes: int) -> None:
-        """Raises DiskFull where it can't fit, and leaves the pull to the engine where there is no room for two."""
-        place, own = room.of(store.folder, as_root=True), room.of(self.folder, as_root=False)
-        likely_bytes = estimated_unpacked(missing_bytes) or 0
-        there = f"{_gb(place.free_bytes)} are free in {store.folder}" if place else ""
-        needs = (
-            f"{self.ref} needs {_gb(missing_bytes)} there at the very least, and about {_gb(likely_bytes)} in the end"
-        )
-        if place and place.free_bytes < missing_bytes:
-            raise DiskFull(str(store.folder), f"{needs}; {there}")
-        if place and place.free_bytes < likely_bytes:
-            self.say(f"This may not fit: {needs}; {there}.")
-        both = likely_bytes if place and own and own.device == place.device else 0
-        if own and own.free_bytes < missing_bytes - here_bytes + both:
+    def _room(self, store: LayerStore, missing_bytes: int, here_bytes: int) -> room.Verdict:
+        need = room.Need(str(self.ref), missing_bytes, here_bytes, estimated_unpacked(missing_bytes) or 0)
+        verdict = room.judge(need, store.folder, self.folder, self.say)
+        if verdict is room.Verdict.NOT_HERE:
             raise _ByItself(f"{self.folder} has no room for the layers on their way")
+        return verdict
 
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 
-    def _through(self, relay: Relay, turn: Turn) -> None:
+    def _through(self, relay: Relay, turn: Turn, *, is_last: bool) -> bool:
+        """Let the engine pull from `relay`. False: it did not take the layers so, and may take them another way."""
         turn.note(relay.name)
+        tars = {_short(content): content for content in relay.offer.unpacked}
 
         def show(event: PullEvent) -> None:
             if relay.failure is not None:
                 raise _Ended
             if event.layer is not None and event.status in _SHOWN:
-                self._show(event)
+                content = tars.get(event.layer)
+                self._show(_as_layer(event, relay, content) if content else event)
 
-        for is_last in (False, True):
-            try:
-                self.engine.pull(relay.name, show)
-                return
-            except (_Ended, NgcdlError) as error:
-                if relay.failure is not None:
-                    self._explain(relay)
-                if isinstance(error, EngineError) and not isinstance(error, EngineRefused):
-                    raise
-                log.info("the engine's pull from the relay: %s", error)
-                if isinstance(error, DigestMismatch):
-                    self._drop()  # what lies here was damaged here
-                if is_last or not relay.was_asked or isinstance(error, DigestMismatch):
-                    raise _ByItself(f"it can't take the layers from here ({error})") from error
+        try:
+            self.engine.pull(relay.name, show)
+        except (_Ended, NgcdlError) as error:
+            if relay.failure is not None and not relay.is_no_gzip:
+                self._explain(relay)
+            if isinstance(error, EngineError) and not isinstance(error, EngineRefused):
+                raise
+            log.info("the engine's pull from the relay: %s", relay.failure or error)
+            is_damaged = isinstance(error, DigestMismatch) and not tars
+            if is_damaged:
+                self._drop()  # what lies here was damaged here
+            if is_last or not relay.was_asked or is_damaged:
+                raise _ByItself(f"it can't take the layers from here ({error})") from error
+            return False
+        return True
+
+    def _note(self, contents: Collection[str], store: LayerStore) -> None:
+        """Write down which layers the engine now knows by their content alone, of those that it has."""
+        from ngcdl.registry import handed
+
+        if contents:
+            here = {content for chain in store.chains for content in chain}
+            known = handed.read(self._cache, self.engine.identity) & here
+            handed.note(self._cache, self.engine.identity, known | set(contents))
 
     def _explain(self, relay: Relay) -> None:
         """Raise what ended the relay."""
@@ -282,13 +308,12 @@ class Feed:
             self.show(event)
 
 
-def _missing(image: Manifest, config: object, store: LayerStore) -> set[str]:
-    """Tell which layers the engine lacks, by what they hold; all where the configuration does not tell that."""
-    root = config.get("rootfs") if isinstance(config, dict) else None
-    contents = root.get("diff_ids") if isinstance(root, dict) else None
-    if not isinstance(contents, list) or len(contents) != len(image.layers):
-        return {layer.digest for layer in image.layers}
-    return {layer.digest for layer in image.layers[store.has(contents) :]}
+def _as_layer(event: PullEvent, relay: Relay, content: str) -> PullEvent:
+    """Tell of a tar what is told of the layer that it was in; what the engine has unpacked makes room for more."""
+    if event.status == "Pull complete":
+        relay.lead.taken(content)
+    total_bytes = event.total_bytes or relay.lead.size_bytes(content)
+    return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
 
 
 def _short(digest: str) -> str:

@@ -49,12 +49,13 @@ class LayerStore:
     """What an engine has of images. `foreign`: why layers can't be handed to it from this host, None where they can.
 
     `platform` is (os, architecture); `folder`, on this host, is where images lie; `chains` has the layers of each image
-    by the digests of their content, the lowest first."""
+    by the digests of their content, the lowest first. With `keeps_packed` it keeps layers as registries have them."""
 
     foreign: str | None
     platform: tuple[str, str] = ("linux", "amd64")
     folder: Path | None = None
     chains: tuple[tuple[str, ...], ...] = ()
+    keeps_packed: bool = False
 
     def has(self, layers: Sequence[str]) -> int:
         """Count the lowest of `layers` that are here. A layer is, where all below it are the same, too:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from ngcdl.errors import DiskFull
 
 
 @dataclass(frozen=True)
@@ -30,3 +34,43 @@ def of(folder: Path | None, *, as_root: bool) -> Room | None:
         else:
             return Room(about.st_dev, room.f_frsize * (room.f_bfree if as_root else room.f_bavail))
     return None
+
+
+class Verdict(enum.Enum):
+    NOT_HERE = "the layers can't lie on this host on their way"
+    PACKED = "layers as they come"
+    UNPACKED = "layers that the engine gets as tars: for a while it has them twice, as those and unpacked"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an image needs: `missing_bytes` on the way, `here_bytes` of them here, and unpacked `likely_bytes`."""
+
+    image: str
+    missing_bytes: int
+    here_bytes: int
+    likely_bytes: int
+
+
+def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None]) -> Verdict:
+    """Judge the folder of an engine's images, and `own`, where layers lie meanwhile. Raises DiskFull."""
+    there, here = of(engines, as_root=True), of(own, as_root=False)
+    needs = (
+        f"{need.image} needs {_gb(need.missing_bytes)} there at the very least,"
+        f" and about {_gb(need.likely_bytes)} in the end"
+    )
+    both_bytes = 0
+    if there is not None:
+        free = f"{_gb(there.free_bytes)} are free in {engines}"
+        if there.free_bytes < need.missing_bytes:
+            raise DiskFull(str(engines), f"{needs}; {free}")
+        if there.free_bytes < need.likely_bytes:
+            say(f"This may not fit: {needs}; {free}.")
+        both_bytes = need.likely_bytes if here is not None and here.device == there.device else 0
+    if here is not None and here.free_bytes < need.missing_bytes - need.here_bytes + both_bytes:
+        return Verdict.NOT_HERE
+    return Verdict.UNPACKED if there is not None and there.free_bytes > 2 * need.likely_bytes else Verdict.PACKED
+
+
+def _gb(number_of_bytes: int) -> str:
+    return f"{number_of_bytes / 1e9:.2f} GB"

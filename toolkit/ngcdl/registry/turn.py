@@ -26,7 +26,7 @@ class Turn:
     def __init__(self, folder: Path, digest: str, engine: str | None) -> None:
         """Raises OSError where the folder takes nothing."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = folder / f"pull-{digest.partition(':')[2][:32]}-{_tail(engine)}"
+        self._path = folder / f"pull-{digest.partition(':')[2][:32]}-{tail(engine)}"
         self._file: int | None = None
 
     def __enter__(self) -> Self:
@@ -59,7 +59,7 @@ class Turn:
 
 def left_behind(folder: Path, engine: str | None) -> Iterator[ImageRef]:
     """Give the names that killed clients left at an engine, once each; the caller takes them away."""
-    for path in folder.glob(f"pull-*-{_tail(engine)}"):
+    for path in folder.glob(f"pull-*-{tail(engine)}"):
         file = _locked(path, create=False)
         if file is not None:
             try:
@@ -97,5 +97,6 @@ def _names(file: int) -> list[ImageRef]:
     return [name for name in names if is_relays(name)]
 
 
-def _tail(engine: str | None) -> str:
+def tail(engine: str | None) -> str:
+    """What tells the files about one engine from those about others."""
     return hashlib.sha256((engine or "").encode()).hexdigest()[:12]

@@ -80,7 +80,7 @@ def engine_facts(engine: DockerEngine) -> EngineFacts:
 
 def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
     """Read what `docker info` gave. `files` None: the engine is another machine's, and its files are unknown."""
-    store = _is_containerd_store(info)
+    store = is_containerd_store(info)
     root = _text(info, "DockerRootDir")
     folder = _images_folder(info, root, files) if store else root
     options = tuple(str(option) for option in info.get("SecurityOptions") or ())
@@ -137,7 +137,8 @@ def _text(info: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _is_containerd_store(info: Mapping[str, Any]) -> bool:
+def is_containerd_store(info: Mapping[str, Any]) -> bool:
+    """Are the images in containerd's store, and not in the engine's own?"""
     return any(list(pair) == ["driver-type", _CONTAINERD_STORE] for pair in info.get("DriverStatus") or ())
 
 

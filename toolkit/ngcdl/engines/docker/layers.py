@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import LayerStore
+from ngcdl.engines.docker.host import is_containerd_store
 from ngcdl.spec import ImageRef
 
 # As `docker info` names processors, and as registries do: https://go.dev/doc/install/source#environment
@@ -22,7 +23,7 @@ def layer_store(client: Any, info: Mapping[str, Any], is_here: bool) -> LayerSto
     if foreign:
         return LayerStore(foreign, platform)
     folder = info.get("DockerRootDir")
-    return LayerStore(None, platform, Path(folder) if folder else None, _chains(client))
+    return LayerStore(None, platform, Path(folder) if folder else None, _chains(client), is_containerd_store(info))
 
 
 def _foreign(client: Any, info: Mapping[str, Any], is_here: bool) -> str | None:

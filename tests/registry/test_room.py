@@ -1,0 +1,44 @@
+"""Whether layers have room: where an engine's images lie, and where they lie on their way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngcdl.errors import DiskFull
+from ngcdl.registry import room
+from ngcdl.registry.room import Need, Room, Verdict
+
+ENGINES, OWN = Path("/engine"), Path("/own")
+NEED = Need("an image", missing_bytes=100, here_bytes=40, likely_bytes=250)
+
+
+@pytest.mark.parametrize(("engines", "own", "verdict"), [
+    (Room(1, 501), Room(2, 60), Verdict.UNPACKED),
+    (Room(1, 500), Room(2, 60), Verdict.PACKED),
+    (Room(1, 501), Room(2, 59), Verdict.NOT_HERE),
+    (Room(1, 501), Room(1, 501), Verdict.UNPACKED),
+    (Room(1, 310), Room(1, 310), Verdict.PACKED),
+    (Room(1, 309), Room(1, 309), Verdict.NOT_HERE),
+    (None, Room(2, 60), Verdict.PACKED),
+    (Room(1, 501), None, Verdict.UNPACKED),
+])  # fmt: skip
+def test_what_fits_is_judged_by_both_folders(
+    monkeypatch: pytest.MonkeyPatch, engines: Room | None, own: Room | None, verdict: Verdict
+) -> None:
+    monkeypatch.setattr(room, "of", lambda folder, **_: engines if folder == ENGINES else own)
+    said: list[str] = []
+    assert (room.judge(NEED, ENGINES, OWN, said.append), said) == (verdict, [])
+
+
+def test_what_may_not_fit_is_said_and_what_can_t_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = Room(1, 249)
+    monkeypatch.setattr(room, "of", lambda folder, **_: free if folder == ENGINES else None)
+    said: list[str] = []
+    assert room.judge(NEED, ENGINES, OWN, said.append) is Verdict.PACKED
+    (line,) = said
+    assert line.startswith("This may not fit: an image needs ")
+    free = Room(1, 99)
+    with pytest.raises(DiskFull, match="No space left in /engine: an image needs"):
+        room.judge(NEED, ENGINES, OWN, said.append)

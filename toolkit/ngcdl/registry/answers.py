@@ -1,0 +1,131 @@
+"""What the relay says to an engine: the part of the registry's API that a pull needs.
+
+https://distribution.github.io/distribution/spec/api/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from ngcdl.registry.blobs import Blob, Stopped
+from ngcdl.registry.inflate import NoGzip, pieces
+
+if TYPE_CHECKING:
+    from ngcdl.registry.relay import Relay
+
+_TLS_HANDSHAKE = b"\x16"
+_RANGE = re.compile(r"bytes=(\d+)-")
+
+
+def server(relay: Relay) -> ThreadingHTTPServer:
+    """Bind a port of the loopback; nothing is answered before serve_forever()."""
+    return _Server(("127.0.0.1", 0), type("_Bound", (_Handler,), {"relay": relay}))
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 32
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """An engine that goes away is none of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    relay: Relay
+
+    def handle(self) -> None:
+        # Docker tries TLS first, and goes on to http only when it hears that this is none: no line end may ever come.
+        if self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
+            self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+            return
+        super().handle()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path in ("/v2/", "/v2"):
+            self._send(200, b"{}")
+        elif found := self.relay.manifest(path):
+            self._send(200, found[1], found[0], self.relay.name.digest)
+        elif asked := self.relay.blob(path):
+            (self._blob if asked[0].digest == asked[1] else self._tar)(*asked)
+        else:
+            self._send(404, json.dumps({"errors": [{"code": "BLOB_UNKNOWN", "message": "not here"}]}).encode())
+
+    do_HEAD = do_GET  # noqa: N815  # http.server's name
+
+    def _send(self, status: int, body: bytes, kind: str = "application/json", digest: str | None = None) -> None:
+        self._head(status, len(body), kind, digest)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, status: int, length: int | None, kind: str, digest: str | None, *more: tuple[str, str]) -> None:
+        self.send_response_only(status)
+        self.send_header("Docker-Distribution-Api-Version", "registry/2.0")
+        self.send_header("Content-Type", kind)
+        if length is None:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(length))
+        if digest:
+            self.send_header("Docker-Content-Digest", digest)
+        for name, value in more:
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _blob(self, blob: Blob, digest: str) -> None:
+        size = blob.size_bytes
+        asked = _RANGE.fullmatch(self.headers.get("Range", ""))
+        start = int(asked[1]) if asked and int(asked[1]) < size else 0
+        more = [("Content-Range", f"bytes {start}-{size - 1}/{size}")] if start else []
+        self._head(206 if start else 200, size - start, "application/octet-stream", digest, *more)
+        if self.command == "HEAD":
+            return
+        try:
+            self._body(blob, start)
+        except (Stopped, OSError):
+            self.close_connection = True
+
+    def _body(self, blob: Blob, position: int) -> None:
+        """Send what is there, wait for more, send that: straight from the file, not through this process's memory."""
+        file = blob.reader()
+        try:
+            while position < blob.size_bytes:
+                there = blob.after(position)
+                while position < there:
+                    sent = os.sendfile(self.connection.fileno(), file, position, there - position)
+                    if not sent:  # the file was emptied: its bytes were wrong
+                        raise Stopped
+                    position += sent
+        finally:
+            os.close(file)
+
+    def _tar(self, blob: Blob, digest: str) -> None:
+        """Send what is in a layer, from its beginning: an engine that wanted the rest alone takes that, too."""
+        self._head(200, None, "application/octet-stream", digest)
+        if self.command == "HEAD":
+            return
+        lead = self.relay.lead
+        lead.begin(digest)
+        try:
+            for piece in pieces(blob):
+                lead.wait(digest, len(piece))
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            lead.is_whole(digest)  # before the engine knows
+            self.wfile.write(b"0\r\n\r\n")
+        except NoGzip as error:
+            self.relay.fail(error)
+            self.close_connection = True
+        except (Stopped, OSError):
+            self.close_connection = True
+        finally:
+            lead.end(digest)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the address holds the path that nobody else may know."""

@@ -1,0 +1,122 @@
+"""The tar in a layer, while the layer still arrives, and how far that may run ahead of the engine that takes it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
+
+from ngcdl.registry.blobs import Blob, Stopped
+
+_READ_BYTES, _GIVE_BYTES = 1 << 16, 1 << 20
+_GZIP = 31  # zlib's word for a gzip with its header: https://docs.python.org/3/library/zlib.html#zlib.decompress
+_LARGEST_LEAD_BYTES = 4 << 30
+
+
+class NoGzip(Exception):
+    """The layer is not what its manifest calls it. Not for users: the engine takes it as it is, or says so."""
+
+
+def pieces(blob: Blob) -> Iterator[bytes]:
+    """Give the tar, at most 1 MiB at a time. Raises NoGzip, or Stopped where the rest of the layer will not come.
+
+    A gzip may be several, one after the other, as those that were packed by several threads, or can be read lazily.
+    """
+    file = blob.reader()
+    try:
+        at, unpacker = 0, zlib.decompressobj(_GZIP)
+        while at < blob.size_bytes:
+            there = blob.after(at)
+            while at < there:
+                packed = os.pread(file, min(_READ_BYTES, there - at), at)
+                if not packed:  # the file was emptied: its bytes were wrong
+                    raise Stopped
+                at += len(packed)
+                while packed:
+                    if unpacker.eof:
+                        unpacker = zlib.decompressobj(_GZIP)
+                    piece = unpacker.decompress(packed, _GIVE_BYTES)
+                    if piece:
+                        yield piece
+                    packed = unpacker.unconsumed_tail or unpacker.unused_data
+        if piece := unpacker.flush():
+            yield piece
+        if not unpacker.eof:
+            raise NoGzip(f"{blob.digest} ends within")
+    except zlib.error as error:
+        raise NoGzip(f"{blob.digest}: {error}") from error
+    finally:
+        os.close(file)
+
+
+def lead_bytes() -> int:
+    """How much of what the engine has not unpacked yet may lie in its folder as tars: what memory holds easily.
+
+    It writes them to files, and takes them away when they are unpacked: within seconds, so that few reach the disk.
+    The kernel begins to write at a tenth of the memory that is available:
+    https://docs.kernel.org/admin-guide/sysctl/vm.html#dirty-background-ratio
+    """
+    return min(_LARGEST_LEAD_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 16)
+
+
+class Lead:
+    """What was sent and is not taken yet. `order` are the tars, the lowest layer first, as the engine takes them.
+
+    Of those under way the lowest is never held up: whatever the engine waits for, it gets on. Others wait while a tar
+    before them has no processor to spare for them, or `limit_bytes` are not taken yet.
+    """
+
+    def __init__(self, order: Mapping[str, object], limit_bytes: int) -> None:
+        self._order, self._limit = {digest: place for place, digest in enumerate(order)}, limit_bytes
+        # The engine unpacks meanwhile, by one processor.
+        self._at_once = max(1, len(os.sched_getaffinity(0)) - 1)
+        self._sent: dict[str, int] = {}
+        self._whole: dict[str, int] = {}
+        self._under_way: list[str] = []
+        self._is_over = False
+        self._changed = threading.Condition()
+
+    def begin(self, digest: str) -> None:
+        with self._changed:
+            self._sent[digest] = 0
+            self._under_way.append(digest)
+
+    def wait(self, digest: str, more_bytes: int) -> None:
+        """Wait until so much more of it may be sent. Raises Stopped."""
+        with self._changed:
+            while not self._is_over and self._is_too_far(digest):
+                self._changed.wait()
+            if self._is_over:
+                raise Stopped
+            self._sent[digest] += more_bytes
+
+    def _is_too_far(self, digest: str) -> bool:
+        before = sum(self._order[other] < self._order[digest] for other in self._under_way)
+        return before > 0 and (before >= self._at_once or sum(self._sent.values()) > self._limit)
+
+    def is_whole(self, digest: str) -> None:
+        """All of it was sent."""
+        with self._changed:
+            self._whole[digest] = self._sent[digest]
+
+    def end(self, digest: str) -> None:
+        """It is not under way any more, whole or not."""
+        with self._changed:
+            self._under_way.remove(digest)
+            self._changed.notify_all()
+
+    def taken(self, digest: str) -> None:
+        """The engine has unpacked it."""
+        with self._changed:
+            self._sent.pop(digest, None)
+            self._changed.notify_all()
+
+    def size_bytes(self, digest: str) -> int | None:
+        """How long a tar is that was sent whole."""
+        return self._whole.get(digest)
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
