@@ -318,7 +318,7 @@ def test_layers_are_asked_for_by_the_names_that_the_engine_knows_them_by(packed:
     packed.engine.store = LayerStore(None, folder=tmp_path, chains=(tuple(tars[:2]),))
     packed.pull()
     assert packed.names() == [gzips[0], gzips[1], tars[2]], "somebody else has pulled the lower two"
-    handed.note(tmp_path, packed.engine.identity, [tars[0], digest(b"of an image that is gone")])
+    handed.add(tmp_path, packed.engine.identity, [tars[0], digest(b"of an image that is gone")], [])
     packed.pull()
     assert packed.names() == [tars[0], gzips[1], tars[2]]
     assert handed.read(tmp_path, packed.engine.identity) == {tars[0], tars[2]}

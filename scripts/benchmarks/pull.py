@@ -1,5 +1,7 @@
 """What a pull costs beside docker's own: cold, through a slow line, and again after its client was killed.
 
+Of an image of real files, and of others of noise and zeros, which gunzip takes less time for: half of it is stored.
+
 Onto an engine and from a registry of its own, which are gone afterwards; wants root and the packages of the bench
 (scripts/lab up). A killed pull is told by the share of the image's bytes that travel once more.
 """
@@ -15,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import train_cpu
 from figures import Figure, Goal, Missing
 from lab_parts import engines, image_writer, registry
 from lab_parts.where import Lab
@@ -29,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY, TAG = "nvidia/bench", "1"
 ENGINE = "bare"  # Docker 26.1; floor: 20.10
 SLOW = 12_000_000  # bytes a second of each connection, as a CDN gives them
+SMALLEST_PACKAGE = 8_000_000  # bytes: smaller ones would be layers of nothing
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,8 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(total: int, layers: int, rate: int | None = None) -> Iterator[Stage]:
-    """Set up an image of `total` bytes. Raises Missing where the bench is not here."""
+def staged(image: Callable[[Lab], int], rate: int | None = None) -> Iterator[Stage]:
+    """Set up what `image` makes. Raises Missing where the bench is not here."""
     bench = Lab.from_environment()
     if os.geteuid() or not bench.cache.is_dir():
         raise Missing("it wants root and the bench's packages:  scripts/lab up")
@@ -89,7 +93,7 @@ def staged(total: int, layers: int, rate: int | None = None) -> Iterator[Stage]:
             (lab.cache / one.name).symlink_to(one)
     try:
         about = registry.up(lab)
-        weight = _image(lab, layers, total)
+        weight = image(lab)
         engine = engines.up(lab, ENGINE)
         faults = Path(str(about["fault_file"]))
         if rate:
@@ -106,14 +110,28 @@ def staged(total: int, layers: int, rate: int | None = None) -> Iterator[Stage]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _image(lab: Lab, count: int, total: int) -> int:
-    """Put an image there whose layers weigh `total` bytes on the way and about twice that unpacked."""
-    layers = [
-        image_writer.layer(lab, REPOSITORY, f"bench-{number}", lambda number=number: _pieces(number, total // count))
-        for number in range(count)
-    ]
-    image_writer.manifest(lab, REPOSITORY, TAG, layers, {"Cmd": ["true"]})
-    return sum(layer.bytes for layer in layers)
+def _noise(total: int, count: int) -> Callable[[Lab], int]:
+    """Make an image whose layers weigh `total` bytes on the way and about twice that unpacked, of noise and zeros."""
+    return lambda lab: _put(lab, {f"bench-{one}": partial(_pieces, one, total // count) for one in range(count)})
+
+
+def _packages(lab: Lab) -> int:
+    """Make an image of TensorFlow, PyTorch and what they need, a layer each: files as NVIDIA's images have them."""
+    (site,) = Path(train_cpu.frameworks()).parents[1].glob("lib/python*/site-packages")
+    folders = sorted(one for one in site.iterdir() if one.is_dir() and _bytes_in(one) > SMALLEST_PACKAGE)
+    tars = {one.name: partial(image_writer.tar_of_folder, one, (), f"opt/{one.name}") for one in folders}
+    return _put(lab, tars)
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _put(lab: Lab, layers: Mapping[str, Callable[[], Iterable[bytes]]]) -> int:
+    """Put an image into the registry, of a tar for each layer; give what its layers weigh on the way."""
+    made = [image_writer.layer(lab, REPOSITORY, name, tar) for name, tar in layers.items()]
+    image_writer.manifest(lab, REPOSITORY, TAG, made, {"Cmd": ["true"]})
+    return sum(layer.bytes for layer in made)
 
 
 def _pieces(number: int, size: int) -> Iterable[bytes]:
@@ -124,10 +142,12 @@ def _pieces(number: int, size: int) -> Iterable[bytes]:
 
 def measure(rounds: int | None) -> Iterator[Figure]:
     rounds = rounds or 3
-    with staged(2_000_000_000, 40) as stage:
-        # a round takes most of a minute here, and what a first one would warm, the image's making did
-        yield _cold(stage, "40 layers, a loopback without limit", rounds, warm_ups=0)
-    with staged(300_000_000, 12, SLOW) as stage:
+    # Without a warm-up: a round takes most of a minute here, and what a first one would warm, the image's making did.
+    with staged(_packages) as stage:
+        yield _cold(stage, "TensorFlow, PyTorch and their packages, a loopback without limit", rounds, warm_ups=0)
+    with staged(_noise(2_000_000_000, 40)) as stage:
+        yield _cold(stage, "40 layers of noise and zeros, a loopback without limit", rounds, warm_ups=0)
+    with staged(_noise(300_000_000, 12), SLOW) as stage:
         yield _cold(stage, f"12 layers, {SLOW / 1e6:g} MB/s each connection", rounds)
         for percent in (50, 99):
             yield _again(stage, percent, rounds)

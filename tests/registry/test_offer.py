@@ -72,21 +72,21 @@ def test_what_layers_hold_is_told_in_their_order() -> None:
 
 def test_what_an_engine_got_is_remembered_of_it_alone(tmp_path: Path) -> None:
     assert handed.read(tmp_path, "engine") == frozenset()
-    handed.note(tmp_path, "engine", [name("one"), name("two")])
+    handed.add(tmp_path, "engine", [name("one"), name("two")], [])
     assert handed.read(tmp_path, "engine") == {name("one"), name("two")}
     assert handed.read(tmp_path, "another") == handed.read(tmp_path, None) == frozenset()
-    handed.note(tmp_path, "engine", [name("two")])
-    assert handed.read(tmp_path, "engine") == {name("two")}
+    handed.add(tmp_path, "engine", [name("three")], [[name("zero"), name("two")], [name("zero")]])
+    assert handed.read(tmp_path, "engine") == {name("two"), name("three")}, "no image there has one of the others"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_is_no_digest_is_passed_over(tmp_path: Path) -> None:
-    handed.note(tmp_path, "engine", [name("one")])
+    handed.add(tmp_path, "engine", [name("one")], [])
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"\xff\x00\n" + path.read_bytes() + b"sha256:abc")
     assert handed.read(tmp_path, "engine") == {name("one")}
 
 
 def test_a_folder_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
-    handed.note(tmp_path / "none", "engine", [name("one")])
+    handed.add(tmp_path / "none", "engine", [name("one")], [])
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -143,6 +143,7 @@ class Feed:
             raise _ByItself(f"it does not tell what images it has ({error.message.rstrip('.')})") from error
         if store.foreign:
             raise _ByItself(store.foreign)
+        from ngcdl.registry import handed
         from ngcdl.registry.client import Registry
         from ngcdl.registry.turn import Turn
 
@@ -162,7 +163,7 @@ class Feed:
                     return
                 with relay:
                     if self._through(relay, turn, is_last=is_last):
-                        self._note(relay.offer.unpacked, store)
+                        handed.add(self._cache, self.engine.identity, relay.offer.unpacked, store.chains)
                         return
                 self._let_go()
 
@@ -278,15 +279,6 @@ class Feed:
                 raise _ByItself(f"it can't take the layers from here ({error})") from error
             return False
         return True
-
-    def _note(self, contents: Collection[str], store: LayerStore) -> None:
-        """Write down which layers the engine now knows by their content alone, of those that it has."""
-        from ngcdl.registry import handed
-
-        if contents:
-            here = {content for chain in store.chains for content in chain}
-            known = handed.read(self._cache, self.engine.identity) & here
-            handed.note(self._cache, self.engine.identity, known | set(contents))
 
     def _explain(self, relay: Relay) -> None:
         """Raise what ended the relay."""

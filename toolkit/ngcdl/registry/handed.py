@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 
 from ngcdl.registry.manifest import is_digest
@@ -25,12 +25,19 @@ def read(folder: Path, engine: str | None) -> frozenset[str]:
     return frozenset(line for line in lines if is_digest(line))
 
 
-def note(folder: Path, engine: str | None, contents: Collection[str]) -> None:
-    """Write down all that the engine has got so. A folder that takes nothing is no error."""
+def add(folder: Path, engine: str | None, contents: Iterable[str], chains: Iterable[Iterable[str]]) -> None:
+    """Write down that it has got `contents` so, too; what stands in none of its images' `chains` is gone there.
+
+    A folder that takes nothing is no error.
+    """
+    new = set(contents)
+    if not new:
+        return
+    known = read(folder, engine).intersection(content for chain in chains for content in chain)
     path = _path(folder, engine)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        beside.write_text("".join(f"{digest}\n" for digest in sorted(contents)))
+        beside.write_text("".join(f"{digest}\n" for digest in sorted(known | new)))
         beside.replace(path)
 
 
