@@ -56,6 +56,13 @@ class Stage:
         path = str(ROOT / "toolkit")
         return {**kept, "HOME": str(self.home), "DOCKER_HOST": self.engine, "PYTHONPATH": path}
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The engine is one of its own, and not the one that a shell here speaks to."""
+        command = ["docker", "version", "--format", "{{.Server.Version}}"]
+        said = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
+        return {"docker": said.stdout.strip()}
+
     def cold(self) -> None:
         """Take the image away, and what was kept of it."""
         quiet = {"env": self.environment, "capture_output": True}
@@ -165,7 +172,9 @@ def _cold(stage: Stage, line: str, rounds: int, warm_ups: int = 1) -> Figure:
 
     took = in_turn({name: partial(pulled, command) for name, command in _commands(stage).items()}, rounds, warm_ups)
     what = f"ngcdl pull of {stage.bytes / 1e9:.1f} GB"
-    return Figure(what, "s", took["ours"], Goal("ratio", 1.0), "docker pull", took["theirs"], line)
+    return Figure(
+        what, "s", took["ours"], Goal("ratio", 1.0), "docker pull", took["theirs"], line, conditions=stage.conditions
+    )
 
 
 def _again(stage: Stage, percent: int, rounds: int) -> Figure:
@@ -173,7 +182,8 @@ def _again(stage: Stage, percent: int, rounds: int) -> Figure:
     taken = in_turn(shares, rounds, warm_ups=0)
     what = f"ngcdl pull after a kill at {percent} % of the bytes: fetched again"
     note = f"{stage.bytes / 1e9:.1f} GB in 12 layers"
-    return Figure(what, "%", taken["ours"], Goal("ours", 2.0), "docker pull", taken["theirs"], note)
+    goal, theirs = Goal("ours", 2.0), taken["theirs"]
+    return Figure(what, "%", taken["ours"], goal, "docker pull", theirs, note, conditions=stage.conditions)
 
 
 def _travelled_again(stage: Stage, command: list[str], percent: int) -> float:

@@ -42,7 +42,7 @@ class Daemon:
 def test_an_engine_on_this_host_tells_the_layers_of_its_images() -> None:
     store = layer_store(Daemon({"a": ["1", "2"], "gone": None, "b": ["1"]}), INFO, is_here=True)
     assert (store.foreign, store.platform, str(store.folder)) == (None, ("linux", "amd64"), "/var/lib/docker")
-    assert sorted(store.chains) == [("1",), ("1", "2")]
+    assert sorted(store.chains.values()) == [("1",), ("1", "2")]
 
 
 @pytest.mark.parametrize(("daemon", "info", "is_here", "why"), [
@@ -63,7 +63,7 @@ def test_processors_are_named_as_registries_name_them(machine: str, name: str) -
     ((), 0), ((("1", "2", "3"),), 2), ((("1",), ("1", "2")), 2), ((("2", "1"),), 0), ((("x", "2"),), 0),
 ])  # fmt: skip
 def test_a_layer_is_there_where_all_below_it_are(chains: tuple[tuple[str, ...], ...], count: int) -> None:
-    assert LayerStore(None, chains=chains).has(["1", "2"]) == count
+    assert LayerStore(None, chains={str(n): chain for n, chain in enumerate(chains)}).has(["1", "2"]) == count
 
 
 def test_a_name_that_is_gone_already_is_fine() -> None:

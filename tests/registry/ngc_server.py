@@ -46,6 +46,7 @@ class Seen:
     path: str
     authorization: str | None
     body: bytes
+    range: str | None = None
 
 
 @dataclass
@@ -118,7 +119,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
-        self.ngc.seen.append(Seen(self.command, self.path, self.headers.get("Authorization"), body))
+        self.ngc.seen.append(
+            Seen(self.command, self.path, self.headers.get("Authorization"), body, self.headers.get("Range"))
+        )
         for fault in self.ngc.faults:
             if re.search(fault.path, self.path) and fault.times != 0:
                 fault.times = None if fault.times is None else fault.times - 1

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from blob_line import Line
-from house import until
 
 from ngcdl.registry.blobs import Blob, Stopped
 from ngcdl.registry.inflate import Lead, NoGzip, lead_bytes, pieces
@@ -82,6 +81,25 @@ def test_a_layer_whose_rest_will_not_come_is_given_up(tmp_path: Path) -> None:
         list(pieces(blob))
 
 
+def test_a_damaged_half_of_another_day_is_no_layer_that_is_no_gzip(tmp_path: Path) -> None:
+    packed = GZIPS["stored"]
+    name = f"sha256-{hashlib.sha256(packed).hexdigest()}"
+    (tmp_path / f"{name}.part").write_bytes(packed[:2_000_000] + bytes(4_000_000))
+    blob = Blob(tmp_path, name.replace("-", ":"), len(packed))
+    gate = threading.Event()
+    line = Line(packed)
+    line.at_piece = lambda: bool(gate.wait(20)) and None
+    filling = threading.Thread(target=blob.fill, args=(line.open,))
+    tar = pieces(blob)
+    assert next(tar)
+    filling.start()
+    gate.set()
+    with pytest.raises(Stopped):
+        list(tar)
+    filling.join()
+    assert b"".join(pieces(blob)) == TAR, "whoever asks again gets it"
+
+
 # -- how far ahead --------------------------------------------------------------------------------------------------
 
 
@@ -89,20 +107,23 @@ class Sender:
     """Somebody who sends `count` bytes of a tar, in a thread of its own."""
 
     def __init__(self, lead: Lead, digest: str, count: int) -> None:
-        self.is_through, self.was_stopped = threading.Event(), False
-        self._lead, self._digest, self._count = lead, digest, count
-        lead.begin(digest)
+        self.was_stopped = False
+        self._lead, self._digest, self._count, self._is_through = lead, digest, count, threading.Event()
+        self.turn = lead.begin(digest)
         threading.Thread(target=self._send, daemon=True).start()
 
     def _send(self) -> None:
         try:
-            self._lead.wait(self._digest, self._count)
+            self._lead.wait(self._digest, self.turn, self._count)
         except Stopped:
             self.was_stopped = True
-        self.is_through.set()
+        self._is_through.set()
+
+    def gets_on(self) -> bool:
+        return self._is_through.wait(60)
 
     def is_held(self) -> bool:
-        return not self.is_through.wait(0.1)
+        return not self._is_through.wait(0.1)
 
 
 @pytest.fixture
@@ -112,44 +133,61 @@ def many_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("many_processors")
 def test_what_is_not_taken_holds_up_all_but_the_lowest_under_way() -> None:
-    lead = Lead({"a": 1, "b": 2, "c": 3}, limit_bytes=100)
-    assert not Sender(lead, "b", 150).is_held()
-    assert not Sender(lead, "b", 150).is_held(), "the lowest of those under way, however far it is"
+    lead = Lead("abc", limit_bytes=100)
+    assert Sender(lead, "b", 150).gets_on()
+    assert Sender(lead, "b", 150).gets_on(), "the lowest of those under way, however far it is"
     held = Sender(lead, "c", 1)
     assert held.is_held()
     lead.taken("b")
-    assert not held.is_held()
+    assert held.gets_on()
 
 
 @pytest.mark.usefixtures("many_processors")
 def test_the_one_that_becomes_the_lowest_goes_on() -> None:
-    lead = Lead({"a": 1, "b": 2}, limit_bytes=100)
-    assert not Sender(lead, "a", 150).is_held()
+    lead = Lead("ab", limit_bytes=100)
+    first = Sender(lead, "a", 150)
+    assert first.gets_on()
     held = Sender(lead, "b", 1)
     assert held.is_held()
     lead.is_whole("a")
-    lead.end("a")
-    assert not held.is_held()
+    lead.end("a", first.turn)
+    assert held.gets_on()
     assert (lead.size_bytes("a"), lead.size_bytes("b")) == (150, None)
+
+
+def test_who_asks_again_takes_the_place_of_what_was_asked_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    lead = Lead("abc", limit_bytes=10**9)
+    given_up, again = lead.begin("a"), lead.begin("a")
+    held = Sender(lead, "b", 1)
+    assert held.is_held()
+    lead.wait("a", again, 70)
+    with pytest.raises(Stopped):
+        lead.wait("a", given_up, 50)
+    lead.is_whole("a")
+    lead.end("a", again)
+    assert held.gets_on(), "what was given up is under way no more"
+    lead.end("a", given_up)
+    assert lead.size_bytes("a") == 70
 
 
 @pytest.mark.parametrize(("processors", "at_once"), [(1, 1), (2, 1), (4, 3)])
 def test_the_engine_keeps_a_processor(monkeypatch: pytest.MonkeyPatch, processors: int, at_once: int) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
-    names = "abcd"
-    lead = Lead(dict.fromkeys(names), limit_bytes=10**9)
-    senders = [Sender(lead, name, 1) for name in names]
-    assert [sender.is_held() for sender in senders] == [number >= at_once for number in range(4)]
+    lead = Lead("abcd", limit_bytes=10**9)
+    senders = [Sender(lead, name, 1) for name in "abcd"]
+    assert all(sender.gets_on() for sender in senders[:at_once])
+    assert all(sender.is_held() for sender in senders[at_once:])
 
 
 @pytest.mark.usefixtures("many_processors")
 def test_at_the_end_nobody_waits() -> None:
-    lead = Lead({"a": 1, "b": 2}, limit_bytes=0)
-    Sender(lead, "a", 1)
+    lead = Lead("ab", limit_bytes=0)
+    assert Sender(lead, "a", 1).gets_on()
     held = Sender(lead, "b", 1)
     assert held.is_held()
     lead.stop()
-    until(held.is_through.is_set, "the end of the wait")
+    assert held.gets_on()
     assert held.was_stopped
 
 

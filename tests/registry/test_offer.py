@@ -38,7 +38,7 @@ def whole(folder: Path, kinds: list[str | None]) -> tuple[Offer, dict[str, Any]]
 def test_a_gzip_is_offered_as_the_tar_that_it_holds(tmp_path: Path, kind: str, plain: str) -> None:
     packed, tree = whole(tmp_path, [kind, kind])
     holds = [name("content 0"), name("content 1")]
-    found = offer.unpacked(packed, tree, holds, {holds[1]})
+    found = offer.unpacked(packed, tree, holds, [False, True])
     manifest = json.loads(found.manifest)
     assert manifest["layers"] == [tree["layers"][0], {"mediaType": plain, "size": 10, "digest": holds[1]}]
     assert {**manifest, "layers": None} == {**tree, "layers": None}
@@ -51,7 +51,7 @@ def test_a_gzip_is_offered_as_the_tar_that_it_holds(tmp_path: Path, kind: str, p
 def test_what_is_no_gzip_is_offered_as_it_is(tmp_path: Path, kind: str | None) -> None:
     packed, tree = whole(tmp_path, [kind])
     holds = [name("content 0")]
-    assert offer.unpacked(packed, tree, holds, holds) is packed
+    assert offer.unpacked(packed, tree, holds, [True]) is packed
 
 
 @pytest.mark.parametrize("config", [
@@ -67,26 +67,43 @@ def test_what_layers_hold_is_told_in_their_order() -> None:
     assert offer.contents({"rootfs": {"type": "layers", "diff_ids": holds}}, 2) == tuple(holds)
 
 
+def test_each_layer_is_offered_by_its_own_place_though_another_holds_the_same(tmp_path: Path) -> None:
+    packed, tree = whole(tmp_path, [f"{DOCKER}.gzip"] * 3)
+    empty = name("an empty tar")
+    found = offer.unpacked(packed, tree, [empty, name("content 1"), empty], [False, False, True])
+    assert [layer["digest"] for layer in json.loads(found.manifest)["layers"]] == [
+        name("layer 0"), name("layer 1"), empty,
+    ]  # fmt: skip
+
+
+def test_of_two_gzips_of_one_tar_one_is_needed(tmp_path: Path) -> None:
+    packed, tree = whole(tmp_path, [f"{DOCKER}.gzip"] * 3)
+    empty = name("an empty tar")
+    found = offer.unpacked(packed, tree, [empty, name("content 1"), empty], [True] * 3)
+    assert [blob.digest for blob in found.blobs] == [name("config"), name("layer 0"), name("layer 1")]
+    assert found.unpacked[empty].digest == name("layer 0")
+
+
 # -- what is remembered ---------------------------------------------------------------------------------------------
 
 
 def test_what_an_engine_got_is_remembered_of_it_alone(tmp_path: Path) -> None:
     assert handed.read(tmp_path, "engine") == frozenset()
-    handed.add(tmp_path, "engine", [name("one"), name("two")], [])
+    for text in ("one", "two", "one"):
+        handed.add(tmp_path, "engine", name(text))
     assert handed.read(tmp_path, "engine") == {name("one"), name("two")}
     assert handed.read(tmp_path, "another") == handed.read(tmp_path, None) == frozenset()
-    handed.add(tmp_path, "engine", [name("three")], [[name("zero"), name("two")], [name("zero")]])
-    assert handed.read(tmp_path, "engine") == {name("two"), name("three")}, "no image there has one of the others"
-    assert len(list(tmp_path.iterdir())) == 1
+    (path,) = tmp_path.iterdir()
+    assert len(path.read_text().splitlines()) == 2
 
 
 def test_what_is_no_digest_is_passed_over(tmp_path: Path) -> None:
-    handed.add(tmp_path, "engine", [name("one")], [])
+    handed.add(tmp_path, "engine", name("one"))
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"\xff\x00\n" + path.read_bytes() + b"sha256:abc")
     assert handed.read(tmp_path, "engine") == {name("one")}
 
 
 def test_a_folder_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
-    handed.add(tmp_path / "none", "engine", [name("one")], [])
+    handed.add(tmp_path / "none", "engine", name("one"))
     assert list(tmp_path.iterdir()) == []

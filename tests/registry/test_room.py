@@ -15,14 +15,15 @@ NEED = Need("an image", missing_bytes=100, here_bytes=40, likely_bytes=250)
 
 
 @pytest.mark.parametrize(("engines", "own", "verdict"), [
-    (Room(1, 501), Room(2, 60), Verdict.UNPACKED),
-    (Room(1, 500), Room(2, 60), Verdict.PACKED),
-    (Room(1, 501), Room(2, 59), Verdict.NOT_HERE),
-    (Room(1, 501), Room(1, 501), Verdict.UNPACKED),
+    (Room(1, 751), Room(2, 60), Verdict.UNPACKED),
+    (Room(1, 750), Room(2, 60), Verdict.PACKED),
+    (Room(1, 751), Room(2, 59), Verdict.NOT_HERE),
+    (Room(1, 811), Room(1, 811), Verdict.UNPACKED),
+    (Room(1, 810), Room(1, 810), Verdict.PACKED),
     (Room(1, 310), Room(1, 310), Verdict.PACKED),
     (Room(1, 309), Room(1, 309), Verdict.NOT_HERE),
     (None, Room(2, 60), Verdict.PACKED),
-    (Room(1, 501), None, Verdict.UNPACKED),
+    (Room(1, 751), None, Verdict.UNPACKED),
 ])  # fmt: skip
 def test_what_fits_is_judged_by_both_folders(
     monkeypatch: pytest.MonkeyPatch, engines: Room | None, own: Room | None, verdict: Verdict

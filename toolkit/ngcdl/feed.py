@@ -24,6 +24,7 @@ from ngcdl.engines.base import Engine, LayerStore, PullEvent, Show
 from ngcdl.errors import (
     BadOption,
     DigestMismatch,
+    DiskFull,
     EngineError,
     EngineRefused,
     NgcdlError,
@@ -72,13 +73,16 @@ class Feed:
     say: Callable[[str], None]
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _blobs: list[Blob] = field(default_factory=list)
+    _about: Blob | None = None  # the image's configuration
     _turn: Turn | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def _cache(self) -> Path:
-        """The folder of what outlives a pull."""
-        return self.folder.parent
+    def _handed(self) -> frozenset[str]:
+        """What the engine got unpacked, and knows by no other name."""
+        from ngcdl.registry import handed
+
+        return handed.read(self.folder.parent, self.engine.identity)
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +147,6 @@ class Feed:
             raise _ByItself(f"it does not tell what images it has ({error.message.rstrip('.')})") from error
         if store.foreign:
             raise _ByItself(store.foreign)
-        from ngcdl.registry import handed
         from ngcdl.registry.client import Registry
         from ngcdl.registry.turn import Turn
 
@@ -163,7 +166,6 @@ class Feed:
                     return
                 with relay:
                     if self._through(relay, turn, is_last=is_last):
-                        handed.add(self._cache, self.engine.identity, relay.offer.unpacked, store.chains)
                         return
                 self._let_go()
 
@@ -199,7 +201,7 @@ class Feed:
         self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
     ) -> Relay | None:
         """Make the relay; None where the engine has all layers. Raises DiskFull."""
-        from ngcdl.registry import handed, offer
+        from ngcdl.registry import offer
         from ngcdl.registry.blobs import Blob
         from ngcdl.registry.client import Registry as Connection
         from ngcdl.registry.leftovers import here_bytes
@@ -210,7 +212,10 @@ class Feed:
         there = store.has(holds) if holds else 0
         missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
-        if not missing:  # what a killed client had fetched may still lie here, for tidy()
+        # Layers that the engine has it knows by the name by which it got them.
+        as_tars = [content in self._handed for content in (holds or ())[:there]]
+        if not missing and (config.digest in store.chains or not any(as_tars)):
+            # What a killed client had fetched may still lie here, for tidy().
             left = [digest for digest in sizes if here_bytes(self.folder, digest)]
             self._blobs += [Blob(self.folder, digest, sizes[digest]) for digest in left]
             return None
@@ -222,14 +227,15 @@ class Feed:
         blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]
         self._blobs += blobs
         offered = offer.packed(self._pinned(image), document, (config, *blobs))
-        if holds and not is_last and not store.keeps_packed and verdict is room.Verdict.UNPACKED:
-            tars = {*holds[there:], *handed.read(self._cache, self.engine.identity)}
-            offered = offer.unpacked(offered, document.tree, holds, tars)
+        if holds:
+            takes = not is_last and not store.keeps_packed and verdict is room.Verdict.UNPACKED
+            as_tars += [takes] * (len(holds) - there)
+            offered = offer.unpacked(offered, document.tree, holds, as_tars)
         return Relay(
             offered,
             lambda: Connection(self.ref.registry, self.credential),
             self._grown,
-            ahead=[blob for blob in blobs if blob.digest in missing],
+            ahead=[blob for blob in offered.blobs if blob.digest in missing],
         )
 
     def _config(self, registry: Registry, about: dict[str, object]) -> Blob:
@@ -240,6 +246,7 @@ class Feed:
             raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
         blob = Blob(self.folder, digest, size)
         self._blobs.append(blob)
+        self._about = blob
         blob.fill(lambda start: registry.open(self.ref.repository, digest, start))
         return blob
 
@@ -262,14 +269,15 @@ class Feed:
                 raise _Ended
             if event.layer is not None and event.status in _SHOWN:
                 content = tars.get(event.layer)
-                self._show(_as_layer(event, relay, content) if content else event)
+                self._show(self._as_layer(event, relay, content) if content else event)
 
         try:
             self.engine.pull(relay.name, show)
         except (_Ended, NgcdlError) as error:
             if relay.failure is not None and not relay.is_no_gzip:
                 self._explain(relay)
-            if isinstance(error, EngineError) and not isinstance(error, EngineRefused):
+            needs_less = isinstance(error, DiskFull) and bool(tars) and not is_last
+            if isinstance(error, EngineError) and not isinstance(error, EngineRefused) and not needs_less:
                 raise
             log.info("the engine's pull from the relay: %s", relay.failure or error)
             is_damaged = isinstance(error, DigestMismatch) and not tars
@@ -279,6 +287,16 @@ class Feed:
                 raise _ByItself(f"it can't take the layers from here ({error})") from error
             return False
         return True
+
+    def _as_layer(self, event: PullEvent, relay: Relay, content: str) -> PullEvent:
+        """Tell of a tar what is told of the layer that it was in; what the engine has unpacked makes room for more."""
+        from ngcdl.registry import handed
+
+        if event.status == "Pull complete":
+            relay.lead.taken(content)
+            handed.add(self.folder.parent, self.engine.identity, content)
+        total_bytes = event.total_bytes or relay.lead.size_bytes(content)
+        return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
 
     def _explain(self, relay: Relay) -> None:
         """Raise what ended the relay."""
@@ -291,21 +309,13 @@ class Feed:
         raise failure
 
     def _grown(self, blob: Blob) -> None:
-        if blob is not self._blobs[0]:  # the configuration is no layer
+        if blob is not self._about:  # the configuration is no layer
             status = "Download complete" if blob.is_whole else "Downloading"
             self._show(PullEvent(_short(blob.digest), status, blob.have_bytes, blob.size_bytes))
 
     def _show(self, event: PullEvent) -> None:
         with self._lock:  # several threads have something to show, and a screen is one
             self.show(event)
-
-
-def _as_layer(event: PullEvent, relay: Relay, content: str) -> PullEvent:
-    """Tell of a tar what is told of the layer that it was in; what the engine has unpacked makes room for more."""
-    if event.status == "Pull complete":
-        relay.lead.taken(content)
-    total_bytes = event.total_bytes or relay.lead.size_bytes(content)
-    return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
 
 
 def _short(digest: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -48,19 +48,20 @@ Show = Callable[[PullEvent], None]
 class LayerStore:
     """What an engine has of images. `foreign`: why layers can't be handed to it from this host, None where they can.
 
-    `platform` is (os, architecture); `folder`, on this host, is where images lie; `chains` has the layers of each image
-    by the digests of their content, the lowest first. With `keeps_packed` it keeps layers as registries have them."""
+    `platform` is (os, architecture); `folder`, on this host, is where images lie; `chains` has for each image, by the
+    digest of its configuration, its layers by the digests of their content, the lowest first. With `keeps_packed` it
+    keeps layers as registries have them."""
 
     foreign: str | None
     platform: tuple[str, str] = ("linux", "amd64")
     folder: Path | None = None
-    chains: tuple[tuple[str, ...], ...] = ()
+    chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keeps_packed: bool = False
 
     def has(self, layers: Sequence[str]) -> int:
         """Count the lowest of `layers` that are here. A layer is, where all below it are the same, too:
         https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid"""
-        pairs = (zip(layers, chain, strict=False) for chain in self.chains)
+        pairs = (zip(layers, chain, strict=False) for chain in self.chains.values())
         return max((sum(1 for _ in takewhile(lambda two: two[0] == two[1], chain)) for chain in pairs), default=0)
 
 

@@ -107,15 +107,21 @@ class _Handler(BaseHTTPRequestHandler):
             os.close(file)
 
     def _tar(self, blob: Blob, digest: str) -> None:
-        """Send what is in a layer, from its beginning: an engine that wanted the rest alone takes that, too."""
+        """Send what is in a layer, from its beginning. Who wants the rest gets nothing, and asks for the whole then.
+
+        Docker leaves an answer that is not of status 206 unread and open: whoever sent more of it would never end.
+        """
+        if (asked := _RANGE.fullmatch(self.headers.get("Range", ""))) and int(asked[1]):
+            self._head(200, 0, "application/octet-stream", digest)
+            return
         self._head(200, None, "application/octet-stream", digest)
         if self.command == "HEAD":
             return
         lead = self.relay.lead
-        lead.begin(digest)
+        turn = lead.begin(digest)
         try:
             for piece in pieces(blob):
-                lead.wait(digest, len(piece))
+                lead.wait(digest, turn, len(piece))
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             lead.is_whole(digest)  # before the engine knows
             self.wfile.write(b"0\r\n\r\n")
@@ -125,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (Stopped, OSError):
             self.close_connection = True
         finally:
-            lead.end(digest)
+            lead.end(digest, turn)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the address holds the path that nobody else may know."""

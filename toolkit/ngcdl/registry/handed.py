@@ -8,8 +8,6 @@ Asked for such a layer by the other name it would fetch it again. What is lost o
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from ngcdl.registry.manifest import is_digest
@@ -25,20 +23,14 @@ def read(folder: Path, engine: str | None) -> frozenset[str]:
     return frozenset(line for line in lines if is_digest(line))
 
 
-def add(folder: Path, engine: str | None, contents: Iterable[str], chains: Iterable[Iterable[str]]) -> None:
-    """Write down that it has got `contents` so, too; what stands in none of its images' `chains` is gone there.
+def add(folder: Path, engine: str | None, content: str) -> None:
+    """Write down that it has unpacked this one, too. A folder that takes nothing is no error.
 
-    A folder that takes nothing is no error.
+    It stays known to the engine by that name when its last image is gone, so nothing is ever taken away here.
     """
-    new = set(contents)
-    if not new:
-        return
-    known = read(folder, engine).intersection(content for chain in chains for content in chain)
-    path = _path(folder, engine)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        beside.write_text("".join(f"{digest}\n" for digest in sorted(known | new)))
-        beside.replace(path)
+    if content not in read(folder, engine):
+        with contextlib.suppress(OSError), _path(folder, engine).open("a") as file:
+            file.write(f"{content}\n")
 
 
 def _path(folder: Path, engine: str | None) -> Path:

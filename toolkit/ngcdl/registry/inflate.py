@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from ngcdl.registry.blobs import Blob, Stopped
 
@@ -15,14 +15,28 @@ _LARGEST_LEAD_BYTES = 4 << 30
 
 
 class NoGzip(Exception):
-    """The layer is not what its manifest calls it. Not for users: the engine takes it as it is, or says so."""
+    """The layer, whole, is not what its manifest calls it. Not for users: the engine takes it as it is, or says so."""
 
 
 def pieces(blob: Blob) -> Iterator[bytes]:
     """Give the tar, at most 1 MiB at a time. Raises NoGzip, or Stopped where the rest of the layer will not come.
 
-    A gzip may be several, one after the other, as those that were packed by several threads, or can be read lazily.
+    Stopped, too, where a half of another day turned out to be damaged: it has come anew then, for whoever asks again.
     """
+    try:
+        yield from _inflated(blob)
+    except zlib.error as error:
+        blob.after(blob.size_bytes - 1)
+        try:
+            for _piece in _inflated(blob):
+                pass
+        except zlib.error:
+            raise NoGzip(f"{blob.digest}: {error}") from error
+        raise Stopped from error
+
+
+def _inflated(blob: Blob) -> Iterator[bytes]:
+    """Raises zlib.error, or Stopped. A gzip may be several, one after the other: those that many threads packed are."""
     file = blob.reader()
     try:
         at, unpacker = 0, zlib.decompressobj(_GZIP)
@@ -43,9 +57,7 @@ def pieces(blob: Blob) -> Iterator[bytes]:
         if piece := unpacker.flush():
             yield piece
         if not unpacker.eof:
-            raise NoGzip(f"{blob.digest} ends within")
-    except zlib.error as error:
-        raise NoGzip(f"{blob.digest}: {error}") from error
+            raise zlib.error("it ends within")
     finally:
         os.close(file)
 
@@ -63,33 +75,41 @@ def lead_bytes() -> int:
 class Lead:
     """What was sent and is not taken yet. `order` are the tars, the lowest layer first, as the engine takes them.
 
-    Of those under way the lowest is never held up: whatever the engine waits for, it gets on. Others wait while a tar
-    before them has no processor to spare for them, or `limit_bytes` are not taken yet.
+    Of those under way the lowest is never held up: whatever the engine waits for, it gets on. Others wait while those
+    before them leave them no processor, or `limit_bytes` are not taken yet. An engine that asks again has given up what
+    it asked for before.
     """
 
-    def __init__(self, order: Mapping[str, object], limit_bytes: int) -> None:
+    def __init__(self, order: Iterable[str], limit_bytes: int) -> None:
         self._order, self._limit = {digest: place for place, digest in enumerate(order)}, limit_bytes
         # The engine unpacks meanwhile, by one processor.
         self._at_once = max(1, len(os.sched_getaffinity(0)) - 1)
         self._sent: dict[str, int] = {}
         self._whole: dict[str, int] = {}
-        self._under_way: list[str] = []
+        self._under_way: dict[str, object] = {}
         self._is_over = False
         self._changed = threading.Condition()
 
-    def begin(self, digest: str) -> None:
+    def begin(self, digest: str) -> object:
+        """Send it from its beginning. What this gives, the others want."""
+        turn = object()
         with self._changed:
             self._sent[digest] = 0
-            self._under_way.append(digest)
+            self._under_way[digest] = turn
+            self._changed.notify_all()
+        return turn
 
-    def wait(self, digest: str, more_bytes: int) -> None:
+    def wait(self, digest: str, turn: object, more_bytes: int) -> None:
         """Wait until so much more of it may be sent. Raises Stopped."""
         with self._changed:
-            while not self._is_over and self._is_too_far(digest):
+            while self._may_go_on(digest, turn) and self._is_too_far(digest):
                 self._changed.wait()
-            if self._is_over:
+            if not self._may_go_on(digest, turn):
                 raise Stopped
             self._sent[digest] += more_bytes
+
+    def _may_go_on(self, digest: str, turn: object) -> bool:
+        return not self._is_over and self._under_way.get(digest) is turn
 
     def _is_too_far(self, digest: str) -> bool:
         before = sum(self._order[other] < self._order[digest] for other in self._under_way)
@@ -100,10 +120,11 @@ class Lead:
         with self._changed:
             self._whole[digest] = self._sent[digest]
 
-    def end(self, digest: str) -> None:
+    def end(self, digest: str, turn: object) -> None:
         """It is not under way any more, whole or not."""
         with self._changed:
-            self._under_way.remove(digest)
+            if self._under_way.get(digest) is turn:
+                del self._under_way[digest]
             self._changed.notify_all()
 
     def taken(self, digest: str) -> None:

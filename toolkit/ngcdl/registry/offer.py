@@ -9,7 +9,7 @@ https://github.com/opencontainers/image-spec/blob/main/config.md#layer-diffid
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,9 +28,9 @@ _UNPACKED = {
 
 @dataclass(frozen=True)
 class Offer:
-    """The image: a manifest with its digest in `image`, and the blobs that it needs, the lowest layer first.
+    """The image: a manifest with its digest in `image`, and the blobs that it names, the lowest layer first.
 
-    `unpacked` has those that are offered as the tar in them, by the digest of that.
+    `unpacked` has those of which it names the tar in them instead, by the digest of that.
     """
 
     image: ImageRef
@@ -54,22 +54,23 @@ def packed(image: ImageRef, document: Document, blobs: Sequence[Blob]) -> Offer:
     return Offer(image, document.kind, document.body, tuple(blobs))
 
 
-def unpacked(whole: Offer, tree: Mapping[str, Any], holds: Sequence[str], wanted: Collection[str]) -> Offer:
-    """Offer each layer that holds one of `wanted`, and is a gzip, as a tar. `holds` are the layers' contents, `tree` is
-    the manifest of `whole`."""
+def unpacked(whole: Offer, tree: Mapping[str, Any], holds: Sequence[str], as_tars: Sequence[bool]) -> Offer:
+    """Offer each layer that is a gzip, and `as_tars`, as a tar. `holds` are the contents of the layers of `tree`, the
+    manifest of `whole`, in its order."""
     found = {blob.digest: blob for blob in whole.blobs}
     tars: dict[str, Blob] = {}
     layers: list[Mapping[str, Any]] = []
-    for layer, content in zip(tree["layers"], holds, strict=True):
+    for layer, content, as_tar in zip(tree["layers"], holds, as_tars, strict=True):
         kind = _UNPACKED.get(str(layer.get("mediaType")))
-        if kind is None or content not in wanted:
+        if kind is None or not as_tar:
             layers.append(layer)
             continue
-        tars[content] = found[layer["digest"]]
+        tars.setdefault(content, found[layer["digest"]])  # of two gzips of one tar one will do
         # How long the tar is nobody knows yet, and Docker reads no size but the answer's own.
         layers.append({"mediaType": kind, "size": layer["size"], "digest": content})
     if not tars:
         return whole
+    named = {tree["config"]["digest"], *(layer["digest"] for layer in layers), *(blob.digest for blob in tars.values())}
     body = json.dumps({**tree, "layers": layers}).encode()
     image = ImageRef(whole.image.registry, whole.image.repository, None, manifest.digest(body))
-    return Offer(image, whole.media_type, body, whole.blobs, tars)
+    return Offer(image, whole.media_type, body, tuple(blob for blob in whole.blobs if blob.digest in named), tars)

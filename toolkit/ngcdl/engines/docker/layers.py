@@ -36,15 +36,15 @@ def _foreign(client: Any, info: Mapping[str, Any], is_here: bool) -> str | None:
     return "the engine is podman" if any("podman" in name.lower() for name in names) else None
 
 
-def _chains(client: Any) -> tuple[tuple[str, ...], ...]:
+def _chains(client: Any) -> dict[str, tuple[str, ...]]:
     import docker.errors
 
-    chains = []
+    chains = {}
     for name in set(client.images(quiet=True)):
         with contextlib.suppress(docker.errors.NotFound):  # somebody removes it just now
             layers = (client.inspect_image(name).get("RootFS") or {}).get("Layers") or []
-            chains.append(tuple(str(layer) for layer in layers))
-    return tuple(chains)
+            chains[str(name)] = tuple(str(layer) for layer in layers)
+    return chains
 
 
 def untag(client: Any, image: ImageRef) -> None:
