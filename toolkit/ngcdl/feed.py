@@ -77,13 +77,6 @@ class Feed:
     _turn: Turn | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def _handed(self) -> frozenset[str]:
-        """What the engine got unpacked, and knows by no other name."""
-        from ngcdl.registry import handed
-
-        return handed.read(self.folder.parent, self.engine.identity)
-
     def __enter__(self) -> Self:
         return self
 
@@ -201,7 +194,7 @@ class Feed:
         self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
     ) -> Relay | None:
         """Make the relay; None where the engine has all layers. Raises DiskFull."""
-        from ngcdl.registry import offer
+        from ngcdl.registry import handed, offer
         from ngcdl.registry.blobs import Blob
         from ngcdl.registry.client import Registry as Connection
         from ngcdl.registry.leftovers import here_bytes
@@ -213,7 +206,8 @@ class Feed:
         missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
         # Layers that the engine has it knows by the name by which it got them.
-        as_tars = [content in self._handed for content in (holds or ())[:there]]
+        known = handed.read(self.folder.parent, self.engine.identity)
+        as_tars = [content in known for content in (holds or ())[:there]]
         if not missing and (config.digest in store.chains or not any(as_tars)):
             # What a killed client had fetched may still lie here, for tidy().
             left = [digest for digest in sizes if here_bytes(self.folder, digest)]
