@@ -206,6 +206,7 @@ class Blob:
         self._grow(self.size_bytes)
         with self._changed:
             self.is_whole = True
+            self._changed.notify_all()
 
     def _download(self, open_at: Open, checksum: Any, sleep: Sleep, grown: Callable[[], object]) -> None:
         tries = 0
@@ -268,6 +269,14 @@ class Blob:
                     raise Stopped
                 self._changed.wait()
             return self._have
+
+    def until_whole(self) -> None:
+        """Wait until all of it is here, and found to be right. Raises Stopped where that will not be."""
+        with self._changed:
+            while not self.is_whole:
+                if self.failure is not None or self._is_closed:
+                    raise Stopped
+                self._changed.wait()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ def pieces(blob: Blob) -> Iterator[bytes]:
     try:
         yield from _inflated(blob)
     except zlib.error as error:
-        blob.after(blob.size_bytes - 1)
+        blob.until_whole()
         try:
             for _piece in _inflated(blob):
                 pass
