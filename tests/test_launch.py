@@ -5,47 +5,24 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
+from followed import FINISH, START, STEP, follow, recorded
 from house import until
 
 from ngcdl import launch, store
 from ngcdl.catalog import failures
 from ngcdl.engines.base import Chunk, Exit, Started
-from ngcdl.errors import CommandNotFound, EngineLost, EngineRefused, GpuHookFailed, GpuNotInside, NgcdlError
-from ngcdl.interrupt import Interrupted, Stopper
-from ngcdl.record import Run
+from ngcdl.errors import CommandNotFound, EngineLost, EngineRefused, GpuHookFailed, GpuNotInside
 from ngcdl.store import Store
-
-START = {"event": "start", "t": 1.0, "dataset": "synthetic", "device": "cpu", "dataset_note": "no network"}
-STEP = {"event": "step", "t": 2.0, "step": 0, "loss": 4.68}
-FINISH = {"event": "finish", "t": 3.0, "step": 1, "seconds": 2.0}
 
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Store:
     return Store(tmp_path / "runs")
-
-
-def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
-    """See a run through whose trainer wrote `events`; what is given is what was recorded."""
-    prepared, folder = ready(shelf, job, **how)
-    (folder / store.EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
-    show = FakeShow()
-    run = launch.follow(prepared, shelf, show)
-    assert shelf.load(run.id) == run
-    assert run.owner is None
-    return run, show
-
-
-def recorded(shelf: Store) -> Run:
-    return shelf.load(shelf.find("last"))
 
 
 def test_a_run_that_ends_well_is_finished_and_nothing_is_left(shelf: Store) -> None:
@@ -159,16 +136,6 @@ def test_a_run_that_ended_well_on_the_cpu_though_it_asked_for_a_gpu_is_told_why(
         assert len(show.said) == (name is not None)
 
 
-def test_an_interrupted_run_is_diagnosed_too(shelf: Store) -> None:
-    bus = b"ERROR: Unexpected bus error encountered in worker. ... insufficient shared memory (shm).\n"
-    job = FakeJob((bus, by_signal(signal.SIGINT)), until_stopped=True)
-    run, show = follow(shelf, job, train=False)
-    assert (run.status, run.exit_code) == ("interrupted", 130)
-    assert run.diagnosis
-    assert run.diagnosis.name == "shm-too-small"
-    assert "--shm-size" in show.said[-1]
-
-
 def test_what_the_error_s_own_hint_says_is_recorded_and_not_said_twice(shelf: Store) -> None:
     advice = next(row.advice for row in failures.table() if row.name == "driver-mismatch")
     error = GpuHookFailed("nvidia-container-cli: nvml error: driver/library version mismatch", advice)
@@ -188,104 +155,6 @@ def test_what_the_error_s_own_hint_does_not_say_is_said(shelf: Store) -> None:
     with pytest.raises(GpuNotInside):
         launch.follow(prepared, shelf, show)
     assert "systemctl daemon-reload" in show.said[-1]
-
-
-def by_signal(*numbers: int) -> Callable[[], None]:
-    def send() -> None:
-        for number in numbers:
-            os.kill(os.getpid(), number)
-
-    return send
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_the_job_and_the_run_is_interrupted(shelf: Store, number: signal.Signals) -> None:
-    job = FakeJob((b"step 0\n", by_signal(number)), until_stopped=True)
-    run, _ = follow(shelf, job, START, STEP)
-    assert (run.status, run.exit_code, run.reason) == ("interrupted", 128 + number, f"stopped by {number.name}")
-    assert job.asked == ["stop 60", "remove"], "a training may save its checkpoint"
-    assert run.summary.steps == 0
-
-
-def test_a_second_signal_kills(shelf: Store) -> None:
-    job = FakeJob((by_signal(signal.SIGINT, signal.SIGTERM),), until_stopped=True, ignores_stop=True)
-    run, _ = follow(shelf, job, train=False)
-    assert sorted(job.asked) == ["kill", "remove", "stop 10"]
-    assert (run.status, run.exit_code) == ("interrupted", 130), "the first signal counts"
-
-
-class Unmoved(FakeJob):
-    """A job that no kill ends; `told` is what its engine says of it then."""
-
-    told: Exit | EngineLost | None = None
-
-    def kill(self) -> None:
-        self.asked.append("kill")
-
-    def ended(self) -> Exit | None:
-        if isinstance(self.told, EngineLost):
-            raise self.told
-        return self.told
-
-
-def test_a_second_signal_ends_ngcdl_also_where_the_kill_does_not_end_the_job(shelf: Store) -> None:
-    job = Unmoved((by_signal(signal.SIGINT, signal.SIGINT),), until_stopped=True, ignores_stop=True)
-    prepared, _ = ready(shelf, job)
-    show = FakeShow()
-    with pytest.raises(Interrupted) as caught:
-        launch.follow(prepared, shelf, show)
-    assert caught.value.number == signal.SIGINT
-    run = recorded(shelf)
-    assert (run.status, run.exit_code, "remove" in job.asked) == ("lost", None, False)
-    assert "its end is not confirmed" in (run.reason or "")
-    assert show.said[-1] == run.reason
-    assert run.owner is not None, "the next command looks for it again"
-
-
-@pytest.mark.parametrize(
-    ("told", "is_cluster", "status"),
-    [
-        (EngineLost("a look at the run"), False, "lost"),
-        (Exit(137, False), False, "interrupted"),
-        (Exit(137, False), True, "interrupted"),
-        (EngineLost("a look at the run"), True, "running"),
-        (None, True, "running"),
-    ],
-)
-def test_what_can_t_be_killed_is_as_its_engine_says_and_goes_on_for_all_we_know_on_a_cluster(
-    shelf: Store, told: Exit | EngineLost | None, is_cluster: bool, status: str
-) -> None:
-    job, show = Unmoved(), FakeShow()
-    job.told = told
-    prepared, _ = ready(shelf, job, is_cluster=is_cluster)
-    stopper = Stopper(1, show.say)
-    course = launch.Course(prepared, shelf, show, stopper)
-    course.start()
-    stopper.signal = signal.SIGINT
-    course.given_up()
-    if status == "running":
-        with pytest.raises(Interrupted):
-            course.close()
-        assert show.said[-1].endswith(f"not confirmed after 5 s; what became of it:  ngcdl show {recorded(shelf).id}")
-    else:
-        course.close()
-    run = recorded(shelf)
-    assert (run.status, run.exit_code) == (status, 130 if status == "interrupted" else None)
-
-
-def test_signals_are_the_caller_s_again_afterwards(shelf: Store) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    follow(shelf, FakeJob())
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_signal_before_the_start_is_recorded_and_passed_on(shelf: Store) -> None:
-    prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGTERM))
-    with pytest.raises(Interrupted) as caught:
-        launch.follow(prepared, shelf, FakeShow())
-    run = recorded(shelf)
-    assert caught.value.number == signal.SIGTERM
-    assert (run.status, run.exit_code, run.owner) == ("interrupted", 143, None)
 
 
 def test_a_start_that_fails_is_recorded_with_its_code(shelf: Store) -> None:

@@ -1,0 +1,32 @@
+"""Runs seen through by launch.follow, beside an engine that is none, and what the trainer wrote in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fakes import FakeJob, FakeShow, ready
+
+from ngcdl import launch, store
+from ngcdl.errors import NgcdlError
+from ngcdl.record import Run
+from ngcdl.store import Store
+
+START = {"event": "start", "t": 1.0, "dataset": "synthetic", "device": "cpu", "dataset_note": "no network"}
+STEP = {"event": "step", "t": 2.0, "step": 0, "loss": 4.68}
+FINISH = {"event": "finish", "t": 3.0, "step": 1, "seconds": 2.0}
+
+
+def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
+    """See a run through whose trainer wrote `events`; what is given is what was recorded."""
+    prepared, folder = ready(shelf, job, **how)
+    (folder / store.EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert shelf.load(run.id) == run
+    assert run.owner is None
+    return run, show
+
+
+def recorded(shelf: Store) -> Run:
+    return shelf.load(shelf.find("last"))
