@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -16,7 +17,7 @@ def here() -> dict[str, str]:
         "machine": f"{_cpu()}, {os.cpu_count()} cores",
         "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
-        "docker": _docker(),
+        "docker": docker(),
         "load": f"{os.getloadavg()[0]:.1f}",  # before the first round
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -32,10 +33,10 @@ def _cpu() -> str:
     return next(named, platform.machine())
 
 
-def _docker() -> str:
-    """Give the version of the engine that answers; nothing where none does."""
+def docker(environment: Mapping[str, str] | None = None) -> str:
+    """Give the version of the engine that answers, to `environment` or to this process; nothing where none does."""
     if not shutil.which("docker"):
         return ""
     command = ["docker", "version", "--format", "{{.Server.Version}}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return "" if done.returncode else done.stdout.strip()

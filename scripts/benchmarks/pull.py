@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import conditions
 import train_cpu
 from figures import Figure, Goal, Missing
 from lab_parts import engines, image_writer, registry
@@ -59,9 +60,7 @@ class Stage:
     @property
     def conditions(self) -> dict[str, str]:
         """The engine is one of its own, and not the one that a shell here speaks to."""
-        command = ["docker", "version", "--format", "{{.Server.Version}}"]
-        said = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
-        return {"docker": said.stdout.strip()}
+        return {"docker": conditions.docker(self.environment)}
 
     def cold(self) -> None:
         """Take the image away, and what was kept of it."""

@@ -217,7 +217,7 @@ class Feed:
         here = sum(here_bytes(self.folder, digest) for digest in missing)
         verdict = self._room(store, whole, here)
         if here and not is_last:
-            self.say(f"{_gb(here)} of {_gb(whole)} are here already.")
+            self.say(f"{room.gb(here)} of {room.gb(whole)} are here already.")
         blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]
         self._blobs += blobs
         offered = offer.packed(self._pinned(image), document, (config, *blobs))
@@ -314,7 +314,3 @@ class Feed:
 
 def _short(digest: str) -> str:
     return digest.partition(":")[2][:12]
-
-
-def _gb(number_of_bytes: int) -> str:
-    return f"{number_of_bytes / 1e9:.2f} GB"

@@ -53,8 +53,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, b"{}")
         elif found := self.relay.manifest(path):
             self._send(200, found[1], found[0], self.relay.name.digest)
-        elif asked := self.relay.blob(path):
-            (self._blob if asked[0].digest == asked[1] else self._tar)(*asked)
+        elif found_blob := self.relay.blob(path):
+            blob, digest = found_blob
+            if digest == blob.digest:
+                self._blob(blob)
+            else:
+                self._tar(blob, digest)
         else:
             self._send(404, json.dumps({"errors": [{"code": "BLOB_UNKNOWN", "message": "not here"}]}).encode())
 
@@ -79,12 +83,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
-    def _blob(self, blob: Blob, digest: str) -> None:
-        size = blob.size_bytes
+    def _start(self) -> int:
+        """Give the byte from which on it is asked for."""
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
-        start = int(asked[1]) if asked and int(asked[1]) < size else 0
+        return int(asked[1]) if asked else 0
+
+    def _blob(self, blob: Blob) -> None:
+        size, start = blob.size_bytes, self._start()
+        start = start if start < size else 0
         more = [("Content-Range", f"bytes {start}-{size - 1}/{size}")] if start else []
-        self._head(206 if start else 200, size - start, "application/octet-stream", digest, *more)
+        self._head(206 if start else 200, size - start, "application/octet-stream", blob.digest, *more)
         if self.command == "HEAD":
             return
         try:
@@ -111,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
 
         Docker leaves an answer that is not of status 206 unread and open: whoever sent more of it would never end.
         """
-        if (asked := _RANGE.fullmatch(self.headers.get("Range", ""))) and int(asked[1]):
+        if self._start():
             self._head(200, 0, "application/octet-stream", digest)
             return
         self._head(200, None, "application/octet-stream", digest)

@@ -38,7 +38,7 @@ def of(folder: Path | None, *, as_root: bool) -> Room | None:
 
 # Twice what an image is likely to take, and half as much again, for some take more: the frameworks' own files 3.3 times
 # what they weigh packed (scripts/benchmarks/pull.py), where 2.5 is likely.
-_TWICE = 3
+_AS_TARS_TOO = 3
 
 
 class Verdict(enum.Enum):
@@ -61,13 +61,13 @@ def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None
     """Judge the folder of an engine's images, and `own`, where layers lie meanwhile. Raises DiskFull."""
     there, here = of(engines, as_root=True), of(own, as_root=False)
     needs = (
-        f"{need.image} needs {_gb(need.missing_bytes)} there at the very least,"
-        f" and about {_gb(need.likely_bytes)} in the end"
+        f"{need.image} needs {gb(need.missing_bytes)} there at the very least,"
+        f" and about {gb(need.likely_bytes)} in the end"
     )
     to_come_bytes = need.missing_bytes - need.here_bytes
     both_bytes = own_bytes = 0
     if there is not None:
-        free = f"{_gb(there.free_bytes)} are free in {engines}"
+        free = f"{gb(there.free_bytes)} are free in {engines}"
         if there.free_bytes < need.missing_bytes:
             raise DiskFull(str(engines), f"{needs}; {free}")
         if there.free_bytes < need.likely_bytes:
@@ -76,10 +76,10 @@ def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None
             both_bytes, own_bytes = need.likely_bytes, to_come_bytes
     if here is not None and here.free_bytes < to_come_bytes + both_bytes:
         return Verdict.NOT_HERE
-    if there is None or there.free_bytes <= own_bytes + _TWICE * need.likely_bytes:
+    if there is None or there.free_bytes <= own_bytes + _AS_TARS_TOO * need.likely_bytes:
         return Verdict.PACKED
     return Verdict.UNPACKED
 
 
-def _gb(number_of_bytes: int) -> str:
+def gb(number_of_bytes: int) -> str:
     return f"{number_of_bytes / 1e9:.2f} GB"
