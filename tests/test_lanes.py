@@ -15,21 +15,31 @@ from lab_parts import lanes
 
 LANES = ROOT / "scripts" / "lab_parts" / "lanes.py"
 # Stands for pytest: the last word says where the results go.
-WELL = """for word; do :; done
-echo '<testsuites><testsuite tests="3" failures="0" errors="0" skipped="1"/></testsuites>' >"${word#--junitxml=}"
+WRITES = """for word; do :; done
+echo '<testsuites>{}</testsuites>' >"${{word#--junitxml=}}"
 """
+WELL = WRITES.format('<testsuite tests="3" failures="0" errors="0" skipped="1"/>')
+BADLY = WRITES.format(
+    '<testsuite tests="3" failures="1" errors="0" skipped="1">'
+    '<testcase classname="tests.test_x" name="test_it[1]"><failure message="assert 1&#10;  == 2">...</failure>'
+    "</testcase></testsuite>"
+)
+KILLED = ["failed: networks left no results", "failed: trainer left no results"]
+TOLD = ["failed: tests.test_x::test_it[1]  assert 1 == 2"] * 2
 
 
 @pytest.mark.parametrize(
-    ("trainer", "codes", "line"),
+    ("trainer", "codes", "lines"),
     [
-        (WELL, (0, 0, 0), "24 passed, 0 failed, 12 skipped"),
-        ("kill -9 $$", (0, 1, 1), "20 passed, 2 failed, 10 skipped"),
-        (f"{WELL}exit 3", (0, 1, 0), "24 passed, 0 failed, 12 skipped"),
+        (WELL, (0, 0, 0), ["24 passed, 0 failed, 12 skipped"]),
+        ("kill -9 $$", (0, 1, 1), [*KILLED, "20 passed, 2 failed, 10 skipped"]),
+        (f"{WELL}exit 3", (0, 1, 0), ["24 passed, 0 failed, 12 skipped"]),
+        (f"{BADLY}exit 1", (0, 1, 1), [*TOLD, "22 passed, 2 failed, 12 skipped"]),
     ],
+    ids=["well", "killed", "given up", "failed"],
 )
-def test_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(
-    tmp_path: Path, trainer: str, codes: tuple[int, ...], line: str
+def test_what_failed_is_named_and_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(
+    tmp_path: Path, trainer: str, codes: tuple[int, ...], lines: list[str]
 ) -> None:
     pythons = {"ngcdl": WELL, "trainer": trainer}
     for name, does in pythons.items():
@@ -41,7 +51,7 @@ def test_a_group_that_was_killed_or_that_pytest_gave_up_fails_all(
         for what, more in (("early", [ngcdl]), ("late", [ngcdl, frameworks]), ("sum", []))
     ]
     assert tuple(one.returncode for one in done) == codes, done
-    assert done[-1].stdout == line + "\n"
+    assert done[-1].stdout.splitlines() == lines
 
 
 def test_every_file_of_tests_is_of_one_group() -> None:

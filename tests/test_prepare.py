@@ -76,6 +76,17 @@ def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
     assert not [path for path in daemon.asked if "/containers" in path]
 
 
+def test_two_that_begin_in_one_moment_and_draw_one_name_are_two_runs(
+    daemon: Daemon, config: settings.Settings, shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = iter(["20261122-120000-cifar10-abc001"] * 2 + ["20261122-120000-cifar10-abc002"])
+    monkeypatch.setattr(Store, "new_id", lambda *_: next(names))
+    settled = prepare.settle(training(), config, shelf, FakeShow())
+    ready = [prepare.begin(settled, shelf) for _ in range(2)]
+    assert [shelf.load(one.run.id).id for one in ready] == [one.order.run_id for one in ready]
+    assert shelf.ids() == ["20261122-120000-cifar10-abc002", "20261122-120000-cifar10-abc001"]
+
+
 def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_of_the_callers(
     daemon: Daemon, config: settings.Settings, shelf: Store
 ) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, RECORD, Store, lines, samples
+from ngcdl.store import EVENTS, RECORD, NameTaken, Store, lines, samples
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
 # A second save of the same run, in a process of its own: 0 saved, 3 refused.
@@ -131,8 +133,9 @@ def test_a_place_that_takes_no_files_is_told_by_its_name(tmp_path: Path) -> None
 
 def test_a_run_is_never_created_over_another(shelf: Store) -> None:
     shelf.create(RUN)
-    with pytest.raises(StateNotWritable, match="exists"):
-        shelf.create(RUN)
+    with pytest.raises(NameTaken, match=RUN.id):
+        shelf.create(replace(RUN, status="finished"))
+    assert shelf.load(RUN.id) == RUN
 
 
 @pytest.mark.parametrize(
@@ -199,10 +202,11 @@ def test_a_run_that_is_not_there_is_none(shelf: Store) -> None:
         shelf.load("x")
 
 
-def test_ids_begin_with_their_time_and_are_not_told_twice(shelf: Store) -> None:
-    ids = {shelf.new_id("cifar10") for _ in range(20)}
-    assert len(ids) == 20
-    assert all(run_id[8] == "-" and run_id[15:24] == "-cifar10-" for run_id in ids)
+def test_ids_begin_with_their_time_and_differ(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1518786000.5)
+    ids = {shelf.new_id("cifar10") for _ in range(200)}
+    assert all(re.fullmatch(r"20180216-130000-cifar10-800[0-9a-f]{3}", run_id) for run_id in ids)
+    assert len(ids) > 150, "chance gives 195 of 4,096"
 
 
 def test_runs_of_one_second_keep_their_order_whatever_they_ran(shelf: Store) -> None:

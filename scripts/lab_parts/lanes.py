@@ -2,7 +2,7 @@
 
     lanes.py early RESULTS PYTHON                   what needs neither bench nor frameworks, while those are made
     lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  all else
-    lanes.py sum RESULTS                            one closing line of both: `N passed, N failed`
+    lanes.py sum RESULTS                            what failed, and one closing line of both: `N passed, N failed`
 
 For a machine of two cores: two lanes begin with what computes, and a third one at the other end, with what mostly
 waits: for an engine to come back, a registry to give in or a queue to move. What a group wrote is printed when it has
@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -122,26 +122,44 @@ def taken(take: Callable[[], Group]) -> Iterable[Group]:
         yield group
 
 
-def summed(results: Path, names: Iterable[str]) -> tuple[int, int, int]:
-    """Count what passed, failed and was skipped. A group that left nothing, such as one that was killed, failed."""
-    total = failed = skipped = 0
-    for path in (results / f"{name}.xml" for name in names):
+@dataclass
+class Sum:
+    """How many tests came out how; `failures` has a line for each that failed: where it is, and the first of why."""
+
+    total: int = 0
+    skipped: int = 0
+    failed: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, group: str, path: Path) -> None:
+        """Count a group's results. One that left none, such as one that was killed, failed."""
         if not path.exists():
-            total, failed = total + 1, failed + 1
-            continue
-        for suite in ElementTree.parse(path).getroot().iter("testsuite"):
-            total += int(suite.get("tests", 0))
-            failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            skipped += int(suite.get("skipped", 0))
-    return total - failed - skipped, failed, skipped
+            self.total, self.failed = self.total + 1, self.failed + 1
+            self.failures.append(f"failed: {group} left no results")
+            return
+        root = ElementTree.parse(path).getroot()
+        for suite in root.iter("testsuite"):
+            self.total += int(suite.get("tests", 0))
+            self.failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            self.skipped += int(suite.get("skipped", 0))
+        for case in root.iter("testcase"):
+            for about in (*case.findall("failure"), *case.findall("error")):
+                why = " ".join(about.get("message", "").split())
+                self.failures.append(f"failed: {case.get('classname')}::{case.get('name')}  {why}"[:300])
+
+    def __str__(self) -> str:
+        line = f"{self.total - self.failed - self.skipped} passed, {self.failed} failed"
+        return "\n".join([*self.failures, line + (f", {self.skipped} skipped" if self.skipped else "")])
 
 
 def main(what: str, folder: str, *pythons: str) -> int:
     results = Path(folder)
     if what == "sum":
-        passed, failed, skipped = summed(results, (group.name for group in (*early(), *late())))
-        print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-        return int(failed > 0)
+        found = Sum()
+        for group in (*early(), *late()):
+            found.add(group.name, results / f"{group.name}.xml")
+        print(found)
+        return int(found.failed > 0)
     lanes = Lanes(pythons, results)
     if what == "early":
         lanes.all([early()])

@@ -33,7 +33,7 @@ def registry(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
     """The registry as nobody in particular."""
     from ngcdl.registry.client import Registry
 
-    with Registry(ngc.host, sleep=naps.append, timeout_seconds=(1, 0.3)) as registry:
+    with Registry(ngc.host, sleep=naps.append, timeout_seconds=(20, 20)) as registry:
         yield registry
 
 
@@ -42,7 +42,7 @@ def signed_in(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
     """The registry as one with a good key."""
     from ngcdl.registry.client import Registry
 
-    with Registry(ngc.host, GOOD, sleep=naps.append, timeout_seconds=(1, 0.3)) as registry:
+    with Registry(ngc.host, GOOD, sleep=naps.append, timeout_seconds=(20, 20)) as registry:
         yield registry
 
 

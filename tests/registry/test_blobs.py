@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from blob_line import CONTENT, DIGEST, NAME, Line
+from house import until
 
 from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RegistryUnreachable
 from ngcdl.registry.blobs import TRIES, Blob, FolderTrouble, Stopped
@@ -170,7 +171,7 @@ def test_a_closed_blob_stops_whoever_fills_it_and_keeps_the_bytes(tmp_path: Path
     blob = Blob(tmp_path, DIGEST, len(CONTENT))
     with pytest.raises(Stopped):
         blob.fill(Line(at_piece=lambda: blob.close() if blob.have_bytes >= 1_000_000 else None).open)
-    assert here_bytes(tmp_path, DIGEST) == 1_000_000
+    assert here_bytes(tmp_path, DIGEST) == 1_100_000, "with the piece that was under way"
     with pytest.raises(Stopped):
         blob.fill(Line().open)
 
@@ -179,9 +180,9 @@ def test_readers_wait_for_bytes_and_are_told_when_none_will_come(blob: Blob) -> 
     told: list[int | str] = []
 
     def read() -> None:
-        told.append(blob.after(0))
         try:
-            blob.after(2_000_000)
+            for _file, _begin, end in blob.arriving(0):
+                told.append(end)
         except Stopped:
             told.append("no more")
 
@@ -192,8 +193,29 @@ def test_readers_wait_for_bytes_and_are_told_when_none_will_come(blob: Blob) -> 
     blob.fail(RegistryUnreachable("nvcr.io", "cut"))
     reader.join(20)
     assert told[-1] == "no more"
-    assert isinstance(told[0], int)
-    assert 0 < told[0] <= 2_000_000
+    assert told[-2] == 2_000_000
+
+
+def test_a_reader_that_waits_reads_the_file_that_is_filled_though_another_took_its_own_away(tmp_path: Path) -> None:
+    nobodys, blob = (Blob(tmp_path, DIGEST, len(CONTENT)) for _ in range(2))
+    found: list[bytes] = []
+
+    def read() -> None:
+        for file, begin, end in blob.arriving(0):
+            found.append(os.pread(file, end - begin, begin))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    until(lambda: is_asleep(reader))
+    nobodys.close()
+    assert not list(tmp_path.iterdir()), "what is empty is not kept"
+    blob.fill(Line().open)
+    reader.join(20)
+    assert b"".join(found) == CONTENT
+
+
+def is_asleep(thread: threading.Thread) -> bool:
+    return Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def test_a_folder_that_takes_nothing_is_no_failure_of_the_registry(tmp_path: Path) -> None:

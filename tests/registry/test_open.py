@@ -54,13 +54,12 @@ def half_and_silence(handler: Handler) -> None:
 
 
 @pytest.mark.parametrize("fault", [half, half_and_silence], ids=["cut", "silent"])
-def test_a_line_that_dies_is_left_and_the_rest_asked_for(
-    ngc: NgcServer, registry: Registry, blob: Blob, fault: object
-) -> None:
+def test_a_line_that_dies_is_left_and_the_rest_asked_for(ngc: NgcServer, blob: Blob, fault: object) -> None:
     ngc.challenges = False
     ngc.fail("/blobs/", fault, times=1)  # type: ignore[arg-type]  # both are faults
     ngc.fail("/blobs/", ranged)
-    fill(blob, registry)
+    with Registry(ngc.host, timeout_seconds=(20, 1)) as registry:
+        fill(blob, registry)
     assert blob.read() == CONTENT
     assert blob.came_bytes == len(CONTENT)
 

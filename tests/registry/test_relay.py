@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from blob_line import CONTENT, DIGEST, Line
+from house import until
 
 from ngcdl.errors import BlobMissing
 from ngcdl.registry.blobs import Blob, Body
@@ -158,13 +159,25 @@ def test_what_the_engine_asks_for_goes_before_what_is_fetched_ahead(tmp_path: Pa
 
 
 def test_as_many_connections_are_made_as_are_asked_for(tmp_path: Path) -> None:
-    contents = {digest_of(bytes([n])): bytes([n]) for n in range(9)}
-    upstream = Upstream(contents)
+    contents = {digest_of(content): content for content in (bytes([n]) * 200_000 for n in range(9))}
+    gate = threading.Event()
+    upstream = Upstream(contents, dict.fromkeys(contents, gate))
     with relaying(tmp_path, upstream, list(contents), connections=3) as relay:
+        until(lambda: len(upstream.asked) == 3)
+        gate.set()
         for digest, content in contents.items():
             assert get(relay, blob_path(relay, digest))[2] == content
     assert upstream.connections == 3
     assert sorted(upstream.asked) == sorted(contents)
+
+
+def test_after_its_end_no_connection_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ngcdl.registry.relay._APART_SECONDS", 60)
+    upstream, before = Upstream({DIGEST: CONTENT}), threading.active_count()
+    with relaying(tmp_path, upstream, [DIGEST], connections=3) as relay:
+        assert get(relay, blob_path(relay))[2] == CONTENT
+    until(lambda: threading.active_count() == before)
+    assert upstream.connections == 1
 
 
 def test_when_the_registry_fails_the_engine_gets_nothing_more(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.store import NameTaken, Store
 from ngcdl.telemetry import host
 from ngcdl.verdicts import Verdicts
 
@@ -180,7 +180,12 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         notes=(*picked.loud, *notes),
         ngcdl=__version__,
     )
-    folder = shelf.create(run)
+    while True:
+        try:
+            folder = shelf.create(run)
+            break
+        except NameTaken:
+            run = replace(run, id=shelf.new_id(what))
     return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run, picked.uuids)
 
 

@@ -40,6 +40,10 @@ CHECKPOINTS, TRACE = "checkpoints", "trace.json"
 EXIT = "exit.json"  # of a cluster: how the run ended
 
 
+class NameTaken(Exception):
+    """Another run has that id. Not for users: there are more."""
+
+
 @dataclass(frozen=True)
 class Store:
     """All runs of one user, under `root`."""
@@ -47,6 +51,7 @@ class Store:
     root: Path
 
     def new_id(self, what: str) -> str:
+        """Give an id that most likely nobody has: of two in one 1/4096 s one in 4,096 is told twice."""
         now = time.time()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
         return f"{stamp}-{what}-{int(now % 1 * 4096):03x}{os.urandom(2).hex()[:3]}"
@@ -67,11 +72,14 @@ class Store:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
 
     def create(self, run: Run) -> Path:
-        """Make the folder of a new run and write its first record. Raises StateNotWritable."""
+        """Make the folder of a new run and write its first record. Raises StateNotWritable, or NameTaken."""
         folder = self.folder(run.id)
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            folder.mkdir(mode=0o700)
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError as error:
+                raise NameTaken(run.id) from error
             (folder / "home").mkdir(mode=0o700)
         except OSError as error:
             raise StateNotWritable(folder, error.strerror or str(error)) from error

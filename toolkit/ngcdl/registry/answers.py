@@ -5,6 +5,7 @@ https://distribution.github.io/distribution/spec/api/
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -102,17 +103,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self, blob: Blob, position: int) -> None:
         """Send what is there, wait for more, send that: straight from the file, not through this process's memory."""
-        file = blob.reader()
-        try:
-            while position < blob.size_bytes:
-                there = blob.after(position)
-                while position < there:
-                    sent = os.sendfile(self.connection.fileno(), file, position, there - position)
+        with contextlib.closing(blob.arriving(position)) as stretches:
+            for file, begin, end in stretches:
+                while begin < end:
+                    sent = os.sendfile(self.connection.fileno(), file, begin, end - begin)
                     if not sent:  # the file was emptied: its bytes were wrong
                         raise Stopped
-                    position += sent
-        finally:
-            os.close(file)
+                    begin += sent
 
     def _tar(self, blob: Blob, digest: str) -> None:
         """Send what is in a layer, from its beginning. Who wants the rest gets nothing, and asks for the whole then.

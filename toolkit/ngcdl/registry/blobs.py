@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -236,12 +236,12 @@ class Blob:
                 grown()
 
     def _append(self, piece: bytes, checksum: Any) -> None:
-        self._go_on()
         checksum.update(piece)
         begin = at = self._have
         while at < begin + len(piece):
             at += os.pwrite(self._file, piece[at - begin :], at)
         self._grow(at)
+        self._go_on()  # what has come is kept, also at the end
 
     def _grow(self, have: int) -> None:
         with self._changed:
@@ -254,15 +254,31 @@ class Blob:
         """Give all of a blob that is whole: a configuration, which is small."""
         return os.pread(self._file, self.size_bytes, 0)
 
-    def reader(self) -> int:
-        """Give a file descriptor of its own to read from; close it. Raises Stopped."""
+    def arriving(self, position: int) -> Generator[tuple[int, int, int]]:
+        """Give (file, from, to) again and again: a descriptor to read from, and which bytes are there since.
+
+        Raises Stopped where the rest will not come. Whoever finds a byte missing knows that the file was emptied.
+        """
+        file = None
+        try:
+            while position < self.size_bytes:
+                there = self._after(position)
+                # Not before something is there: until it is filled, the file may give way to one of that name.
+                file = self._reader() if file is None else file
+                yield file, position, there
+                position = there
+        finally:
+            if file is not None:
+                os.close(file)
+
+    def _reader(self) -> int:
         with self._changed:
             if self._is_closed:
                 raise Stopped
             return os.dup(self._file)
 
-    def after(self, position: int) -> int:
-        """Wait until there is more than `position`, and tell how much. Raises Stopped where that will not be."""
+    def _after(self, position: int) -> int:
+        """Wait until there is more than `position`, and tell how much."""
         with self._changed:
             while self._have <= position:
                 if self.failure is not None or self._is_closed:

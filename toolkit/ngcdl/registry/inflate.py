@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import zlib
@@ -37,29 +38,30 @@ def pieces(blob: Blob) -> Iterator[bytes]:
 
 def _inflated(blob: Blob) -> Iterator[bytes]:
     """Raises zlib.error, or Stopped. A gzip may be several, one after the other: those that many threads packed are."""
-    file = blob.reader()
-    try:
-        at, unpacker = 0, zlib.decompressobj(_GZIP)
-        while at < blob.size_bytes:
-            there = blob.after(at)
-            while at < there:
-                packed = os.pread(file, min(_READ_BYTES, there - at), at)
-                if not packed:  # the file was emptied: its bytes were wrong
+    unpacker = zlib.decompressobj(_GZIP)
+    for packed in _read(blob):
+        while packed:
+            if unpacker.eof:
+                unpacker = zlib.decompressobj(_GZIP)
+            piece = unpacker.decompress(packed, _GIVE_BYTES)
+            if piece:
+                yield piece
+            packed = unpacker.unconsumed_tail or unpacker.unused_data
+    if piece := unpacker.flush():
+        yield piece
+    if not unpacker.eof:
+        raise zlib.error("it ends within")
+
+
+def _read(blob: Blob) -> Iterator[bytes]:
+    with contextlib.closing(blob.arriving(0)) as stretches:
+        for file, begin, end in stretches:
+            for at in range(begin, end, _READ_BYTES):
+                wanted_bytes = min(_READ_BYTES, end - at)
+                packed = os.pread(file, wanted_bytes, at)
+                if len(packed) < wanted_bytes:  # the file was emptied: its bytes were wrong
                     raise Stopped
-                at += len(packed)
-                while packed:
-                    if unpacker.eof:
-                        unpacker = zlib.decompressobj(_GZIP)
-                    piece = unpacker.decompress(packed, _GIVE_BYTES)
-                    if piece:
-                        yield piece
-                    packed = unpacker.unconsumed_tail or unpacker.unused_data
-        if piece := unpacker.flush():
-            yield piece
-        if not unpacker.eof:
-            raise zlib.error("it ends within")
-    finally:
-        os.close(file)
+                yield packed
 
 
 def lead_bytes() -> int:

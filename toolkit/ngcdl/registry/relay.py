@@ -118,7 +118,8 @@ class Relay:
     # -- fetching ---------------------------------------------------------------------------------------------------
 
     def _fetch(self, in_seconds: float) -> None:
-        self._stopping.wait(in_seconds)
+        if self._stopping.wait(in_seconds):
+            return
         try:
             with contextlib.closing(self._connect()) as source:
                 while (blob := self._next()) is not None:
