@@ -71,6 +71,25 @@ def test_processors_have_their_least_most_and_mean(lines: list[Any], many: int) 
     assert len(measured.cores) == max(map(len, rows), default=0)
 
 
+def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
+    brief = {"uuid": "GPU-1", "gpu_percent": 50, "watts": 70.0}
+    whole = brief | {
+        "memory_used_bytes": 5,
+        "memory_total_bytes": 9,
+        "sm_mhz": None,
+        "throttle_reasons": ["sw_power_cap"],
+    }
+    cards = [whole, brief, brief, None, whole]
+    samples = [{"t": STARTED + at, "gpus": [card] if card else []} for at, card in enumerate(cards)]
+    (card,) = told(RUN, [], samples).measured.cards.values()
+    assert same(card.curves["watts"].ys, [70, 70, 70, math.nan, 70])
+    assert same(card.curves["watts"].xs, [0, 1, 2, 3, 4])
+    assert same(card.curves["memory_used_bytes"].ys, [5, math.nan, 5]), "at the third no card was there"
+    assert same(card.curves["memory_used_bytes"].xs, [0, 3, 4])
+    assert same(card.curves["sm_mhz"].ys, [math.nan] * 3)
+    assert (card.memory_total_bytes, card.throttled.spans) == (9, [(0, 0), (4, 4)])
+
+
 @given(st.lists(st.tuples(TIMES, st.lists(st.tuples(st.integers(0, 2), VALUES), max_size=3)), max_size=20),
        st.integers(1, 30))  # fmt: skip
 def test_a_card_has_a_point_for_each_sample_from_its_first_on(lines: list[Any], many: int) -> None:

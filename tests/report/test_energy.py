@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.report.energy import COUNTER, INTEGRATED, LONGEST_PAUSE_SECONDS, Energy, used
+from ngcdl.report import energy
+from ngcdl.report.energy import COUNTER, INTEGRATED, LONGEST_PAUSE_SECONDS, Energy
 
 VALUE = st.none() | st.floats(0, 1e6)
+
+
+def used(readings: list[tuple[float, float | None, float | None]]) -> Energy | None:
+    return energy.used([(t, joules) for t, _, joules in readings], [(t, watts) for t, watts, _ in readings])
 
 
 def test_a_counter_gives_the_energy_between_its_first_and_last_reading() -> None:

@@ -211,6 +211,15 @@ def test_a_sample_in_which_the_card_is_missing_is_a_gap_of_its_power() -> None:
     assert summary(STEPS, samples).energy_gap_seconds == 2
 
 
+def test_a_sample_for_which_the_counter_was_not_asked_is_no_gap_of_it() -> None:
+    whole = [{"watts": 9.0, "energy_joules": joules, "sm_mhz": 1500, "throttle_reasons": []} for joules in (0, 64)]
+    found = summary(STEPS, cards(whole[0], {"watts": 9.0}, whole[1], {"watts": 9.0}))
+    assert (found.energy_joules, found.energy_from, found.energy_seconds, found.energy_gap_seconds) == (
+        64, "counter", 2, 0,
+    )  # fmt: skip
+    assert (found.sm_mhz_mean, found.throttled_share) == (1500, {})
+
+
 def test_energy_of_several_cards_is_their_sum_and_unknown_where_one_s_is() -> None:
     both = [
         sample(t, gpus=[card("GPU-1") | {"energy_joules": 10 * t}, card("GPU-2") | {"watts": 30.0}]) for t in (1, 2)

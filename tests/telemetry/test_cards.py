@@ -33,35 +33,33 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 READ = """
 import json
-from dataclasses import asdict
 from ngcdl.telemetry import cards, container, gpu
 container.pids_are_the_hosts = lambda: True
 container.cgroup_text = lambda pid: "0::/"
 uuids = ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"]
-nvml, now = gpu.connect(), iter([0.0, 0.4, 0.6])
-asked, use = [], nvml.use
-nvml.use = lambda uuid, processes: (asked.append(processes), use(uuid, processes))[1]
-reader = cards.Cards(nvml, cards.Run(uuids, "a"), lambda: next(now))
-print(json.dumps([[[asdict(one) for one in reader.read()] for _ in range(3)], asked]))
+reader = cards.Cards(gpu.connect(), cards.Run(uuids, "a"))
+print(json.dumps([[vars(one) for one in reader.read(is_brief)] for is_brief in (False, True, False)]))
 """
 
 
-def test_the_processes_of_others_are_looked_at_twice_a_second_at_most_and_known_in_between(card: Host) -> None:
+def test_a_brief_look_is_at_use_and_power_and_leaves_out_what_it_did_not_ask(card: Host) -> None:
     card.set(gpu0__processes="2:-")
-    readings, asked = card.ask(READ)
-    assert [reading[0]["foreign_processes"] for reading in readings] == [1, 1, 1]
-    assert [reading[1]["foreign_processes"] for reading in readings] == [0, 0, 0]
-    assert asked == [True, True, False, False, True, True]
+    whole, brief, again = card.ask(READ)
+    assert [one["foreign_processes"] for one in whole] == [1, 0]
+    assert again == whole
+    known = ("index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "error")
+    assert [list(one) for one in brief] == [list(known)] * 2
+    assert brief == [{name: one[name] for name in known} for one in whole]
+    assert brief[0]["watts"] is not None
 
 
 def test_a_card_that_is_lost_has_each_field_of_a_sample_and_the_others_have_their_values(card: Host) -> None:
-    whole, _ = card.ask(READ)
+    whole, *_ = card.ask(READ)
     card.set(**{"fail_after__gpu0__DeviceGetPowerUsage": "1:15"})
-    readings, _ = card.ask(READ)
-    assert readings[0][0]["error"] is None
-    lost, other = readings[1]
+    first, _, (lost, other) = card.ask(READ)
+    assert first[0]["error"] is None
     assert "GPU is lost" in lost["error"]
     assert (lost["name"], lost["gpu_percent"], lost["watts"]) == ("NVIDIA GeForce GTX 1050 Ti", None, None)
-    assert lost["memory_total_bytes"] == whole[0][0]["memory_total_bytes"]
-    assert list(lost) == list(other) == [field.name for field in fields(GpuSample)]
-    assert other == whole[1][1]
+    assert lost["memory_total_bytes"] == whole[0]["memory_total_bytes"]
+    assert {*lost} == {*other} == {field.name for field in fields(GpuSample)}
+    assert other == whole[1]

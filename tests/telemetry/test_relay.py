@@ -24,7 +24,7 @@ class Cards:
         self.may.set()
         self.questions = 0
 
-    def read(self) -> tuple[GpuSample, ...]:
+    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
         self.questions += 1
         number = self.questions
         assert self.may.wait(30)
@@ -110,7 +110,7 @@ def test_it_ends_while_a_call_hangs_and_nothing_is_written_after_its_end(tmp_pat
 
 def test_cards_that_cannot_be_read_are_a_gap_with_its_words(tmp_path: Path) -> None:
     class Closed:
-        def read(self) -> tuple[GpuSample, ...]:
+        def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
             raise Gap("It is not loaded.")
 
     with relayed(tmp_path / "s", Closed()):

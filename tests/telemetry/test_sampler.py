@@ -43,8 +43,10 @@ class HandClock:
 class Gpus:
     def __init__(self, *answers: GpuSample | Exception) -> None:
         self.answers = list(answers)
+        self.asked: list[bool] = []
 
-    def read(self) -> tuple[GpuSample, ...]:
+    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+        self.asked.append(is_brief)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -105,7 +107,7 @@ def test_one_that_is_woken_late_takes_one_sample_for_all_the_ticks_that_have_pas
 @pytest.mark.parametrize(
     ("interval", "due"), [(0.1, [0, 5, 10]), (0.2, [0, 3, 6, 9]), (0.25, [0, 2, 4, 6, 8, 10]), (0.5, [*range(11)])]
 )
-def test_closer_than_half_a_second_only_gpus_are_read(tmp_path: Path, interval: float, due: list[int]) -> None:
+def test_closer_than_half_a_second_only_gpus_are_read_in_brief(tmp_path: Path, interval: float, due: list[int]) -> None:
     cards, read = Gpus(*(GpuSample(n) for n in range(11))), Sources(lambda: Cpu(1.0), lambda: 2, Fixed(Usage(3.0, 4)))
     Sampler(tmp_path / "s.jsonl", replace(read, gpus=cards), interval, HandClock(11)).run()
     taken = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
@@ -114,6 +116,7 @@ def test_closer_than_half_a_second_only_gpus_are_read(tmp_path: Path, interval: 
         assert {n: row[name] for n, row in enumerate(taken) if name in row} == dict.fromkeys(due, value)
     assert {tuple(row) for n, row in enumerate(taken) if n not in due} <= {("t", "seconds", "gpus", "gap")}
     assert {row["gap"] for row in taken} == {None}
+    assert [n for n, is_brief in enumerate(cards.asked) if not is_brief] == due
 
 
 def test_ticks_that_were_missed_count_until_the_host_is_due(tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ def test_ticks_that_were_missed_count_until_the_host_is_due(tmp_path: Path) -> N
     delays = iter([0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0])
 
     class Late:
-        def read(self) -> tuple[GpuSample, ...]:
+        def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
             clock.now += next(delays)
             return ()
 

@@ -61,12 +61,13 @@ def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons |
 
 
 def _energy(card: Card) -> energy.Energy | None:
-    readings = [
-        (t, _possible(reading.get("watts")), _possible(reading.get("energy_joules")))
-        for sample, reading in card
-        if (t := _possible(sample.get("t"))) is not None
-    ]
-    return energy.used(readings)
+    timed = [(t, reading) for sample, reading in card if (t := _possible(sample.get("t"))) is not None]
+    # In the others of closer samples the counter was not due: no gap.
+    asked = [(t, reading) for t, reading in timed if "energy_joules" in reading or not reading]
+    return energy.used(
+        [(t, _possible(reading.get("energy_joules"))) for t, reading in asked],
+        [(t, _possible(reading.get("watts"))) for t, reading in timed],
+    )
 
 
 def _possible(value: object) -> float | None:

@@ -22,6 +22,8 @@ from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
 
 # One sample a second is taken: what is told in two that follow each other went on between them.
 _SAMPLES_APART = 2.5
+# What a card is not asked at each of closer samples (telemetry/sample.py).
+_IN_WHOLE = frozenset({"memory_used_bytes", "memory_total_bytes", "sm_mhz", "throttle_reasons"})
 # Lines: what is done once for all of them costs nothing, and what they say fits into the processor's cache.
 TOGETHER = 64
 _STEP = ("event", "t", "examples_per_second", "step", "loss")
@@ -236,13 +238,18 @@ def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[obj
 
 
 def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -> None:
+    # In the others of closer samples these were not due: no gap.
+    wholes = [both for both in zip(xs, readings, strict=True) if not (both[1] and _IN_WHOLE.isdisjoint(both[1]))]
+    whole_xs, whole_readings = [x for x, _ in wholes], [reading for _, reading in wholes]
     for name, curve in card.curves.items():
-        curve.extend(xs, column([reading.get(name) for reading in readings]))
-    totals = (number(reading.get("memory_total_bytes")) for reading in reversed(readings))
+        is_seldom = name in _IN_WHOLE
+        told = [reading.get(name) for reading in (whole_readings if is_seldom else readings)]
+        curve.extend(whole_xs if is_seldom else xs, column(told))
+    totals = (number(reading.get("memory_total_bytes")) for reading in reversed(whole_readings))
     card.memory_total_bytes = next((total for total in totals if total is not None), card.memory_total_bytes)
-    for x, reading in zip(xs, readings, strict=True):
-        if told := reading.get("throttle_reasons"):
-            _throttle(card.throttled, x, told)
+    for x, reading in wholes:
+        if reasons := reading.get("throttle_reasons"):
+            _throttle(card.throttled, x, reasons)
 
 
 def _throttle(it: Throttled, x: float, told: object) -> None:

@@ -13,7 +13,7 @@ NEIGHBOURS = 2.5
 # The counter counts on where samples are missing, but a longer pause is one between two attempts of a training.
 LONGEST_PAUSE_SECONDS = 60.0
 
-Reading = tuple[float, float | None, float | None]  # s since the epoch, W, the counter in J
+Reading = tuple[float, float | None]  # s since the epoch, and W or the counter in J
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Energy:
         return self.joules / self.seconds
 
 
-def used(readings: Sequence[Reading]) -> Energy | None:
+def used(joules: Sequence[Reading], watts: Sequence[Reading]) -> Energy | None:
     """Sum up one card's readings, in the order of time; one without a value is a gap. None: nothing can be said."""
-    return _by_counter(readings) or _by_power(readings)
+    return _by_counter(joules) or _by_power(watts)
 
 
 def _by_counter(readings: Sequence[Reading]) -> Energy | None:
     """A counter that stands still is none (a card that is on uses energy); one that fell began anew meanwhile."""
-    known = [(t, joules) for t, _, joules in readings if joules is not None]
+    known = [(t, joules) for t, joules in readings if joules is not None]
     steps = [
         (later[1] - earlier[1], later[0] - earlier[0])
         for earlier, later in pairwise(known)
@@ -53,7 +53,7 @@ def _by_power(readings: Sequence[Reading]) -> Energy | None:
 def _trapezoids(readings: Sequence[Reading]) -> Iterator[tuple[float, float]]:
     usual = [later[0] - earlier[0] for earlier, later in pairwise(readings) if later[0] > earlier[0]]
     longest = NEIGHBOURS * median(usual) if usual else 0.0
-    for (then, before, _), (now, after, _) in pairwise(readings):
+    for (then, before), (now, after) in pairwise(readings):
         if before is not None and after is not None and 0 < now - then <= longest:
             yield (before + after) / 2 * (now - then), now - then
 

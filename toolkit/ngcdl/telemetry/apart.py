@@ -33,7 +33,8 @@ class _Ended:
 
     why = "the sampling process did not run"
 
-    def read(self) -> NoReturn:
+    def read(self, is_brief: bool = False) -> NoReturn:
+        del is_brief
         raise Gap(self.why)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -12,8 +11,6 @@ from ngcdl.telemetry import container
 from ngcdl.telemetry.card import GpuProcess
 from ngcdl.telemetry.gpu import Nvml
 from ngcdl.telemetry.sample import GpuSample, whole
-
-OTHERS_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -26,26 +23,18 @@ class Run:
 
 
 class Cards:
-    """Reads the cards of a run. The others on them are looked for twice a second at most: each costs a look into
-    /proc. In between their number is known."""
+    """Reads the cards of a run, as a sampler's GpuSource."""
 
-    def __init__(self, nvml: Nvml, run: Run, now: Callable[[], float] = time.monotonic) -> None:
-        self._nvml, self._run, self._now = nvml, run, now
-        self._looked: float | None = None
-        self._others: dict[str, int | None] = {}
+    def __init__(self, nvml: Nvml, run: Run) -> None:
+        self._nvml, self._run = nvml, run
 
-    def read(self) -> tuple[GpuSample, ...]:
-        now = self._now()
-        is_due = self._looked is None or now - self._looked >= OTHERS_SECONDS
-        if is_due:
-            self._looked = now
-        return tuple([self._sample(uuid, is_due) for uuid in self._run.uuids])
+    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+        return tuple([self._sample(uuid, is_brief) for uuid in self._run.uuids])
 
-    def _sample(self, uuid: str, others: bool) -> GpuSample:
-        values, error = self._nvml.use(uuid, processes=others)
-        if others:
-            self._others[uuid] = foreign(values.pop("processes", None), self._run)
-        values["foreign_processes"] = self._others[uuid]
+    def _sample(self, uuid: str, is_brief: bool) -> GpuSample:
+        values, error = self._nvml.use(uuid, processes=not is_brief, is_brief=is_brief)
+        if not is_brief:
+            values["foreign_processes"] = foreign(values.pop("processes", None), self._run)
         values["error"] = error
         return whole(GpuSample, values)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,10 +30,11 @@ _USE = (
     *("index", "uuid", "name", "gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes", "watts"),
     *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
 )
-# Of the answers to calls.questions().
-_MOST = (
-    *(bounds.BYTES, bounds.BYTES, bounds.PERCENT, bounds.PERCENT, bounds.MILLIWATTS, bounds.MILLIJOULES),
-    *(bounds.CELSIUS, bounds.MHZ, bounds.MHZ, bounds.REASONS),
+# What jumps from one moment to the next, and what does not: of the answers to calls.questions(), and their bounds.
+_QUICK, _QUICK_MOST = ("percents", "milliwatts"), (bounds.PERCENT, bounds.PERCENT, bounds.MILLIWATTS)
+_SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
+_SLOW_MOST = (
+    *(bounds.BYTES, bounds.BYTES, bounds.MILLIJOULES, bounds.CELSIUS, bounds.MHZ, bounds.MHZ, bounds.REASONS),
 )
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 
@@ -64,7 +65,10 @@ class Nvml:
         self._cards: dict[int | str, Card] = {}
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
-        self._questions = calls.questions(binding)
+        questions = calls.questions(binding)
+        self._quick = [questions[name] for name in _QUICK]
+        self._slow = [questions[name] for name in _SLOW]
+        self._memory = questions["memory"]
         self._bounds = bounds.Bounds()
 
     @property
@@ -111,12 +115,18 @@ class Nvml:
         values, error = self.use(which, processes, limits)
         return GpuReading(compute_capability=self._card(which).compute_capability, error=error, **values)
 
-    def use(self, which: int | str, processes: bool = False, limits: bool = False) -> tuple[dict[str, Any], str | None]:
-        """Say which card it is and what it does now, by GpuReading's fields, and what failed of it."""
+    def use(
+        self, which: int | str, processes: bool = False, limits: bool = False, is_brief: bool = False
+    ) -> tuple[dict[str, Any], str | None]:
+        """Say which card it is and what it does now, by GpuReading's fields, and what failed of it.
+
+        With `is_brief` only its use and its power are asked of it."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
-            values = self._values(row, card)
+            values = {"index": card.index, "uuid": card.uuid, "name": card.name, **self._use_and_power(row)}
+            if not is_brief:
+                values |= self._state(row)
             if limits:
                 values |= self._limits(row)
             if processes:
@@ -135,24 +145,18 @@ class Nvml:
             "sm_mhz_max": self._bounds.within(clock, bounds.MHZ),
         }
 
-    def _values(self, row: _Row, card: Card) -> dict[str, Any]:
-        answers: list[int | None] = []
-        for question in self._questions.values():
-            call = question.ways[0]
-            code = call.function(row.handle, *call.arguments)
-            answers += call.read() if code == _SUCCESS else self._otherwise(row, question, code)
-        total, used, gpu, traffic, milliwatts, millijoules, celsius, sm, memory, mask = map(
-            self._bounds.within, answers, _MOST
+    def _use_and_power(self, row: _Row) -> dict[str, Any]:
+        gpu, traffic, milliwatts = map(self._bounds.within, self._answers(row, self._quick), _QUICK_MOST)
+        watts = None if milliwatts is None else milliwatts / 1000
+        return {"gpu_percent": gpu, "memory_percent": traffic, "watts": watts}
+
+    def _state(self, row: _Row) -> dict[str, Any]:
+        total, used, millijoules, celsius, sm, memory, mask = map(
+            self._bounds.within, self._answers(row, self._slow), _SLOW_MOST
         )
         return {
-            "index": card.index,
-            "uuid": card.uuid,
-            "name": card.name,
-            "gpu_percent": gpu,
-            "memory_percent": traffic,
             "memory_used_bytes": self._bounds.within(used, total or bounds.BYTES),
             "memory_total_bytes": total or None,
-            "watts": None if milliwatts is None else milliwatts / 1000,
             "energy_joules": None if millijoules is None else millijoules / 1000,
             "celsius": celsius,
             "sm_mhz": sm,
@@ -181,8 +185,7 @@ class Nvml:
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
             name=self._ask(row, "DeviceGetName"),
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-            memory_total_bytes=self._bounds.within(self._answer(row, self._questions["memory"])[0], bounds.BYTES)
-            or None,
+            memory_total_bytes=self._bounds.within(self._answers(row, (self._memory,))[0], bounds.BYTES) or None,
             brand=self._ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
             persistence=None if persistence is None else bool(persistence),
@@ -225,12 +228,15 @@ class Nvml:
         if code != driver.FUNCTION_NOT_FOUND or len(question.ways) == 1:
             return (None,) * question.numbers
         del question.ways[0]
-        return self._answer(row, question)
+        return self._answers(row, (question,))
 
-    def _answer(self, row: _Row, question: calls.Question) -> Sequence[int | None]:
-        call = question.ways[0]
-        code = call.function(row.handle, *call.arguments)
-        return call.read() if code == _SUCCESS else self._otherwise(row, question, code)
+    def _answers(self, row: _Row, questions: Iterable[calls.Question]) -> list[int | None]:
+        answers: list[int | None] = []
+        for question in questions:
+            call = question.ways[0]
+            code = call.function(row.handle, *call.arguments)
+            answers += call.read() if code == _SUCCESS else self._otherwise(row, question, code)
+        return answers
 
     def _first(self, row: _Row, calls: Sequence[str]) -> Any:
         """Ask by the first of `calls` that this driver has."""

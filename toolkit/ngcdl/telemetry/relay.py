@@ -49,7 +49,7 @@ class Relay(Sampler):
         values, gaps = self._tick = self._begun()
         with self._mutex:
             asked = self._asked = self._clock.monotonic()
-        gpus = self._gpus(gaps)
+        gpus = self._gpus(values, gaps)
         with self._mutex:
             if self._asked != asked:
                 return False

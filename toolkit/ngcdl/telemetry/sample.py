@@ -6,15 +6,16 @@
      "host_memory_bytes", "container_cpu_percent": 100 = one core, "memory_bytes": of the container or process tree,
      "memory_limit_bytes": what that can get at most, "memory_pressure_percent": 0..100, of the last 10 s, in which some
      of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel killed so far,
-     "gpus": [{"index", "uuid", "name", "gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes",
-               "watts", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz", "memory_mhz",
-               "throttle_reasons": [why its clocks are held down now, in NVIDIA's words: card.REASONS],
+     "gpus": [{"index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes",
+               "memory_total_bytes", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz",
+               "memory_mhz", "throttle_reasons": [why its clocks are held down now, in NVIDIA's words: card.REASONS],
                "foreign_processes", "error"}],
      "gap": null or why something is missing here, or before}
 
 null is unknown, never 0. Unknown fields are ignored, missing ones are null, so that old and new files load. Where
-samples are closer than 0.5 s those between two of that distance tell of the GPUs alone: the fields from
-host_cpu_percent to memory_oom_kills are left out, for they were not read.
+samples are closer than 0.5 s those between two of that distance tell of the GPUs' use and power alone: the fields from
+host_cpu_percent to memory_oom_kills, and those of a GPU from memory_used_bytes to foreign_processes, are left out, for
+they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
 energy_joules, memory_mhz and throttle_reasons came later in format 1.
 """
@@ -39,9 +40,9 @@ class GpuSample:
     name: str | None = None
     gpu_percent: float | None = None
     memory_percent: float | None = None
+    watts: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
-    watts: float | None = None
     energy_joules: float | None = None
     celsius: float | None = None
     sm_mhz: int | None = None

@@ -2,7 +2,7 @@
 
 It keeps time (no drift; ticks that could not be kept are named in the next line's gap), and nothing that fails here
 stops the run: a reading that fails is a gap with its reason, a file that can't be written is a problem, and the end.
-GPUs are read at each tick; host and container at a tick in MACHINE_SECONDS, where ticks are closer.
+At each tick GPUs are asked for their use and their power; all else at one in WHOLE_SECONDS, where ticks are closer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -25,7 +26,7 @@ T = TypeVar("T")
 SHORTEST_SECONDS = 0.1
 # /proc/stat counts in hundredths of a second: over 0.1 s the use of a processor is known to 10 percentage points, over
 # 0.5 s to 2. https://man7.org/linux/man-pages/man5/proc_stat.5.html
-MACHINE_SECONDS = 0.5
+WHOLE_SECONDS = 0.5
 _JOIN_SECONDS = 1.2
 
 
@@ -34,9 +35,9 @@ class Gap(Exception):
 
 
 class GpuSource(Protocol):
-    """What reads a run's cards; read() raises Gap."""
+    """What reads a run's cards; read() raises Gap. `is_brief`: only their use and their power."""
 
-    def read(self) -> tuple[GpuSample, ...]: ...
+    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]: ...
 
 
 class Clock(Protocol):
@@ -87,7 +88,7 @@ class Sampler:
             raise ValueError(f"samples can't be closer than {SHORTEST_SECONDS:g} s, not {interval_seconds:g} s")
         self._sources = sources
         self._interval = interval_seconds
-        self._machine_ticks, self._machine_in = ceil(MACHINE_SECONDS / interval_seconds), 0
+        self._whole_ticks, self._whole_in = ceil(WHOLE_SECONDS / interval_seconds), 0
         self._clock = clock or SystemClock()
         self._lines = _Lines(path)
         self._stop = threading.Event()
@@ -133,7 +134,7 @@ class Sampler:
             self._due = self._clock.monotonic()
             while not self._stop.is_set() and self._lines.are_open:
                 values, gaps = self._begun()
-                self._finish(values, gaps, self._gpus(gaps))
+                self._finish(values, gaps, self._gpus(values, gaps))
                 if self._clock.wait(self._stop, self._next()):
                     break
 
@@ -155,9 +156,9 @@ class Sampler:
         gaps = [f"{self._skipped} ticks before this one were missed"] if self._skipped else []
         now, seconds = self._clock.time(), monotonic - self._started
         values = {"t": round(now, 3), "seconds": round(seconds, 3)}
-        self._machine_in -= 1 + self._skipped
-        if self._machine_in <= 0:
-            self._machine_in = self._machine_ticks
+        self._whole_in -= 1 + self._skipped
+        if self._whole_in <= 0:
+            self._whole_in = self._whole_ticks
             values |= self._machine(gaps)
         return values, gaps
 
@@ -179,8 +180,9 @@ class Sampler:
             "memory_oom_kills": usage.memory_oom_kills,
         }
 
-    def _gpus(self, gaps: list[str]) -> tuple[GpuSample, ...]:
-        gpus = _piece(gaps, "GPUs", self._sources.gpus.read if self._sources.gpus else None) or ()
+    def _gpus(self, values: dict[str, Any], gaps: list[str]) -> tuple[GpuSample, ...]:
+        read, is_brief = self._sources.gpus.read if self._sources.gpus else None, "host_cpu_percent" not in values
+        gpus = _piece(gaps, "GPUs", partial(read, is_brief) if read else None) or ()
         gaps += [f"GPU {card.index if card.uuid is None else card.uuid}: {card.error}" for card in gpus if card.error]
         return gpus
 

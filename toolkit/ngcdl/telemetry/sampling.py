@@ -39,7 +39,7 @@ class _Driver:
         self._cards: cards.Cards | None = None
         self._why: str | None = None
 
-    def read(self) -> tuple[GpuSample, ...]:
+    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
         if self._why:
             raise Gap(self._why)
         try:
@@ -47,7 +47,7 @@ class _Driver:
         except NvmlUnavailable as error:
             self._why = error.message
             raise Gap(self._why) from error
-        return self._cards.read()
+        return self._cards.read(is_brief)
 
 
 def main(argument: str) -> None:
