@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeEngine, FakeJob
+from fakes import FakeEngine, FakeJob, FakeShow
 from registry.ngc_server import NgcServer, serving
 
 from ngcdl import judge, settings
+from ngcdl.asked import Asked
+from ngcdl.choice import NO_GPU, Choice
 from ngcdl.errors import ImageUnfit
 from ngcdl.preflight.facts import Gpu, HostFacts
-from ngcdl.spec import ImageRef
+from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.telemetry.card import Probe
+from ngcdl.verdicts import Verdicts
 
 # Nothing listens on port 1: a registry that can't be asked.
 NOWHERE = "127.0.0.1:1"
@@ -144,6 +149,23 @@ def test_a_pull_on_a_host_without_a_card_is_one_line_and_a_run_there_is_none(con
     (line,) = before(image, bare, config, None)
     assert "no GPU is found on this host" in line
     assert before(image, bare, config, None, on_cpu=True) == (), "the choice of the engine has said it"
+
+
+@pytest.mark.parametrize(("picked", "refused"), [
+    ((GTX_1050_TI.uuid, A100.uuid), True), ((A100.uuid,), False), (("MIG-1",), False), (("MIG-GPU-0/1/0",), True),
+    (("0:1",), True), (("1:0",), False),
+])  # fmt: skip
+def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is_its_card_s(
+    config: settings.Settings, picked: tuple[str, ...], refused: bool
+) -> None:
+    image = ref("pytorch:my-own")
+    engine = Engine(configs={str(image): TORCH})
+    host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, replace(A100, mig=True)))
+    asked = Asked("docker", image, GpuRequest("devices", devices=picked), Workload("cifar10"))
+    verdicts = Verdicts(asked, config, (host, judge.look(image, host, config, engine)))
+    chosen = Choice(engine, image, NO_GPU, asked.gpus, "gpu", picked, "", Probe())
+    with pytest.raises(ImageUnfit, match=r"6\.1") if refused else contextlib.nullcontext():
+        verdicts.tell(chosen, FakeShow())
 
 
 def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Settings) -> None:

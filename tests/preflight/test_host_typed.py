@@ -96,6 +96,8 @@ def test_gpu_takes_what_belongs_to_a_card(text: str) -> None:
         ("NVIDIA A100-SXM4-80GB", "8.0", "tesla"),
         ("Tesla V100-SXM2-16GB", "7.0", "tesla"),
         ("NVIDIA H100 80GB HBM3", "9.0", "tesla"),
+        ("NVIDIA-A10G", "8.6", "tesla"),
+        ("T4G", "7.5", "tesla"),
         ("NVIDIA GeForce RTX 2080 SUPER", "7.5", "geforce"),
         ("GeForce GTX 1660", "7.5", "geforce"),
         ("RTX A4000", "8.6", "nvidiartx"),

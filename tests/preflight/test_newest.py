@@ -69,6 +69,13 @@ def test_special_builds_are_answers_to_questions_about_them_only() -> None:
     assert asked("pytorch", "24.01-py3-sdk", tags) == ["24.05-py3-sdk", "24.05-py3"]
 
 
+def test_where_the_driver_is_unknown_the_kernels_decide() -> None:
+    def look(tag: str) -> ImageFacts:
+        return needs_ptx(tag) if tag.startswith("22") else fits(tag)
+
+    assert newest("pytorch", None, ["22.08-py3", "24.05-py3"], look, replace(HOST, driver=None)) == "24.05-py3"
+
+
 def test_the_first_that_runs_ends_the_search() -> None:
     seen: list[str] = []
 
@@ -112,7 +119,7 @@ def test_cautions_of_the_host_are_the_same_for_every_tag_and_stop_none() -> None
 
 
 def test_an_image_that_may_or_may_not_run_is_not_named() -> None:
-    nameless = HostFacts(driver=None, gpus=(Gpu("7.5"),))
+    nameless = HostFacts(driver="535.104.05", gpus=(Gpu(None),))
     assert newest("pytorch", None, ["24.05-py3"], fits, nameless) is None
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason, Verdict
-from ngcdl.preflight.image import from_catalog
+from ngcdl.preflight.image import from_catalog, from_config
+from ngcdl.preflight.kernels import kernels
 from ngcdl.preflight.verdict import judge
 from ngcdl.spec import ImageRef
 
@@ -84,6 +85,43 @@ def test_a_kernel_for_a_newer_card_of_the_same_major_version_does_not_run() -> N
     assert judge(image, replace(HOST, gpus=(Gpu("8.0"),))).verdict == "no"
 
 
+@pytest.mark.parametrize(("cuda", "capability", "rule"), [
+    ("11.3.1", "8.9", "capability"), ("12.8.1", "12.1", "capability"), ("11.0.3", "8.6", "capability"),
+    ("12.8.1", "11.0", "ptx"), ("11.3.1", "9.0", "ptx"), ("12.8.1", "13.0", "ptx"),
+])  # fmt: skip
+def test_where_only_the_toolkit_is_known_its_kernels_run_on_newer_cards_of_the_same_major(
+    cuda: str, capability: str, rule: str
+) -> None:
+    image = ImageFacts("me/mine:1", cuda=cuda, has_cuda=True)
+    assert kernels(image, Gpu(capability)).rule == rule
+
+
+@pytest.mark.parametrize("name", ["nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3", "dustynv/pytorch:2.1-r36"])
+@pytest.mark.parametrize(("capability", "level"), [("8.7", "caution"), ("9.0", "no")])
+def test_an_image_for_a_jetson_is_known_by_its_name_or_by_the_jetpack_that_it_asks_for(
+    name: str, capability: str, level: str
+) -> None:
+    asks = [] if "l4t" in name else ["NVIDIA_REQUIRE_JETPACK=csv-mounts=all"]
+    config = {"architecture": "arm64", "config": {"Env": ["PATH=/bin", "CUDA_VERSION=11.4.19", *asks]}}
+    image = from_config(ImageRef.parse(name), config, architecture="arm64")
+    assert judge(image, HostFacts("arm64", "540.4.0", (Gpu(capability),))).verdict == level
+
+
+def test_whether_an_unknown_image_is_for_a_jetson_is_not_known() -> None:
+    image = ImageFacts("me/mine:1", cuda="12.2", has_cuda=True, architectures=("arm64",))
+    verdict = judge(image, HostFacts("arm64", "540.4.0", (Gpu("8.7", "Orin"),)))
+    assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
+
+
+def test_without_a_brand_a_driver_that_a_compat_package_may_carry_is_no_refusal() -> None:
+    image = ImageFacts("x", cuda="13.3", has_cuda=True, driver="610.43.02", minor_floor="580.65.06",
+                       compat_brands=("tesla",), compat_likely=(550,), sass=("9.0",))  # fmt: skip
+    for brand in ("tesla", None):
+        verdict = judge(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand=brand),)))
+        assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
+    assert judge(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand="geforce"),))).verdict == "no"
+
+
 def test_a_kernel_for_a_jetson_runs_on_no_other_card() -> None:
     def decide(*sass: str) -> Reason:
         image = replace(IMAGE, sass=sass, ptx=None, min_capability=None)
@@ -126,7 +164,7 @@ def test_without_a_list_of_kernels_the_cuda_version_tells_what_can_be_inside() -
     verdicts = [judge(image, replace(HOST, gpus=(Gpu(one, brand="tesla"),))) for one in ("3.7", "7.5", "12.0")]
     assert [one.verdict for one in verdicts] == ["no", "runs", "caution"]
     assert [reason(verdicts[0], "capability").needed, reason(verdicts[2], "ptx").needed] == ["5.0", "9.0"]
-    assert "which ones are inside is not known" in reason(verdicts[1], "capability").text
+    assert "which are inside is not known" in reason(verdicts[1], "capability").text
 
 
 def test_an_image_of_which_nothing_is_known_is_neither_refused_nor_praised() -> None:

@@ -132,7 +132,8 @@ requires = st.lists(require_texts | st.just("cuda>=12.0 brand=tesla,driver>=470,
 
 any_image = st.builds(
     ImageFacts,
-    reference=st.sampled_from(("nvcr.io/nvidia/x:1", "x:24.05-py3-igpu", "", "x:24.05-py3-igpu@sha256:00")),
+    reference=st.sampled_from(("nvcr.io/nvidia/x:1", "")),
+    for_jetson=st.booleans(),
     framework=st.none() | st.sampled_from(("tensorflow", "pytorch", "")),
     release=texts,
     framework_version=texts,
@@ -146,6 +147,7 @@ any_image = st.builds(
     min_capability=capability_texts,
     compat_branches=branch_lists,
     compat_brands=brand_lists,
+    compat_likely=st.lists(st.integers(0, 700), max_size=3).map(tuple),
     require=requires,
     is_schema_1=st.booleans(),
     compressed_bytes=counts,

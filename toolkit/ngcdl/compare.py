@@ -104,7 +104,9 @@ def settle(
     GPU that is the one that may not be possible. Where it isn't, it is left out with its reason.
     """
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
-    first = prepare.settle(hardest.asked, settings, shelf, show)
+    # A GPU arm alone may find no GPU, which ends a run.
+    asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
+    first = prepare.settle(asked, settings, shelf, show)
     ready, remarks = [], []
     for variant in variants:
         if variant.device == "gpu" and first.picked.gpus.kind == "none":

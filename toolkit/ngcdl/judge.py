@@ -19,7 +19,7 @@ from ngcdl.errors import (
 from ngcdl.fetch import FINAL
 from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading
-from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge
 from ngcdl.registry.session import Keys, Session
@@ -213,6 +213,12 @@ def before(
 def cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
     """Judge each card of `host` for an image; () where nothing is known of it."""
     return () if isinstance(found, NgcdlError) else judge(found.facts, host).cards
+
+
+def worst_card(found: Found | NgcdlError, host: HostFacts) -> tuple[Gpu, ...]:
+    """Give the card that does worst with an image; all where nothing is known of it."""
+    judged = cards(found, host)
+    return (max(judged, key=lambda card: ("runs", "caution", "no").index(card.verdict)).gpu,) if judged else host.gpus
 
 
 def _local(ref: ImageRef, engine: Engine) -> Found | None:

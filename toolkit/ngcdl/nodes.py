@@ -20,8 +20,6 @@ from ngcdl.preflight.verdict import judge as judge_host
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
 
-# Newer than any: with it an image is judged by its kernels alone.
-_ANY_DRIVER = "9999.0"
 _NAMES = 4  # so many nodes are named in a sentence
 
 
@@ -133,7 +131,7 @@ def _cautions(kinds: Sequence[Kind]) -> tuple[str, ...]:
 
 def _refusal(ref: ImageRef, kind: Kind, left: int, settings: Settings, command: str) -> ImageUnfit:
     host = kind.host
-    take = judge.newest_known(ref, replace(host, driver=host.driver or _ANY_DRIVER), settings)
+    take = judge.newest_known(ref, host, settings)
     where = f"on more than {left} of the cluster's nodes" if left else "on the cluster's nodes"
     refusals = [reason for reason in kind.reasons if reason.level == "no"]
     why = f"{kind}: {judge.line(refusals[0])}"

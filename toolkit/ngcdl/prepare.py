@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ngcdl import __version__, choice, fetch, held, plan, trainings
 from ngcdl.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
 from ngcdl.engines.base import Engine, Order
-from ngcdl.errors import BadOption, NgcdlError, StateNotWritable, UnknownRepository, UnknownTag
+from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.owner import this_process
 from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
@@ -69,6 +69,8 @@ def decide(
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(held.cards, shelf)
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken)
+    if asked.device == "gpu" and picked.device == "cpu":
+        raise NoGpu(str(asked.gpus), f"--device gpu, and {picked.way.why}")
     picked = choice.heard(picked, asked.device)
     if picked.engine.name == "local":
         nothing_of_a_container(asked)

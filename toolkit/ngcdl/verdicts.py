@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,26 @@ from ngcdl.telemetry.card import Probe
 
 if TYPE_CHECKING:
     from ngcdl.imagefacts import Found
-    from ngcdl.preflight.facts import HostFacts
+    from ngcdl.preflight.facts import Gpu, HostFacts
+
+
+def _named(uuids: Collection[str], cards: Sequence[Gpu]) -> Iterator[Gpu]:
+    """Give the cards that are meant: of a MIG device its card, or each with MIG on where the name tells none."""
+    slices = [uuid for uuid in uuids if uuid.startswith("MIG-") or ":" in uuid]
+    for card in cards:
+        if card.uuid in uuids or any(_is_of(one, card) for one in slices):
+            yield card
+
+
+def _is_of(device: str, card: Gpu) -> bool:
+    """MIG-GPU-<uuid>/1/0 and 0:1 name their card, MIG-<uuid> does not.
+
+    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+    """
+    index, colon, _ = device.partition(":")
+    if colon:
+        return index == str(card.index)
+    return f"{card.uuid}/" in device if device.startswith("MIG-GPU-") else bool(card.mig)
 
 
 @dataclass
@@ -46,7 +66,9 @@ class Verdicts:
 
         host, found = self._look(picked.engine, picked.image, picked.probe)
         if picked.uuids:
-            host = replace(host, gpus=tuple(card for card in host.gpus if card.uuid in picked.uuids))
+            host = replace(host, gpus=tuple(_named(picked.uuids, host.gpus)))
+        if self.asked.workload and picked.gpus.demanded:  # a replica on each: that one decides which does worst
+            host = replace(host, gpus=judge.worst_card(found, host))
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
         told = judge.before(
             picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force

@@ -240,7 +240,8 @@ def _judged(judged: Judged, where: str) -> str:
         lines += [(f"GPU {place}", _card(card)) for place, card in enumerate(verdict.cards)]
     lines += [("inside", _inside(facts)), ("size", _size(facts))]
     if judged.newest and str(judged.newest) != str(judged.image):
-        lines.append((f"newest {where}", str(judged.newest)))
+        doubt = "" if judged.host.driver or not judged.host.gpus else "  (by its kernels; the driver is unknown)"
+        lines.append((f"newest {where}", f"{judged.newest}{doubt}"))
     lines.append(("known from", _origin(judged)))
     return console.plain("\n".join(console.wrapped(f"{name:<12} {text}", sys.stdout, 13) for name, text in lines))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Level, Mode, Reason
-from ngcdl.preflight.kernels import is_igpu, is_jetson, kernels
+from ngcdl.preflight.kernels import is_jetson, kernels
 from ngcdl.preflight.loading import loading
 from ngcdl.preflight.require import unmet
 
@@ -28,7 +28,7 @@ def decisive_first(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
 def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
     """Judge `image` for one card of `host`; mode None: it can't run, or how it would is not known."""
     able = kernels(image, gpu)
-    if is_jetson(gpu) and (is_igpu(image) or able.level == "no"):
+    if is_jetson(gpu) and (image.for_jetson or able.rule in ("igpu", "unknown")):
         return CardVerdict(gpu, able.level, None, (able,))  # its driver belongs to JetPack and counts in another way
     carried = loading(image, gpu, host.driver, needs_ptx=able.rule == "ptx")
     # The driver says how a card runs the image; of two refusals the card's is the one that nothing mends.

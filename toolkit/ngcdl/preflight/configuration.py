@@ -25,6 +25,7 @@ _RELEASE = re.compile(r"(\d{2}\.(?:0[1-9]|1[0-2]))(?:-(tf[12]))?(?:-py[23])?", r
 _SOFTWARE = re.compile(r"\d[\w.+-]{0,60}", re.ASCII)
 _CAPABILITY = re.compile(r"(?:sm_)?(\d{1,2})\.?(\d)(\+PTX)?", re.ASCII | re.IGNORECASE)
 _BRANCH = re.compile(r"brand=(\w+),driver>=(\d{3,4}),driver<(\d{3,4})", re.ASCII)
+_JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LONGEST = 1 << 16  # characters; nvidia/cuda's require strings have some 3000
 _MOST = 4096  # variables
 
@@ -64,6 +65,11 @@ class Configuration:
         return None if signs or not self.readable else False
 
     @property
+    def wants_jetpack(self) -> bool:
+        """Is it made for a Jetson? https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/image"""
+        return any(name.startswith(_JETPACK) for name in self.variables)
+
+    @property
     def kernels(self) -> tuple[tuple[str, ...], str | None] | None:
         """The compute capabilities that it was compiled for, and the newest one in PTX."""
         lists = (kernels(self.variables.get(name)) for name in ("TORCH_CUDA_ARCH_LIST", "CUDA_ARCH_LIST"))
@@ -80,7 +86,7 @@ class Configuration:
         asked = {name: text for name, text in self.variables.items() if name.startswith("NVIDIA_REQUIRE_")}
         if "NVIDIA_REQUIRE_CUDA" not in asked and self.cuda:  # an image of before these variables
             asked["NVIDIA_REQUIRE_CUDA"] = "cuda>=" + ".".join(self.cuda.split(".")[:2])
-        return tuple(text for name, text in sorted(asked.items()) if not name.startswith("NVIDIA_REQUIRE_JETPACK"))
+        return tuple(text for name, text in sorted(asked.items()) if not name.startswith(_JETPACK))
 
 
 @dataclass(frozen=True)

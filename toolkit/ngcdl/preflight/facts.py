@@ -42,6 +42,7 @@ class ImageFacts:
     python: str | None = None
     cuda: str | None = None  # None: no CUDA inside, if has_cuda is False; else unknown
     has_cuda: bool | None = None
+    for_jetson: bool = False
     driver: str | None = None  # what the image was built with: native from here on
     minor_floor: str | None = None  # oldest driver of minor-version compatibility; CUDA <= 10 has none
     architectures: tuple[str, ...] | None = None  # amd64, arm64

@@ -32,7 +32,7 @@ def from_catalog(ref: ImageRef, architecture: str = "amd64") -> ImageFacts | Non
     row = _row_of_tag(ref)
     if row is None or ref.tag is None:
         return None
-    known = _Known(architecture, is_jetson=releases.is_jetson(ref.tag))
+    known = _Known(architecture, for_jetson=releases.is_jetson(ref.tag))
     known.recalled |= {"reference"} & row.recalled
     known.put_release(row, ref.tag)
     known.put_cuda(())
@@ -57,7 +57,8 @@ def from_config(
     """
     said = Configuration.of(config)
     own = said.architecture or architecture
-    known = _Known(own, is_jetson=releases.is_jetson(ref.tag or ""))
+    by_name = releases.is_jetson(ref.tag or "") or ref.repository.rpartition("/")[2].startswith("l4t-")
+    known = _Known(own, for_jetson=by_name or said.wants_jetpack)
     known.put("architectures", architectures or ((own,) if own else None), REGISTRY)
     known.put("digest", digest, REGISTRY)
     known.put("compressed_bytes", compressed_bytes, REGISTRY)
@@ -81,7 +82,7 @@ class _Known:
     """
 
     architecture: str
-    is_jetson: bool
+    for_jetson: bool
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     recalled: set[str] = field(default_factory=set)
@@ -116,8 +117,8 @@ class _Known:
         self._take(row, "framework_version", row.framework_version)
         self._take(row, "python", _python(row, tag))
         self._take(row, "cuda", row.cuda)
-        self._take(row, "architectures", ("arm64",) if self.is_jetson else row.architectures)
-        if self.is_jetson:
+        self._take(row, "architectures", ("arm64",) if self.for_jetson else row.architectures)
+        if self.for_jetson:
             return
         minimums = {version(driver)[0]: driver for driver in row.compat_drivers if "." in driver}
         self.put("compat_minimums", minimums or None, row.source)
@@ -131,7 +132,7 @@ class _Known:
     def put_cuda(self, require: tuple[str, ...]) -> None:
         """Put what follows from the CUDA version alone."""
         text = self.values.get("cuda")
-        if text is None or self.is_jetson:
+        if text is None or self.for_jetson:
             return
         is_recalled = "cuda" in self.recalled
         toolkit, floor = cuda.driver_for(text), cuda.minor_floor(text)
@@ -153,7 +154,8 @@ class _Known:
             self.put("compat_likely", row.likely or None, row.source, recalled=True)
 
     def facts(self, reference: str) -> ImageFacts:
-        return ImageFacts(reference, **self.values, sources=self.sources, recalled=frozenset(self.recalled))
+        found = {**self.values, "sources": self.sources, "recalled": frozenset(self.recalled)}
+        return ImageFacts(reference, for_jetson=self.for_jetson, **found)
 
     def _has_cuda_of(self, row: Release) -> bool:
         own = self.values.get("cuda")

@@ -17,11 +17,6 @@ JETSON = (
 _JETSONS = ("5.3", "6.2", "7.2", "8.7")
 
 
-def is_igpu(image: ImageFacts) -> bool:
-    """Is it made for a Jetson's integrated GPU? Only its tag says so."""
-    return image.reference.partition("@")[0].endswith("-igpu")
-
-
 def is_jetson(gpu: Gpu) -> bool:
     return gpu.capability in _JETSONS
 
@@ -42,12 +37,15 @@ def kernels(image: ImageFacts, gpu: Gpu) -> Reason:
 
 def _integrated(image: ImageFacts, gpu: Gpu) -> Reason | None:
     if not is_jetson(gpu):
-        if not is_igpu(image):
+        if not image.for_jetson:
             return None
-        text = f"the -igpu tags are made for a Jetson, and {gpu.title} is none: take the tag without -igpu"
+        text = f"the image is made for a Jetson, and {gpu.title} is none: take a tag without -igpu"
         return Reason("igpu", "no", text, gpu.capability, source=JETSON)
-    if is_igpu(image):
+    if image.for_jetson:
         text = f"which JetPack the image wants is not judged here: compare NVIDIA's list for {gpu.title}"
+        return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
+    if image.release is None:  # none of NVIDIA's monthly ones
+        text = f"{gpu.title} is a Jetson, and whether the image is made for one is not known"
         return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
     text = f"{gpu.title} is a Jetson, which takes the tags that end in -igpu; this one is made for other cards"
     return Reason("igpu", "no", text, gpu.capability, source=JETSON)
@@ -106,10 +104,12 @@ def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Rea
     if capability < version(row.lowest):
         text = f"CUDA {image.cuda} makes no kernels below compute capability {_family(row.lowest)}"
         return Reason("capability", "no", text, gpu.capability, row.lowest, row.source, row.recalled)
-    if capability > version(row.listed[-1]):
+    # A kernel for X.y runs on X.z, z >= y, as in _compiled; one of a Jetson on no other card.
+    same_major = [one for one in row.listed if one not in _JETSONS and version(one)[0] == capability[0]]
+    if not any(version(one) <= capability for one in same_major):
         text = _ptx_text(gpu, gpu.capability or "")
         return Reason("ptx", "caution", text, gpu.capability, row.listed[-1], row.source, row.recalled)
-    text = f"CUDA {image.cuda} can make kernels for {gpu.title} ({gpu.capability}); which ones are inside is not known"
+    text = f"CUDA {image.cuda} can make kernels that {gpu.title} ({gpu.capability}) runs; which are inside is not known"
     return Reason("capability", "runs", text, gpu.capability, row.lowest, row.source, row.recalled)
 
 
@@ -131,7 +131,7 @@ def _sass(image: ImageFacts) -> list[tuple[tuple[int, ...], str]]:
 
 def _ptx_text(gpu: Gpu, capability: str) -> str:
     return (
-        f"{gpu.title} ({capability}) is newer than the image's kernels: the driver compiles them at the first start, "
+        f"the image has no kernels for {gpu.title} ({capability}): the driver compiles its own at the first start, "
         "which takes minutes, and a library without PTX may fail"
     )
 

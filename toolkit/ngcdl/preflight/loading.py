@@ -84,9 +84,10 @@ def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], 
     if known(image.driver) is None:
         text = f"which driver the image was built for is unknown, so driver {driver} is not judged"
         return Reason("unknown", "caution", text, driver, image.minor_floor)
-    if gpu.brand in (None, "unknown") and host[0] in (image.compat_branches or ()):
+    branches, do = (image.compat_likely, "may run") if image.compat_branches is None else (image.compat_branches, "run")
+    if gpu.brand in (None, "unknown") and host[0] in branches:
         text = (
-            f"driver {driver} is older than the image's own {image.driver}: data-centre cards run it by the image's "
+            f"driver {driver} is older than the image's own {image.driver}: data-centre cards {do} it by the image's "
             f"cuda-compat package, GeForce cards don't, and the brand of {gpu.title} is unknown"
         )
         return Reason("unknown", "caution", text, driver, image.driver, FORWARD)

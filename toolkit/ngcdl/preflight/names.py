@@ -19,7 +19,7 @@ _NOISE = re.compile(
 _GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")
 _MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor")
 _RANGE = re.compile(r"([a-z]?)(\d+)\.\.[a-z]?(\d+)")
-_DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}s?|t4")
+_DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}[gs]?|t4g?")
 
 
 def capability_of(name: str) -> str | None:

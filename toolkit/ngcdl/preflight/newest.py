@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.verdict import judge
@@ -15,6 +16,7 @@ _PLAIN = re.compile(r"(?:-tf[12])?(?:-py[23])?(?:-igpu)?")
 # TensorFlow's images held 1.x before the tags said so, with 19.11.
 # https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/
 _FIRST_WITH_TF = (19, 11)
+_ANY_DRIVER = "9999.0"  # newer than any
 
 
 def newest(
@@ -27,8 +29,10 @@ def newest(
     """Give the newest of `tags` that runs on `host`, in the variant of `like_tag` where its release has it.
 
     Where none does, the newest that needs PTX compiled; None where none runs in either way. `facts_of` is called in
-    that order, and no more than is needed; None from it leaves a tag out.
+    that order, and no more than is needed; None from it leaves a tag out. A driver that is unknown is taken for one
+    that does: the kernels decide.
     """
+    host = replace(host, driver=host.driver or _ANY_DRIVER)
     with_ptx: str | None = None
     for tag in _candidates(framework, like_tag, tags):
         facts = facts_of(tag)

@@ -10,7 +10,7 @@ import re
 from ngcdl.preflight.card import decisive_first, judge_card, worst
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known, version
 from ngcdl.preflight.image import UNPACKED_PER_COMPRESSED
-from ngcdl.preflight.kernels import JETSON, is_igpu
+from ngcdl.preflight.kernels import JETSON
 from ngcdl.spec import GpuRequest
 
 SCHEMA_1 = "https://docs.docker.com/engine/deprecated/#pushing-and-pulling-with-image-manifest-v2-schema-1"
@@ -51,7 +51,8 @@ def _on_gpus(image: ImageFacts, host: HostFacts) -> tuple[list[Reason], Mode | N
 
 def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
     if image.has_cuda is False:
-        return Reason("no-cuda", "runs", "the image has no CUDA inside, so no GPU and no driver is needed")
+        text = "its configuration names no CUDA, so it needs no GPU and no driver; what pip put in can't be seen there"
+        return Reason("no-cuda", "runs", text)
     if host.elsewhere:
         return Reason("elsewhere", "caution", f"{host.elsewhere}; ngcdl check --host judges one by what you type")
     if not host.gpus:
@@ -95,8 +96,8 @@ def _host_rules(image: ImageFacts, host: HostFacts) -> list[Reason]:
 
 
 def _architecture(image: ImageFacts, host: HostFacts) -> Reason | None:
-    made_for = ("arm64",) if is_igpu(image) else image.architectures
-    source = JETSON if is_igpu(image) else image.sources.get("architectures")
+    made_for = ("arm64",) if image.for_jetson else image.architectures
+    source = JETSON if image.for_jetson else image.sources.get("architectures")
     if not made_for:
         if host.architecture == "amd64":  # every image of NVIDIA's that is no -igpu one is made for it
             return None
