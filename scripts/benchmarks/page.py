@@ -9,7 +9,7 @@ from figures import Figure, Spread
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- scripts/bench --keep -->", "<!-- end -->"
-HEAD = "| what | against | goal | reached | ours | theirs | ours / theirs | rounds | |"
+HEAD = "| what | against | goal | reached | ours | theirs | beside theirs | rounds | |"
 
 
 def written(page: str, figures: Sequence[Figure]) -> str:
@@ -36,10 +36,12 @@ def _row(one: Figure, letter: str) -> str:
     goal = one.goal.told(one.unit) if one.goal else ""
     reached = ("yes" if one.is_met else "**no**") if one.goal else ""
     what = f"{one.what} ({one.note})" if one.note else one.what
-    theirs = ratio = ""
+    theirs = beside = ""
     if one.theirs:
-        theirs, ratio = Spread.of(one.theirs).told(one.unit), one.spread("ratio").told("x")
-    cells = (what, one.against or "", goal, reached, one.spread("ours").told(one.unit), theirs, ratio)
+        is_difference = one.compared == "difference"
+        theirs = Spread.of(one.theirs).told(one.unit)
+        beside = one.spread(one.compared).told(f"{one.unit} more") if is_difference else one.spread("ratio").told("x")
+    cells = (what, one.against or "", goal, reached, one.spread("ours").told(one.unit), theirs, beside)
     return f"| {' | '.join(cells)} | {len(one.ours)} | {letter} |"
 
 
