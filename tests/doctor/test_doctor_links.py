@@ -23,16 +23,19 @@ from doctor.sights import (
 )
 from ngcdl.doctor import chain
 from ngcdl.doctor import links as links_package
-from ngcdl.doctor.sight import CdiSpec, Dataset, Keys, Node, Programs, Registry, Sight, Space, Trouble
+from ngcdl.doctor.chain import from_error
+from ngcdl.doctor.sight import CdiSpec, Dataset, Kernel, Keys, Node, Programs, Registry, Sight, Space, Trouble
 from ngcdl.engines.base import GpuWay
 from ngcdl.errors import (
     BadKey,
     BadOption,
     ConfigBroken,
+    DriverHangs,
     EngineAbsent,
     EngineForbidden,
     EngineHangs,
     KeyRejected,
+    LibraryMissing,
     NvmlUnavailable,
     RegistryUnreachable,
 )
@@ -46,7 +49,7 @@ def silent(code: int) -> Probe:
 
 
 UPGRADE = "sudo apt-get update && sudo apt-get install --only-upgrade"
-NO_LIBRARY = Probe(error=NvmlUnavailable("There is no NVIDIA driver on this host.", ""), absent=True)
+NO_LIBRARY = Probe(error=LibraryMissing("There is no NVIDIA driver on this host.", ""), absent=True)
 UNLOADED = replace(KERNEL, module=None, is_loaded=False)
 
 
@@ -103,6 +106,8 @@ SICK: dict[str, Sight] = {
     "library missing": replace(HEALTHY, gpus=NO_LIBRARY),
     "half an update": replace(HEALTHY, kernel=replace(KERNEL, module="550.54.14")),
     "driver hangs": replace(HEALTHY, gpus=Trouble("no answer within 21 s")),
+    "driver gives no answer": replace(HEALTHY, gpus=Probe(error=DriverHangs("No answer within 20 s.", "Look:"))),
+    "no binding": replace(HEALTHY, gpus=Probe(error=NvmlUnavailable("It is missing.", "    pip install nvidia-ml-py"))),
     "no card shown": replace(HEALTHY, gpus=Probe((), DRIVER)),
     "a lost card": replace(HEALTHY, gpus=Probe((A100, replace(LOST, index=1)), DRIVER)),
     "an old card": replace(HEALTHY, gpus=Probe((GTX,), DRIVER)),
@@ -159,7 +164,8 @@ SICK: dict[str, Sight] = {
 NAMED: dict[str, tuple[str, str]] = {
     "no driver": ("driver", "broken"), "nouveau": ("driver", "broken"), "module not loaded": ("driver", "broken"),
     "mismatch": ("driver", "broken"), "library missing": ("driver", "broken"), "half an update": ("driver", "warning"),
-    "driver hangs": ("driver", "broken"), "no card shown": ("driver", "broken"), "a lost card": ("cards", "broken"),
+    "driver hangs": ("driver", "broken"), "driver gives no answer": ("driver", "broken"),
+    "no binding": ("driver", "broken"), "no card shown": ("driver", "broken"), "a lost card": ("cards", "broken"),
     "an old card": ("cards", "warning"), "a card that is not driven": ("cards", "warning"),
     "engine absent": ("engine", "broken"), "engine forbidden": ("engine", "broken"),
     "engine hangs": ("engine", "broken"), "engine late": ("engine", "broken"), "desktop": ("engine", "warning"),
@@ -248,15 +254,45 @@ def test_a_reboot_and_a_mere_look_are_never_run_by_fix() -> None:
     assert not [step for step in steps if "reboot" in step.command and not step.by_hand]
 
 
-def test_each_distribution_gets_its_own_command() -> None:
-    for distribution, command in ((("debian",), "sudo apt-get install nvidia-driver"), (("arch",), None)):
-        sight = SICK["no driver"]
-        sight = replace(sight, kernel=replace(sight.kernel, distribution=distribution))
-        typed = commands(found(sight)["driver"])
-        assert typed == [*([command] if command else []), "sudo reboot"]
-    for manager in ("dnf", "zypper"):
-        sight = replace(SICK["runtime gone"], programs=Programs(frozenset({manager, "nvidia-ctk"}), "1.19.1"))
-        assert f"sudo {manager} install nvidia-container-toolkit" in commands(found(sight)["gpu-way"])
+@pytest.mark.parametrize("kernel", [KERNEL, UNLOADED])
+@pytest.mark.parametrize(("what", "typed"), [
+    ("driver gives no answer", ["sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot"]),
+    ("driver hangs", ["sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot"]),
+    ("no binding", ["pip install nvidia-ml-py"]),
+])  # fmt: skip
+def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: list[str], kernel: Kernel) -> None:
+    assert commands(found(replace(SICK[what], kernel=kernel))["driver"]) == typed
+
+
+@pytest.mark.parametrize("what", ["no driver", "nouveau"])
+@pytest.mark.parametrize(("distribution", "typed", "text"), [
+    (("ubuntu", "debian"), ["sudo ubuntu-drivers install", "sudo reboot"], "A reboot ends"),
+    (("debian",), ["sudo apt-get update && sudo apt-get install nvidia-driver", "sudo reboot"], "non-free-firmware"),
+    (("fedora",), [], "NVIDIA's guide says how"),
+])  # fmt: skip
+def test_each_distribution_gets_its_own_driver_and_no_reboot_alone(
+    distribution: tuple[str, ...], typed: list[str], text: str, what: str
+) -> None:
+    sight = replace(SICK[what], kernel=replace(SICK[what].kernel, distribution=distribution))
+    finding = found(sight)["driver"]
+    assert (commands(finding), text in (finding.cause or "")) == (typed, True)
+    assert finding.source == driver.INSTALL
+
+
+@pytest.mark.parametrize(("manager", "before", "install"), [
+    ("apt-get", ["gnupg", "gpg --dearmor --yes", "signed-by=", "sudo apt-get update"], "apt-get install"),
+    ("dnf", ["-o /etc/yum.repos.d/nvidia-container-toolkit.repo"], "dnf install"),
+    ("zypper", ["-o /etc/zypp/repos.d/nvidia-container-toolkit.repo"], "zypper install"),
+    ("pacman", [], "pacman -S"),
+])  # fmt: skip
+def test_nvidias_toolkit_is_installed_after_its_repository_was_added(
+    manager: str, before: list[str], install: str
+) -> None:
+    sight = replace(SICK["runtime gone"], programs=Programs(frozenset({manager, "nvidia-ctk"}), "1.19.1"))
+    typed = commands(found(sight)["gpu-way"])
+    at = typed.index(f"sudo {install} nvidia-container-toolkit")
+    assert [part in command for part, command in zip(before, typed[:at], strict=True)] == [True] * len(before)
+    assert typed[at + 1] == "sudo nvidia-ctk runtime configure --runtime=docker"
 
 
 def test_without_systemd_the_engine_is_started_in_the_older_way() -> None:
@@ -267,6 +303,30 @@ def test_without_systemd_the_engine_is_started_in_the_older_way() -> None:
 def test_an_engine_that_is_not_installed_is_installed_first() -> None:
     sight = replace(SICK["engine absent"], programs=Programs(frozenset({"apt-get"})))
     assert commands(found(sight)["engine"]) == ["sudo apt-get install docker.io"]
+
+
+@pytest.mark.parametrize("error", [EngineHangs, None])
+@pytest.mark.parametrize(("address", "typed"), [
+    ("unix:///srv/docker.sock", ["sudo journalctl -u docker -n 50", "sudo systemctl restart docker"]),
+    (
+        "unix:///run/user/1000/docker.sock",
+        ["journalctl --user -u docker -n 50", "systemctl --user restart docker"],
+    ),
+    ("unix:///home/me/.docker/desktop/docker.sock", []),
+    ("tcp://gpubox:2376", []),
+    ("gpubox:2375", []),
+    ("http+docker://ssh", []),
+])  # fmt: skip
+def test_only_a_daemon_of_this_machine_is_restarted_when_it_hangs(
+    address: str, typed: list[str], error: type[EngineHangs] | None
+) -> None:
+    late = replace(HEALTHY, engine=Trouble("no answer within 12 s"), address=address)
+    trouble = Trouble("", error(address, 10) if error else None)
+    finding = found(replace(HEALTHY, engine=trouble) if error else late)["engine"]
+    assert (finding.state, commands(finding)) == ("broken", typed)
+    assert ("where it runs" in (finding.cause or "")) == (not typed)
+    if trouble.error is not None:
+        assert commands(from_error("engine", "broken", trouble.error)) == typed
 
 
 def test_an_address_that_docker_host_names_is_not_mended_by_a_start() -> None:
@@ -306,6 +366,26 @@ def test_cards_that_are_given_to_a_virtual_machine_or_hidden_from_a_container_ar
     assert found(replace(HEALTHY, kernel=two))["cards"].state == "ok"
 
 
+@pytest.mark.parametrize(("nodes", "state", "text"), [
+    ((True, False, False, False), "ok", "; 3 more not given to this job"),
+    ((True,), "ok", "; 3 more not given to this job"),
+    ((True, True, False, False), "warning", "; 2 more not given to this job (its control group keeps them from it); "),
+    ((True, True, True, True), "warning", "8.0); the PCI bus has 3 more"),
+])  # fmt: skip
+def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer_are(
+    nodes: tuple[bool, ...], state: str, text: str
+) -> None:
+    """The driver drives four, and shows one of them: the others are another job's, or sick."""
+    four = tuple(f"0000:0{index}:00.0" for index in range(4))
+    named = tuple(Node(f"/dev/nvidia{index}", 195, index, True, can_open) for index, can_open in enumerate(nodes))
+    others = (Node("/dev/nvidiactl", 195, 255, True),)
+    kernel = replace(KERNEL, pci=four, driven=frozenset(four), nodes=named + others)
+    finding = found(replace(HEALTHY, kernel=kernel))["cards"]
+    assert (finding.state, text in finding.found) == (state, True), finding
+    idle = found(replace(HEALTHY, kernel=replace(kernel, pci=(*four, "0000:09:00.0"))))["cards"]
+    assert idle.state == "warning", "one that the driver does not drive stays one"
+
+
 @pytest.mark.parametrize(("spec", "text"), [
     ({"missing": frozenset({"/dev/nvidia1"})}, "names /dev/nvidia1, which is not there"),
     ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, and no card is called so"),
@@ -324,6 +404,36 @@ def test_mig_that_is_on_and_not_described_makes_a_description_stale() -> None:
     finding = found(replace(HEALTHY, gpus=gpus, engine=replace(BY_CDI, specs=(one,))))["cdi"]
     assert "MIG is on" in finding.found
     assert commands(finding) == ["sudo systemctl restart nvidia-cdi-refresh"]
+
+
+FRESH = frozenset({KERNEL.module or ""})
+OLD = frozenset({"525.60.13"})
+
+
+@pytest.mark.parametrize(("specs", "named", "typed"), [
+    (
+        {"/etc/cdi/nvidia.yaml": FRESH, "/var/run/cdi/nvidia.yaml": OLD},
+        ["/var/run/cdi/nvidia.yaml"],
+        ["sudo systemctl restart nvidia-cdi-refresh"],
+    ),
+    (
+        {"/etc/cdi/a.yaml": OLD, "/etc/cdi/b.json": OLD, "/run/cdi/c.yaml": OLD, "/var/run/cdi/d.yaml": OLD},
+        ["/etc/cdi/a.yaml", "/etc/cdi/b.json", "/run/cdi/c.yaml", "/var/run/cdi/d.yaml"],
+        [
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/a.yaml",
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/b.json",
+            "sudo systemctl restart nvidia-cdi-refresh",
+        ],
+    ),
+])  # fmt: skip
+def test_every_stale_description_is_named_and_made_anew_and_no_other(
+    specs: dict[str, frozenset[str]], named: list[str], typed: list[str]
+) -> None:
+    all_of_them = tuple(CdiSpec(Path(path), drivers) for path, drivers in specs.items())
+    finding = found(replace(HEALTHY, engine=replace(BY_CDI, specs=all_of_them)))["cdi"]
+    told = [f"{path}: it is for driver 525.60.13, and 535.104.05 is loaded" for path in named]
+    assert finding.found == "; ".join(told)
+    assert commands(finding) == typed
 
 
 @pytest.mark.parametrize("change", [{"cgroup_driver": "cgroupfs"}, {}])
@@ -409,11 +519,21 @@ def test_where_the_bus_can_not_be_seen_a_library_that_answers_is_a_driver() -> N
 
 
 def test_windows_own_driver_is_not_missed_under_wsl() -> None:
-    wsl = replace(UNLOADED, pci=(), has_dxg=True)
+    wsl = replace(UNLOADED, pci=(), has_dxg=True, has_windows_driver=True)
     links = found(replace(HEALTHY, kernel=wsl))
     assert "WSL" in links["driver"].found
     assert links["wsl"].state == "ok"
     assert "install it there" in (found(replace(HEALTHY, kernel=wsl, gpus=NO_LIBRARY))["driver"].cause or "")
+    assert commands(found(replace(SICK["no binding"], kernel=wsl))["driver"]) == ["pip install nvidia-ml-py"]
+
+
+def test_a_card_of_another_maker_under_wsl_is_no_nvidia_card() -> None:
+    sight = replace(WITHOUT_GPU, kernel=replace(WITHOUT_GPU.kernel, has_dxg=True))
+    links = found(sight)
+    assert not_in_order(sight) == {}
+    assert not {"cards", "gpu-way", "cdi"} & set(links)
+    assert links["driver"].found == "Windows has no NVIDIA driver: trainings run on the CPU"
+    assert "install its driver in Windows: https://" in (links["driver"].cause or "")
 
 
 def test_selinux_is_only_spoken_of_where_it_enforces() -> None:

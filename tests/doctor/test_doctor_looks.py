@@ -13,7 +13,7 @@ import pytest
 from ngcdl.doctor import look
 from ngcdl.doctor.hands import Hands, output, space
 from ngcdl.doctor.look import engine, kernel, keys, programs
-from ngcdl.doctor.sight import Trouble
+from ngcdl.doctor.sight import Node, Trouble
 from ngcdl.errors import NoGpu
 
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"
@@ -51,7 +51,11 @@ def test_of_the_bus_only_nvidias_display_devices_count_that_are_not_handed_on(tm
     given = card(tmp_path, "0000:03:00.0")
     (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir(parents=True)
     (given / "driver").symlink_to(tmp_path / "sys/bus/pci/drivers/vfio-pci")
-    assert kernel.look(Hands(tmp_path, {}), "x86_64").pci == ("0000:01:00.0",)
+    driven = card(tmp_path, "0000:04:00.0")
+    (tmp_path / "sys/bus/pci/drivers/nvidia").mkdir()
+    (driven / "driver").symlink_to(tmp_path / "sys/bus/pci/drivers/nvidia")
+    seen = kernel.look(Hands(tmp_path, {}), "x86_64")
+    assert (seen.pci, seen.driven) == (("0000:01:00.0", "0000:04:00.0"), {"0000:04:00.0"})
 
 
 def test_a_bus_that_can_not_be_seen_is_unknown_and_one_without_cards_is_not(tmp_path: Path) -> None:
@@ -72,7 +76,15 @@ def test_the_rest_of_the_kernels_word_is_read(tmp_path: Path) -> None:
     assert seen.distribution == ("ubuntu", "debian")
 
 
-def test_device_nodes_are_looked_for_in_dev_char(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("files", "has_driver"), [
+    ({"dev/dxg": ""}, False), ({"dev/dxg": "", "usr/lib/wsl/lib/libnvidia-ml.so.1": ""}, True),
+])  # fmt: skip
+def test_windows_driver_is_seen_by_its_library(tmp_path: Path, files: dict[str, str], has_driver: bool) -> None:
+    seen = kernel.look(put(tmp_path, files), "x86_64")
+    assert (seen.has_dxg, seen.has_windows_driver) == (True, has_driver)
+
+
+def test_device_nodes_are_looked_for_in_dev_char(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dev/char").mkdir(parents=True)
     try:
         for name, minor in (("nvidia0", 0), ("nvidiactl", 255)):
@@ -80,10 +92,11 @@ def test_device_nodes_are_looked_for_in_dev_char(tmp_path: Path) -> None:
     except PermissionError:
         pytest.skip("device nodes are root's to make")
     (tmp_path / "dev/char/195:255").symlink_to("../nvidiactl")
-    nodes = kernel.look(Hands(tmp_path, {}), "x86_64").nodes
-    assert [(node.path, node.major, node.minor, node.is_linked) for node in nodes] == [
-        ("/dev/nvidia0", 195, 0, False), ("/dev/nvidiactl", 195, 255, True),
-    ]  # fmt: skip
+    # As a job's control group has it: this process may have the one, and not the other.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name == "nvidiactl" and mode == os.R_OK | os.W_OK)
+    assert kernel.look(Hands(tmp_path, {}), "x86_64").nodes == (
+        Node("/dev/nvidia0", 195, 0, False, False), Node("/dev/nvidiactl", 195, 255, True, True),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("program", "said", "version"), [
@@ -210,3 +223,11 @@ def test_a_look_that_hangs_fails_or_knows_why_takes_nothing_from_the_others() ->
     assert seen["hangs"] == Trouble("no answer within 0.2 s")
     assert seen["fails"].why == "ngcdl could not look: ZeroDivisionError: integer division or modulo by zero"
     assert isinstance(seen["refuses"].error, NoGpu)
+
+
+def test_where_the_engine_was_looked_for_is_known_though_it_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    seen = look.gather(Hands(tmp_path, {"HOME": str(tmp_path), "NGCDL_REGISTRY": "127.0.0.1:1"}))
+    assert (seen.address, isinstance(seen.engine, Trouble)) == ("tcp://127.0.0.1:1", True)

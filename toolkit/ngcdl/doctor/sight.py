@@ -28,17 +28,22 @@ class Node:
     major: int
     minor: int
     is_linked: bool
+    can_open: bool = True  # this process may; a job's control group forbids it the cards of others
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What the kernel says. `pci` are the addresses of NVIDIA's cards that are not handed on to virtual machines."""
+    """What the kernel says. `pci` are the addresses of NVIDIA's cards that are not handed on to virtual machines,
+    `driven` those of them that NVIDIA's driver drives.
+    """
 
     pci: tuple[str, ...] | None = None
+    driven: frozenset[str] = frozenset()
     module: str | None = None  # version of the loaded nvidia module
     is_loaded: bool = False
     has_nouveau: bool = False
-    has_dxg: bool = False  # Windows' own driver, seen from WSL
+    has_dxg: bool = False  # this is WSL, and Windows has a card of any maker
+    has_windows_driver: bool = False  # Windows' own driver of NVIDIA, seen from WSL
     nodes: tuple[Node, ...] = ()
     distribution: tuple[str, ...] = ()  # ID and ID_LIKE of os-release
     machine: str | None = None  # x86_64, aarch64
@@ -126,6 +131,7 @@ class Sight:
     programs: Programs = Programs()
     gpus: Probe | Trouble = field(default_factory=lambda: Probe(absent=True))
     engine: Engine | Trouble = Trouble("nobody looked")
+    address: str = "the default socket"  # where the engine was looked for
     keys: Keys | Trouble = Keys()
     registry: Registry | Trouble = Trouble("nobody looked")
     dataset: Dataset | Trouble = Trouble("nobody looked")
@@ -137,7 +143,7 @@ class Sight:
     @property
     def has_gpu(self) -> bool:
         """Is there an NVIDIA GPU, working or not? A library alone is none, where the PCI bus can be read."""
-        if self.kernel.pci or self.kernel.is_loaded or self.kernel.has_dxg:
+        if self.kernel.pci or self.kernel.is_loaded or self.kernel.has_windows_driver:
             return True
         if isinstance(self.gpus, Trouble):
             return self.kernel.pci is None

@@ -54,7 +54,9 @@ NgcdlError (125)
 │   └── PathUnfit             a folder that the nodes can't be given
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
-│   ├── NvmlUnavailable       the driver's library is missing, not loaded or of another version
+│   ├── NvmlUnavailable       the driver is not loaded, or of another version than its library
+│   │   ├── DriverHangs       a call of it has not come back
+│   │   └── LibraryMissing    its library is not there, or can't be loaded
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
 │   ├── GpuHookFailed         it has one, and it failed
 │   └── GpuNotInside          it runs, but sees no GPU
@@ -99,7 +101,16 @@ from ngcdl.errors.engine import (
     EngineRefused,
     EngineTooOld,
 )
-from ngcdl.errors.gpu import GpuError, GpuHookFailed, GpuNotInside, NoGpu, NoGpuWay, NvmlUnavailable
+from ngcdl.errors.gpu import (
+    DriverHangs,
+    GpuError,
+    GpuHookFailed,
+    GpuNotInside,
+    LibraryMissing,
+    NoGpu,
+    NoGpuWay,
+    NvmlUnavailable,
+)
 from ngcdl.errors.keys import (
     BadKey,
     ConfigBroken,
@@ -193,6 +204,7 @@ __all__ = [
     "DatasetWrong",
     "DigestMismatch",
     "DiskFull",
+    "DriverHangs",
     "EngineAbsent",
     "EngineElsewhere",
     "EngineError",
@@ -212,6 +224,7 @@ __all__ = [
     "KeyRejected",
     "KeyWithoutRights",
     "KubectlMissing",
+    "LibraryMissing",
     "LocalUnavailable",
     "LoginNeeded",
     "MountMissing",

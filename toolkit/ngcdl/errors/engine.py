@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ngcdl.errors.base import NgcdlError
+
+
+def daemon_of(address: str) -> Literal["system", "user"] | None:
+    """Tell whose systemd runs the daemon at an address; None where this machine's does not.
+
+    A rootless daemon is the user's. Its socket is in ~/.docker where it has no systemd, and so is Docker Desktop's:
+    https://docs.docker.com/engine/security/rootless/tips/
+    """
+    is_socket = ":" not in address or address.startswith(("unix://", "http+unix://", "/"))
+    if not is_socket or "/.docker/" in address:
+        return None
+    return "user" if "/run/user/" in address else "system"
 
 
 class EngineError(NgcdlError):
@@ -34,10 +48,14 @@ class EngineForbidden(EngineError):
 
 class EngineHangs(EngineError):
     def __init__(self, address: str, seconds: float) -> None:
+        whose = daemon_of(address)
+        sudo, user = ("", " --user") if whose == "user" else ("sudo ", "")
+        restart = f"    {sudo}journalctl{user} -u docker -n 50\n    {sudo}systemctl{user} restart docker"
         super().__init__(
             f"The Docker engine at {address} accepts calls but gave no answer within {seconds:g} s.",
-            "Look at its log and restart it:\n    sudo journalctl -u docker -n 50\n    sudo systemctl restart docker",
+            f"Look at its log and restart it:\n{restart}" if whose else "Look at it, and at its log, where it runs.",
         )
+        self.address = address
 
 
 class EngineTooOld(EngineError):

@@ -25,6 +25,14 @@ class NvmlUnavailable(GpuError):
         self.answered = answered
 
 
+class DriverHangs(NvmlUnavailable):
+    """A call of the driver has not come back."""
+
+
+class LibraryMissing(NvmlUnavailable):
+    """The driver's library is not there, or can't be loaded."""
+
+
 class NoGpuWay(GpuError):
     def __init__(self, why: str, hint: str) -> None:
         super().__init__(f"Docker has no way to hand a GPU to a container: {why}.", hint)

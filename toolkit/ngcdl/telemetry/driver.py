@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ngcdl.errors import NvmlUnavailable
+from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
 FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
@@ -22,6 +22,11 @@ T = TypeVar("T")
 
 LIBRARY = "libnvidia-ml.so.1"
 INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+WSL_GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/"
+# WSL's door to the cards of every maker: https://devblogs.microsoft.com/directx/directx-heart-linux/
+DXG = Path("/dev/dxg")
+# Windows gives it to WSL only where NVIDIA's driver is installed there (WSL_GUIDE).
+WSL_LIBRARY = Path("/usr/lib/wsl/lib", LIBRARY)
 
 _WORDS = {
     1: "NVML is not initialised",
@@ -54,8 +59,8 @@ def words(code: int) -> str:
 
 
 def has_driver() -> bool:
-    """Tell whether an NVIDIA kernel driver is loaded here (on WSL it is Windows' own, behind /dev/dxg)."""
-    return Path("/proc/driver/nvidia").exists() or Path("/dev/dxg").exists()
+    """Tell whether an NVIDIA kernel driver is loaded here, or under WSL Windows has one."""
+    return Path("/proc/driver/nvidia").exists() or WSL_LIBRARY.exists()
 
 
 def unavailable(code: int) -> NvmlUnavailable:
@@ -67,7 +72,7 @@ def unavailable(code: int) -> NvmlUnavailable:
 
 
 def within(work: Callable[[], T], seconds: float = 20.0) -> T:
-    """Do what calls the driver, in a thread that is left behind when it never returns. Raises NvmlUnavailable then.
+    """Do what calls the driver, in a thread that is left behind when it never returns. Raises DriverHangs then.
 
     20 s, because the first call takes that long on hosts with many cards where persistence mode is off:
     https://docs.nvidia.com/deploy/driver-persistence/
@@ -87,7 +92,7 @@ def within(work: Callable[[], T], seconds: float = 20.0) -> T:
     if errors:
         raise errors[0]
     if not results:
-        raise NvmlUnavailable(f"The NVIDIA driver gave no answer within {seconds:g} s.", _LOOK)
+        raise DriverHangs(f"The NVIDIA driver gave no answer within {seconds:g} s.", _LOOK)
     return results[0]
 
 
@@ -102,24 +107,26 @@ def wrong_binding(where: str | None) -> NvmlUnavailable:
 def _no_library() -> NvmlUnavailable:
     try:
         ctypes.CDLL(LIBRARY)
-        why = "it can be loaded now; try again"
     except OSError as error:
         why = str(error)
+    else:
+        return NvmlUnavailable("The driver's library was missing, and can be loaded now.", "Try again.")
     if "No such file" not in why:
-        return NvmlUnavailable(
+        return LibraryMissing(
             f"The driver's library can't be loaded: {why}.",
             f"Its file is damaged, or made for another system. Install the driver again:\n    {INSTALL}",
         )
     if has_driver():
-        return NvmlUnavailable(
+        return LibraryMissing(
             f"The NVIDIA driver is loaded, but its library {LIBRARY} is not installed.",
             "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN; in a container,\n"
             "NVIDIA_DRIVER_CAPABILITIES must hold 'utility'.",
         )
-    return NvmlUnavailable(
-        "There is no NVIDIA driver on this host.",
-        f"To use a GPU, install it:\n    {INSTALL}\nTo train on the CPU:\n    ngcdl run ... --gpus none",
-    )
+    what, where = "There is no NVIDIA driver on this host.", f"To use a GPU, install it:\n    {INSTALL}"
+    if DXG.exists():
+        what = "Windows has no NVIDIA driver for WSL to use, and probably no NVIDIA card."
+        where = f"If this machine has one, install its driver in Windows, and none inside of WSL:\n    {WSL_GUIDE}"
+    return LibraryMissing(what, f"{where}\nTo train on the CPU:\n    ngcdl run ... --gpus none")
 
 
 _LOOK = "Look at what the kernel says:\n    sudo dmesg | grep -iE 'nvrm|xid'"

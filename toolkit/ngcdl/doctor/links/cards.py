@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
-from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.doctor.sight import Kernel, Sight, Trouble
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, ImageFacts, version
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import Card, Probe
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NAME = "cards"
 _MATRIX = "https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"
 _FRAMEWORKS = ("tensorflow", "pytorch")
+_NODE = re.compile(r"/dev/nvidia\d+")
 
 
 def judge(sight: Sight) -> Finding | None:
@@ -30,12 +32,31 @@ def judge(sight: Sight) -> Finding | None:
     sick = [card for card in cards if card.error]
     if sick:
         return _sick(sick, len(cards))
-    missing = len(sight.kernel.pci or ()) - len(cards)
-    if missing > 0 and not sight.kernel.in_container:
-        found = f"{_listed(cards)}; the PCI bus has {missing} more"
+    found, missing = _listed(cards), _missing(sight.kernel, len(cards))
+    withheld = min(missing, _withheld(sight.kernel))
+    if withheld:
+        keeps = f"its control group keeps {'it' if withheld == 1 else 'them'} from it"
+        found += f"; {withheld} more not given to this job ({keeps})"
+    if missing > withheld:
+        found += f"; the PCI bus has {missing - withheld} more"
         cause = "The driver does not drive them: too old for it, sick, or claimed by another driver"
         return warning(NAME, found, cause, Step("lspci -nnk -d 10de:", by_hand=True))
-    return _floors(sight, sight.gpus)
+    return _floors(found, sight, sight.gpus)
+
+
+def _missing(kernel: Kernel, shown: int) -> int:
+    """Count the cards on the bus that the driver does not show; a container is not meant to be shown all."""
+    return 0 if kernel.in_container else max(0, len(kernel.pci or ()) - shown)
+
+
+def _withheld(kernel: Kernel) -> int:
+    """Count the cards that the driver drives and whose nodes this process has not, or may not open.
+
+    So a job has no others than its own: ConstrainDevices in https://slurm.schedmd.com/cgroup.conf.html. A card that
+    is driven and may be opened is sick where the driver does not show it.
+    """
+    own = sum(node.can_open for node in kernel.nodes if _NODE.fullmatch(node.path))
+    return max(0, len(kernel.driven) - own)
 
 
 def _sick(sick: Sequence[Card], count: int) -> Finding:
@@ -50,19 +71,19 @@ def _sick(sick: Sequence[Card], count: int) -> Finding:
     return warning(NAME, names, "The driver does not tell everything of these cards", *steps)
 
 
-def _floors(sight: Sight, probe: Probe) -> Finding:
+def _floors(found: str, sight: Sight, probe: Probe) -> Finding:
     """Compare with what the newest images are made for, and name what is left for older cards."""
     newest = _newest_floor()
     old = [card for card in probe.cards if _is_below(card, newest.min_capability)]
     if not old:
-        return ok(NAME, _listed(probe.cards))
+        return ok(NAME, found)
     which = " and ".join(f"GPU {card.index} ({card.compute_capability})" for card in old)
     since = min(one.release for one in _with_a_floor() if one.min_capability == newest.min_capability)
     cause = (
         f"Images from {since} on want compute capability {newest.min_capability}, so they don't run on {which}. "
         f"{_left_for(old, sight, probe)}"
     )
-    return warning(NAME, _listed(probe.cards), cause, Step("ngcdl images", by_hand=True), source=_MATRIX)
+    return warning(NAME, found, cause, Step("ngcdl images", by_hand=True), source=_MATRIX)
 
 
 def _with_a_floor() -> list[Release]:

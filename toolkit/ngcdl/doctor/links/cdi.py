@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, ok, warning
-from ngcdl.doctor.sight import CdiSpec, Engine, Sight, Trouble
+from ngcdl.doctor.sight import CdiSpec, Sight, Trouble
 from ngcdl.telemetry.card import Probe
 
 NAME = "cdi"
@@ -16,9 +17,9 @@ def judge(sight: Sight) -> Finding | None:
     engine = sight.engine
     if isinstance(engine, Trouble) or not engine.specs or not sight.has_gpu:
         return None
-    where = ", ".join(str(spec.path) for spec in engine.specs)
-    stale = [why for spec in engine.specs for why in _stale(spec, sight)]
+    stale = {spec.path: "; ".join(why) for spec in engine.specs if (why := tuple(_stale(spec, sight)))}
     if not stale:
+        where = ", ".join(str(spec.path) for spec in engine.specs)
         return ok(NAME, f"{where} fits the driver" if sight.cards_answer else where)
     is_used = not isinstance(engine.way, Trouble) and engine.way.name == "cdi"
     cause = (
@@ -27,7 +28,8 @@ def judge(sight: Sight) -> Finding | None:
         else "Runs here take the runtime nvidia, but docker --gpus takes CDI first from Docker 29.2 on"
     )
     say = broken if is_used else warning
-    return say(NAME, f"{where}: {'; '.join(stale)}", cause, *_anew(engine), source=_URL)
+    found = "; ".join(f"{path}: {why}" for path, why in stale.items())
+    return say(NAME, found, cause, *_anew(stale), source=_URL)
 
 
 def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
@@ -52,12 +54,15 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
         yield "MIG is on, and it describes no MIG device"
 
 
-def _anew(engine: Engine) -> tuple[Step, ...]:
-    by_service = [spec for spec in engine.specs if str(spec.path).startswith(("/var/run/cdi", "/run/cdi"))]
-    if by_service and len(by_service) == len(engine.specs):
-        return (Step("sudo systemctl restart nvidia-cdi-refresh"),)
-    path = next(str(spec.path) for spec in engine.specs if spec not in by_service)
-    return (Step(f"sudo nvidia-ctk cdi generate --output={path}"),)
+def _anew(stale: Iterable[Path]) -> tuple[Step, ...]:
+    """Name a step for each; those below /run are the service's, which makes them anew when it is restarted."""
+    commands = (
+        "sudo systemctl restart nvidia-cdi-refresh"
+        if str(path).startswith(("/run/", "/var/run/"))
+        else f"sudo nvidia-ctk cdi generate --output={path}"
+        for path in stale
+    )
+    return tuple(Step(command) for command in dict.fromkeys(commands))
 
 
 LINKS = (Link(120, NAME, judge),)

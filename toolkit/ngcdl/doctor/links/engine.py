@@ -6,6 +6,7 @@ from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen
 from ngcdl.doctor.packages import install, service
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
+from ngcdl.errors.engine import daemon_of
 
 NAME = "engine"
 _SNAP = "https://github.com/NVIDIA/nvidia-docker/issues/1642"
@@ -42,8 +43,7 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
         return not_seen(NAME, trouble)
     if error is None or isinstance(error, EngineHangs):
         found = error.message if error else f"the Docker engine gave {trouble.why}"
-        log = Step("sudo journalctl -u docker -n 50", by_hand=True)
-        return broken(NAME, found, "Its log may say why; a restart helps", log, service(sight.programs, "restart"))
+        return _hanging(found, error.address if error else sight.address, sight)
     if isinstance(error, EngineForbidden):
         cause = (
             "Only root and the group docker may, and who is in it is as good as root on this machine. It counts from "
@@ -59,6 +59,17 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
         return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))
     steps = install(sight.programs, "docker.io", dnf="docker", pacman="docker")
     return broken(NAME, error.message, "It is not installed", *steps, source=_INSTALL)
+
+
+def _hanging(found: str, address: str, sight: Sight) -> Finding:
+    whose = daemon_of(address)
+    if whose is None:
+        cause = "A restart of this machine's own daemon does not help it: look at it, and at its log, where it runs"
+        return broken(NAME, found, cause)
+    is_rootless = whose == "user"
+    log = Step(f"{'journalctl --user' if is_rootless else 'sudo journalctl'} -u docker -n 50", by_hand=True)
+    restart = service(sight.programs, "restart", is_rootless=is_rootless)
+    return broken(NAME, found, "Its log may say why; a restart helps", log, restart)
 
 
 def live_restore(sight: Sight) -> Finding | None:

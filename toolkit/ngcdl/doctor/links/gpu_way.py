@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, warning
-from ngcdl.doctor.packages import install, service
+from ngcdl.doctor.packages import TOOLKIT_GUIDE, service, toolkit
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 
 NAME = "gpu-way"
-_INSTALL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 _TOOLKIT = frozenset({"nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"})
 
 
@@ -28,11 +27,11 @@ def judge(sight: Sight) -> Finding | None:
             found,
             "The toolkit was removed, or the engine sees another folder",
             *_install(engine, sight),
-            source=_INSTALL,
+            source=TOOLKIT_GUIDE,
         )
     if engine.way.name == "device-request":
         hint = "Whether --gpus works only a run tells; registering the runtime nvidia makes it certain"
-        return ok(NAME, engine.way.why, hint, *_register(engine, sight), source=_INSTALL)
+        return ok(NAME, engine.way.why, hint, *_register(engine, sight), source=TOOLKIT_GUIDE)
     if engine.facts.default_runtime == "nvidia":
         return ok(NAME, f"{engine.way.why}, and it is the default of every container")
     return ok(NAME, engine.way.why)
@@ -44,22 +43,24 @@ def _none(engine: Engine, sight: Sight) -> Finding:
     if engine.registered is not None:
         found = f"{engine.registered} names the runtime nvidia, but the engine does not have it"
         return broken(
-            NAME, found, "The engine has not been restarted since", _restart_of(engine, sight), source=_INSTALL
+            NAME, found, "The engine has not been restarted since", _restart_of(engine, sight), source=TOOLKIT_GUIDE
         )
     found = "Docker has no way to hand a GPU to a container"
     if sight.programs.names & _TOOLKIT:
         cause = "NVIDIA's container toolkit is installed, but not registered with this engine"
         if empty:
             cause += f"; CDI is on, but {' and '.join(empty)} describe{'s' if len(empty) == 1 else ''} no GPU"
-        return broken(NAME, found, cause, *_register(engine, sight), source=_INSTALL)
+        return broken(NAME, found, cause, *_register(engine, sight), source=TOOLKIT_GUIDE)
     if empty and engine.facts.cdi_dirs:
         cause = f"The runtime nvidia is not registered, and no GPU is described in {' or '.join(empty)} for CDI"
-        return broken(NAME, found, cause, *_install(engine, sight), source=_INSTALL)
-    return broken(NAME, found, "NVIDIA's container toolkit is not installed", *_install(engine, sight), source=_INSTALL)
+        return broken(NAME, found, cause, *_install(engine, sight), source=TOOLKIT_GUIDE)
+    return broken(
+        NAME, found, "NVIDIA's container toolkit is not installed", *_install(engine, sight), source=TOOLKIT_GUIDE
+    )
 
 
 def _install(engine: Engine, sight: Sight) -> tuple[Step, ...]:
-    return (*install(sight.programs, "nvidia-container-toolkit"), *_register(engine, sight))
+    return (*toolkit(sight.programs), *_register(engine, sight))
 
 
 def _register(engine: Engine, sight: Sight) -> tuple[Step, ...]:

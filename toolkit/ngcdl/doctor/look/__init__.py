@@ -26,6 +26,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 def gather(hands: Hands | None = None) -> Sight:
     """Look at everything. Raises BadOption where ngcdl's own settings can't be read."""
     from ngcdl.doctor.look import kernel, keys, programs
+    from ngcdl.engines.docker.engine import address
 
     hands = hands or Hands()
     known = settings.load(hands.environ)
@@ -49,6 +50,7 @@ def gather(hands: Hands | None = None) -> Sight:
         shm=hands.space(hands.at("/dev/shm")),
         proxies={name: value for name in _PROXIES if (value := _variable(hands.environ, name))},
         context=keys.context(hands),
+        address=address(),
         **seen,
     )
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Kernel, Node
+from ngcdl.telemetry import driver
 
+_DEVICES = "/sys/bus/pci/devices"
 _NVIDIA, _DISPLAY = "0x10de", "0x03"  # PCI vendor, and the first byte of the class: https://pci-ids.ucw.cz/
 # Two forms: "NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." and "... Open Kernel Module for x86_64  560.35.03".
 _MODULE = re.compile(r"^NVRM version:.*?\s(\d{2,}\.\d+(?:\.\d+)?)\s", re.MULTILINE)
@@ -20,13 +22,16 @@ _NODE = re.compile(r"nvidia(\d+|ctl|-uvm|-modeset|-uvm-tools)")
 def look(hands: Hands, machine: str) -> Kernel:
     version = hands.read("/proc/driver/nvidia/version")
     module = _MODULE.search(version or "")
+    pci = _cards(hands)
     selinux = hands.read("/sys/fs/selinux/enforce")
     return Kernel(
-        pci=_cards(hands),
+        pci=pci,
+        driven=frozenset(address for address in pci or () if _driver(hands.at(_DEVICES) / address) == "nvidia"),
         module=module[1] if module else None,
         is_loaded=version is not None,
         has_nouveau=hands.at("/sys/module/nouveau").exists(),
-        has_dxg=hands.at("/dev/dxg").exists(),
+        has_dxg=hands.at(driver.DXG).exists(),
+        has_windows_driver=hands.at(driver.WSL_LIBRARY).exists(),
         nodes=_nodes(hands),
         distribution=_distribution(hands.read("/etc/os-release") or ""),
         machine=machine,
@@ -39,7 +44,7 @@ def look(hands: Hands, machine: str) -> Kernel:
 def _cards(hands: Hands) -> tuple[str, ...] | None:
     """List NVIDIA's display devices; None where the bus can't be seen at all."""
     try:
-        devices = sorted(hands.at("/sys/bus/pci/devices").iterdir())
+        devices = sorted(hands.at(_DEVICES).iterdir())
     except OSError:
         return None
     if not devices:
@@ -50,9 +55,12 @@ def _cards(hands: Hands) -> tuple[str, ...] | None:
 def _is_card(device: Path) -> bool:
     with contextlib.suppress(OSError):
         vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
-        given_away = (device / "driver").resolve().name == "vfio-pci"
-        return vendor == _NVIDIA and kind.startswith(_DISPLAY) and not given_away
+        return vendor == _NVIDIA and kind.startswith(_DISPLAY) and _driver(device) != "vfio-pci"
     return False
+
+
+def _driver(device: Path) -> str:
+    return (device / "driver").resolve().name
 
 
 def _nodes(hands: Hands) -> tuple[Node, ...]:
@@ -66,7 +74,10 @@ def _nodes(hands: Hands) -> tuple[Node, ...]:
                 if stat.S_ISCHR(state.st_mode):
                     major, minor = os.major(state.st_rdev), os.minor(state.st_rdev)
                     link = hands.at(f"/dev/char/{major}:{minor}")
-                    found.append(Node(f"/dev/{path.name}", major, minor, link.exists()))
+                    # It asks the control group, too, and does not wake the card as open() does:
+                    # https://docs.kernel.org/admin-guide/cgroup-v2.html#device-controller
+                    can_open = os.access(path, os.R_OK | os.W_OK)
+                    found.append(Node(f"/dev/{path.name}", major, minor, link.exists(), can_open))
     return tuple(found)
 
 
