@@ -26,15 +26,36 @@ esac
 """
 
 
+# Python 3.9, whatever name it is called by.
+OLD = """#!/bin/sh
+case $2 in *print*) echo python3.9-venv ;; *) exit 1 ;; esac
+"""
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     for name in ("scripts", "requirements", "toolkit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/uv").write_text(UV)
-    (tmp_path / "bin/uv").chmod(0o755)
+    put(folder, "uv", UV)
     return folder
+
+
+def put(clone: Path, name: str, text: str) -> None:
+    """Put a program onto PATH."""
+    program = clone.parent / "bin" / name
+    program.write_text(text)
+    program.chmod(0o755)
+
+
+def refused(clone: Path, line: str, **variables: str) -> str:
+    """What a line of scripts/environment's functions says before it ends with 125."""
+    environment = {"HOME": str(clone.parent), "PATH": f"{clone.parent}/bin:{os.defpath}", **variables}
+    words = ["bash", "-euc", f". scripts/environment; {line}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=clone)
+    assert (done.returncode, done.stdout) == (125, ""), done.stderr
+    return done.stderr
 
 
 def told(clone: Path) -> tuple[str, str, list[str]]:
@@ -74,3 +95,28 @@ def test_a_python_that_is_gone_or_another_one_makes_the_environment_anew(clone: 
     out, err, asked = told(clone)
     assert (out, asked) == (f"ngcdl {__version__}\n", ["venv", "pip"]), err
     assert "is gone, or is another one now" in err
+
+
+@pytest.mark.parametrize(
+    ("known", "variables", "said"),
+    [
+        ("python3.11", {}, "    sudo apt-get install python3.11 python3.11-venv\n"),
+        ("python3.9", {}, "    NGCDL_PYTHON=/PATH/TO/python3.11 scripts/ngcdl ...\n"),
+        ("python3.11", {"NGCDL_PYTHON": "python3"}, "    unset NGCDL_PYTHON\n"),
+    ],
+)
+def test_without_a_python_that_is_new_enough_what_helps_is_named(
+    clone: Path, known: str, variables: dict[str, str], said: str
+) -> None:
+    for name in ("python3", "python3.13", "python3.12", "python3.11"):
+        put(clone, name, OLD)
+    put(clone, "apt-cache", f"#!/bin/sh\n[ $2 = {known} ]\n")
+    assert refused(clone, "find_python", **variables).endswith(said)
+
+
+def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) -> None:
+    put(clone, "python", OLD)
+    put(clone, "apt-get", '#!/bin/sh\necho "$@" >> "$HOME/asked"\n[ $1 = update ]\n')
+    put(clone, "sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+    assert refused(clone, "make_venv python").endswith("    sudo apt-get install python3.9-venv\n")
+    assert (clone.parent / "asked").read_text().split()[-1] == "python3.9-venv"

@@ -100,7 +100,12 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "cifar10"), "    ngcdl run --train cifar10"),
         (("run", "TensorFlow:1"), "lower case"),
         (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
-        (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs ..."),
+        (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs 3"),
+        (
+            ("run", "--gpus", "all", "-e", "A=1 2", "-v", "/tmp:/t", "tensorflow:1", "sh", "-i", "a b"),
+            "    ngcdl run --gpus all -e 'A=1 2' -v /tmp:/t tensorflow:1 -- sh -i 'a b'\n",
+        ),
+        (("run", "tensorflow:1", "--gpus", "2", "sh", "--", "-c", "ls"), " tensorflow:1 --gpus 2 -- sh -c ls\n"),
         (("run", "tensorflow:1", "-v", ".:/work"), "Mount it elsewhere"),
         (("run", "tensorflow:1", "--train", "cifar10", "-w", "/x"), "its own working directory"),
         ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only a container"),
@@ -117,6 +122,32 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert house.shelf.ids() == [], "nothing was recorded"
+
+
+@pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
+@pytest.mark.parametrize(
+    "option", ["--ipc", "--net", "--network", "--name", "-u", "--user", "--env-file", "--entrypoint", "--privileged"]
+)
+def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
+    done = house.run("run", "tensorflow:1", option, *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"ngcdl: {option}: ngcdl has no such option of docker's; ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Missing argument 'IMAGE'"),
+        (("pytorch:25.03-py3", "--jsn"), "No such option: --jsn"),
+        (("pytorch:25.03-py3", "--gpu"), "requires an argument"),
+        (("nosuch",), "    ngcdl images nosuch\n"),
+        (("pytorch:25.03-py3", "--host", "foo=1"), "'foo=1' is not understood"),
+    ],
+)
+def test_what_was_mistyped_is_no_verdict(house: House, words: tuple[str, ...], said: str) -> None:
+    done = house.run("check", *words)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert said in done.stderr
 
 
 def test_a_resume_of_a_run_that_is_not_there_is_told(house: House) -> None:
@@ -164,6 +195,22 @@ def test_a_key_in_a_variable_never_shows_in_a_dry_run(house: House) -> None:
         assert "hush" not in done.stdout + done.stderr
         assert "EPOCHS" in done.stdout
     assert not house.shelf.root.exists(), "a dry run records nothing"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("-e", "HF_TOKEN=hush", "-e", "EPOCHS=3", "x:1", "ls"), "-e HF_TOKEN -e EPOCHS=3 x:1 -- ls"),
+        (("--env=MY_KEYS=hush", "x:1", "ls"), "--env=MY_KEYS x:1 -- ls"),
+        (("-eX=nvapi-hush", "--pull-secret", "ngc", "x:1", "ls"), "-eX --pull-secret ngc x:1 -- ls"),
+        (("x:1", "login", "PASSWORD=hush"), "x:1 -- login 'PASSWORD=***'"),
+    ],
+)
+def test_a_line_that_is_told_again_has_no_secret(house: House, typed: tuple[str, ...], told: str) -> None:
+    done = house.run("run", *typed)
+    assert done.returncode == 2
+    assert f"    ngcdl run {told}\n" in done.stderr
+    assert "hush" not in done.stderr
 
 
 def test_the_same_by_hand_makes_the_folders_that_it_names(house: House) -> None:

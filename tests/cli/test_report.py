@@ -90,6 +90,22 @@ def test_markdown_and_csv_can_go_to_stdout(kept: House) -> None:
     assert kept.run("report", RUN, "--csv", "-").stdout.startswith("run,kind,t,seconds,")
 
 
+@pytest.mark.parametrize("more", [("--csv", "y.csv"), ("--html", "y.html"), ("--open",)])
+def test_beside_a_document_on_stdout_the_paths_of_files_are_told_on_stderr(kept: House, more: tuple[str, ...]) -> None:
+    done = kept.run("report", RUN, *more, "--markdown", "-", env={"BROWSER": "true"})
+    assert (done.returncode, done.stdout) == (0, (GOLDEN / "report-run-format-1.md").read_text())
+    page = kept.shelf.folder(RUN) / "report.html"
+    assert done.stderr.startswith(f"ngcdl: written: {page if more == ('--open',) else kept.home / more[1]}\n")
+
+
+def test_two_documents_for_stdout_are_refused_before_anything_is_written(kept: House) -> None:
+    done = kept.run("report", RUN, "--html", "x.html", "--csv", "-", "--markdown", "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--markdown and --csv: stdout takes one document." in done.stderr
+    assert "    ngcdl report ... --markdown FILE --csv -" in done.stderr
+    assert not (kept.home / "x.html").exists()
+
+
 def test_a_place_that_can_t_be_written_is_told_and_nothing_is_left(kept: House) -> None:
     done = kept.run("report", RUN, "--html", "nowhere/x.html")
     assert (done.returncode, done.stdout) == (125, "")

@@ -70,7 +70,7 @@ def test_the_exit_code_is_the_verdict(asker: User) -> None:
     assert asker.run("check", "pytorch:22.12-py3", "--host", "driver=570.124.06,cc=12.0,brand=geforce").code == 1
     assert asker.run("check", "pytorch:25.03-py3", "--host", "driver=470.57.02,gpu=T4").code == 2
     assert asker.run("check", "pytorch:99.99-py3").code == 125
-    assert asker.run("check", "pytorch:25.03-py3", "--host", "driver=new").code == 2
+    assert asker.run("check", "pytorch:25.03-py3", "--host", "driver=new").code == 125, "2 is a verdict"
 
 
 def test_images_lists_the_newest_first_with_this_host_s_verdict(asker: User) -> None:

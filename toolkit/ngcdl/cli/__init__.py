@@ -7,6 +7,17 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import BadOption
 
+# Options of `docker run` that are typed out of habit and ngcdl has not, with what is in their place.
+_DOCKERS = {
+    "--ipc": "the container has a /dev/shm of its own, of --shm-size (1g)",
+    **dict.fromkeys(("--net", "--network"), "the container has the engine's own network, and -p publishes a port"),
+    "--name": "a run is named by its id",
+    **dict.fromkeys(("-u", "--user"), "the container runs as you, with --root as the image's own user"),
+    "--env-file": "-e NAME=VALUE sets each variable",
+    "--entrypoint": "the image's own entrypoint starts the command that stands after --",
+    "--privileged": "the container gets the GPUs that --gpus asks for, and no rights beside",
+}
+
 
 def main(argv: list[str]) -> int:
     """Run one command and give its exit code. What stands after the first `--` is the container's, untouched."""
@@ -42,9 +53,11 @@ def _usage(error: Exception, argv: list[str], has_command: bool) -> int:
 
 
 def _told(error: Any, argv: list[str], has_command: bool) -> int:
-    if argv[:1] == ["run"] and not has_command and "No such option" in error.format_message():
+    said, option = error.format_message(), getattr(error, "option_name", "")
+    is_dockers = option in _DOCKERS
+    if argv[:1] == ["run"] and (is_dockers or not has_command) and "No such option" in said:
         raise BadOption(
-            error.format_message(),
+            f"{option}: ngcdl has no such option of docker's; {_DOCKERS[option]}." if is_dockers else said,
             "A command for the container stands after --, with its options:\n"
             "    ngcdl run IMAGE -- python train.py --epochs 3\nWhat ngcdl takes:\n    ngcdl run --help",
         ) from error

@@ -48,10 +48,14 @@ def gpu(json: bool = False, watch: float | None = None) -> None:
 
 
 def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
-    """Redraw on a terminal; elsewhere, or as JSON, add a line for each reading."""
+    """Redraw on a terminal; elsewhere add each reading with its time, as JSON on one line."""
     if json or not console.on_terminal(sys.stdout):
         while True:
-            console.result(json_format.dumps({"t": round(time.time(), 3), **_document(_read(nvml))}))
+            now, report = time.time(), _read(nvml)
+            if json:
+                console.result(json_format.dumps({"t": round(now, 3), **_document(report)}))
+            else:
+                console.result(f"{time.strftime('%F %T', time.localtime(now))}   {_text(report)}\n")
             time.sleep(seconds)
     from rich.live import Live
     from rich.text import Text

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from ngcdl import console, settings
 from ngcdl.errors import BadKey, BadOption, NoKey
@@ -16,11 +18,28 @@ from ngcdl.spec import NVCR
 _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
 
 
-def login(registry: str | None = None, key_stdin: bool = False) -> None:
+@dataclass(frozen=True)
+class Copy:
+    """Where a key goes as well: into the pull secret `kubernetes` of `namespace`, or to enroot."""
+
+    kubernetes: str | None = None
+    namespace: str | None = None
+    enroot: bool = False
+
+    def line(self, registry: str | None) -> str:
+        """Give the line that asks for it."""
+        named = (("--kubernetes", self.kubernetes), ("--namespace", self.namespace))
+        words = [word for name, value in named if value is not None for word in (name, value)]
+        words = [*([registry] if registry else []), *words, *(["--enroot"] if self.enroot else [])]
+        return f"    ngcdl login {shlex.join(words)}"
+
+
+def login(registry: str | None = None, key_stdin: bool = False) -> credentials.Credential:
     """Sign in to nvcr.io, or to the mirror of it that NGCDL_REGISTRY names, with an NGC API key.
 
     The key is read from standard input (--password-stdin), else from NGC_API_KEY or NGC_CLI_API_KEY, else asked for.
-    It is kept where `docker login` keeps it, once the registry has taken it; if it is refused, the old one stays.
+    It is given, and kept where `docker login` keeps it, once the registry has taken it; if it is refused, the old one
+    stays.
     """
     from ngcdl.registry.client import Registry
 
@@ -32,10 +51,10 @@ def login(registry: str | None = None, key_stdin: bool = False) -> None:
         )
     docker_config.read(docker_config.path(os.environ))  # a broken file is told before a key is asked for
     text, source = _read_key(host, key_stdin, os.environ)
-    secret = credentials.check_key(text)
+    typed = credentials.Credential(NGC_USERNAME, credentials.check_key(text), source)
     with Registry(host) as asked:
-        checked = asked.verify(credentials.Credential(NGC_USERNAME, secret, source))
-    kept = credentials.save(host, secret)
+        checked = asked.verify(typed)
+    kept = credentials.save(host, typed.secret)
     if kept.in_clear:
         console.say(f"The key is kept unencrypted. A credential helper avoids that: {_HELPERS_URL}")
     if (exposed := credentials.exposure()) is not None:
@@ -44,32 +63,44 @@ def login(registry: str | None = None, key_stdin: bool = False) -> None:
         console.result(f"Signed in to {host} with the key from {source}. Kept in {kept.where}.")
     else:
         console.result(f"{host} asks nobody to sign in, so the key was not checked. Kept in {kept.where}.")
+    return typed
 
 
-def to_kubernetes(name: str, namespace: str | None, registry: str | None = None) -> None:
-    """Make the pull secret `name` of the key that is kept. It goes through kubectl's stdin, and no file."""
+def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None:
+    """Copy the key that is kept, or sign in with the one on standard input and copy that.
+
+    Raises BadOption where no key is kept, or two of the options can't be meant together."""
+    if to.namespace is not None and to.kubernetes is None:
+        meant = Copy("NAME", to.namespace).line(registry)
+        raise BadOption("--namespace: only --kubernetes reads that.", meant)
+    if to.kubernetes is not None and to.enroot:
+        both = (replace(to, enroot=False), Copy(enroot=True))
+        raise BadOption("--kubernetes and --enroot: one of them.", "\n".join(one.line(registry) for one in both))
+    host = _host(registry)
+    key = login(registry, key_stdin) if key_stdin else credentials.find(host)
+    if key is None:
+        raise BadOption(f"No key for {host} is kept.", f"    {credentials.sign_in(host)}\n{to.line(registry)}")
+    if to.kubernetes is None:
+        _to_enroot(host, key)
+    else:
+        _to_kubernetes(host, key, to.kubernetes, to.namespace)
+
+
+def _to_kubernetes(host: str, key: credentials.Credential, name: str, namespace: str | None) -> None:
+    """Make the pull secret `name`. The key goes through kubectl's stdin, and no file."""
     from ngcdl.engines import kubernetes
 
-    host = _host(registry)
-    found = credentials.find(host)
-    if found is None:
-        raise NoKey
-    engine = kubernetes.connect()
-    where = engine.keep_pull_secret(name, namespace, host, found.username, found.secret.reveal())
+    where = kubernetes.connect().keep_pull_secret(name, namespace, host, key.username, key.secret.reveal())
     console.result(
         f"The secret {name} in the namespace {where} has the key for {host}: ngcdl run ... --pull-secret {name}"
     )
 
 
-def to_enroot(registry: str | None = None) -> None:
-    """Copy the key that is kept to where enroot reads it, with which the nodes of a Slurm pull."""
+def _to_enroot(host: str, key: credentials.Credential) -> None:
+    """Put it where enroot reads it, with which the nodes of a Slurm pull."""
     from ngcdl.registry import enroot
 
-    host = _host(registry)
-    found = credentials.find(host)
-    if found is None:
-        raise NoKey
-    file = enroot.keep(host, found)
+    file = enroot.keep(host, key)
     console.result(f"The key for {host} is kept unencrypted in {file}, readable by you alone: enroot reads it there.")
 
 

@@ -34,9 +34,25 @@ class Asked:
     csv: str | None = None
     open: bool = False
 
+    def on_stdout(self) -> list[str]:
+        """Name the options whose document goes to stdout."""
+        typed = {"--html": self.html, "--png": self.png, "--markdown": self.markdown, "--csv": self.csv}
+        return [option for option, target in typed.items() if target == _STDOUT]
+
+    def tell(self, path: Path) -> None:
+        """Tell a file's path on stdout, or beside the document that is there."""
+        if self.on_stdout():
+            console.say(f"written: {path}")
+        else:
+            console.result_exact(str(path))
+
 
 def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and the path of each file to stdout. Raises NoSuchRun, NotWritten and NoBrowser."""
+    shown = asked.on_stdout()
+    if len(shown) > 1:
+        hint = f"    ngcdl report ... {shown[0]} FILE {shown[1]} -"
+        raise BadOption(f"{' and '.join(shown)}: stdout takes one document.", hint)
     store = kept.shelf()
     comparison = _comparison(names, store)
     if comparison:
@@ -48,7 +64,7 @@ def report(names: Sequence[str], asked: Asked) -> None:
     if twice:
         raise BadOption(f"{', '.join(sorted(twice))} is named twice.")
     if asked.csv:
-        _write(asked.csv, _sheets(store, runs))
+        _write(asked, asked.csv, _sheets(store, runs))
     wants_page = asked.html or asked.open or not (asked.png or asked.markdown or asked.csv)
     if wants_page or asked.png or asked.markdown:
         _pages(store, runs, asked, bool(wants_page), comparison)
@@ -86,18 +102,18 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
     if asked.markdown:
         from ngcdl.report.markdown import markdown
 
-        _write(asked.markdown, [markdown(stories, comparison)])
+        _write(asked, asked.markdown, [markdown(stories, comparison)])
     if asked.png:
         from ngcdl.report.browser import picture
 
         drawn = picture(document)
-        _write(asked.png, [drawn.png])
+        _write(asked, asked.png, [drawn.png])
         if drawn.share < 1:
             console.say(f"the picture has the first {100 * drawn.share:.0f} % of the page; --html has all of it")
     if wants_page:
         name = "report.html" if len(runs) == 1 else f"report-of-{len(runs)}.html"
         target = asked.html or str(store.folder(runs[0].id) / name)
-        _write(target, [document], is_typed=bool(asked.html))
+        _write(asked, target, [document], is_typed=bool(asked.html))
         if asked.open:
             _open(target)
 
@@ -123,7 +139,7 @@ def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
         yield from sheet(run, lines(folder / EVENTS), samples(folder), head=not number)
 
 
-def _write(target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> None:
+def _write(asked: Asked, target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> None:
     """Write a file whole or not at all, for its owner alone, and tell its path. Raises NotWritten.
 
     What somebody typed may be a link or a pipe and is meant; in a run's folder the run may have left one.
@@ -142,7 +158,7 @@ def _write(target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> 
             _replace(path.resolve() if is_typed else path, parts)
     except OSError as error:
         raise NotWritten(target, error.strerror or str(error)) from error
-    console.result_exact(str(path.absolute()))
+    asked.tell(path.absolute())
 
 
 def _replace(path: Path, parts: Iterable[str | bytes]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from ngcdl import plan, settings, trainings
 from ngcdl.asked import Asked
 from ngcdl.errors import BadOption
 from ngcdl.spec import (
+    REDACTED,
     USED_BY,
     GpuRequest,
     ImageRef,
@@ -22,6 +25,8 @@ from ngcdl.spec import (
     Workload,
     parse_bytes,
     parse_environment,
+    redacted,
+    redacted_words,
 )
 from ngcdl.store import CHECKPOINTS, EVENTS, Store, lines
 
@@ -75,10 +80,9 @@ class Typed:
 def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     """Parse. Raises UsageError with the form that was wanted."""
     if typed.stray:
-        words = " ".join(typed.stray)
-        rest = "".join(f" {name} ..." for name in _of_a_training(typed))  # meant for the container's command
-        hint = f"    ngcdl run {typed.image} -- {words}{rest}"
-        raise BadOption(f"{words}: the container's command stands after --.", hint)
+        words = " ".join(redacted_words(typed.stray))
+        said = f"{words}: the container's command stands after --, ngcdl's own options before it."
+        raise BadOption(said, _parted(typed, sys.argv[1:]))
     if typed.train and typed.command:
         raise BadOption("--train runs the bundled training: no command can stand after --.")
     if typed.train and typed.workdir:
@@ -94,7 +98,8 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     if not typed.train and image:
         terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
         own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
-        own = plan.at_hand(own, _here())
+        if typed.engine != "kubernetes":  # a pod sees no folder of this machine
+            own = plan.at_hand(own, _here())
     return Asked(
         engine=typed.engine,
         image=image,
@@ -108,6 +113,23 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         extra=_extra(typed, own),
         placement=typed.placement if typed.engine in USED_BY else None,
     )
+
+
+def _parted(typed: Typed, argv: Sequence[str]) -> str:
+    """Give the line that was typed with -- where the container's command begins. Of a secret variable it has the name
+    alone: -e takes its value from the caller's own."""
+    words = list(argv)
+    if "--" in words:
+        words.remove("--")
+    try:
+        at = words.index(typed.stray[0], words.index(typed.image or "") + 1)
+    except ValueError:  # argv is another program's, which has ngcdl inside
+        words, at = ["run", typed.image or "IMAGE", *typed.stray, *typed.command], 2
+    for text in typed.environment:
+        name, _, value = text.partition("=")
+        if redacted(name, value) == REDACTED:
+            words = [word.replace(text, name) for word in words]
+    return f"    ngcdl {shlex.join(words[:at])} -- {shlex.join(redacted_words(tuple(words[at:])))}"
 
 
 def _image(name: str, config: settings.Settings) -> ImageRef:

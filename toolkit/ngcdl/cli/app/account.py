@@ -15,22 +15,22 @@ def login(
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
     registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="Another host than nvcr.io.")] = None,
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Copy the key that is kept into a pull secret of Kubernetes.")
+        str | None,
+        typer.Option(metavar="NAME", help="Copy the key, kept or on stdin, into a pull secret of Kubernetes."),
     ] = None,
     namespace: options.Namespace = None,
     enroot: Annotated[
-        bool, typer.Option("--enroot", help="Copy the key that is kept to where enroot reads it.")
+        bool, typer.Option("--enroot", help="Copy the key, kept or on stdin, to where enroot reads it.")
     ] = False,
 ) -> None:
     """Sign in to nvcr.io with an NGC API key."""
     from ngcdl.cli import login as it
 
-    if kubernetes:
-        it.to_kubernetes(kubernetes, namespace, registry)
-    elif enroot:
-        it.to_enroot(registry)
-    else:
+    to = it.Copy(kubernetes, namespace, enroot)
+    if to == it.Copy():
         it.login(registry, password_stdin)
+    else:
+        it.copy(to, registry, password_stdin)
 
 
 @app.command()

@@ -12,7 +12,9 @@ from ngcdl.cli.options import Json
 
 @app.command()
 def gpu(
-    json: Json = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout; with --watch one a line for each reading.")
+    ] = False,
     watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Read again and again.")] = None,
 ) -> None:
     """Show what the NVIDIA driver says of each GPU."""

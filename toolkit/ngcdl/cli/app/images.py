@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ngcdl.cli.app.root import app
 from ngcdl.cli.options import CardTyped, HostTyped, ImageName, Json
+from ngcdl.errors import NgcdlError
+
+_USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, of the click inside typer
+
+
+class _Judging(TyperCommand):
+    """A command whose exit code 2 is a verdict: what was mistyped ends with 125, like all that gives none."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own click
+        try:
+            return super().parse_args(ctx, args)
+        except _USAGE as error:
+            error.exit_code = NgcdlError.exit_code
+            raise
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except NgcdlError as error:
+            raise NgcdlError(error.message, error.hint) from error
 
 
 @app.command()
@@ -22,9 +43,11 @@ def pull(
 
 
 @app.command(
-    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known of it.\n\n"
+    cls=_Judging,
+    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known of it, or what was typed "
+    "can't be meant.\n\n"
     "\b\nExamples:\n  ngcdl check pytorch:25.03-py3\n"
-    "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4"
+    "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4",
 )
 def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
     """Can an image run here? Why, and the newest tag that does."""

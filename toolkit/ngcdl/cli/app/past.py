@@ -87,7 +87,7 @@ def report(
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Verdict and table; - is stdout.")] = None,
-    csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample.")] = None,
+    csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample; - is stdout.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Make a page of a run, of several, or of a comparison."""

@@ -1,0 +1,45 @@
+"""`ngcdl gpu --watch` where stdout is no terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ngcdl.cli.gpu import _watch
+from ngcdl.telemetry.card import Driver, GpuReading
+
+
+class FakeNvml:
+    """A driver with one card, until Ctrl-C at the third reading."""
+
+    left = 3
+
+    def read(self, processes: bool) -> tuple[GpuReading, ...]:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        return (GpuReading(0, name="Tesla T4"),)
+
+    def driver(self) -> Driver:
+        return Driver("535.104.05", None, "12.2")
+
+
+def watched(capsys: pytest.CaptureFixture[str], as_json: bool) -> str:
+    with pytest.raises(KeyboardInterrupt):
+        _watch(FakeNvml(), as_json, 0.0)
+    return capsys.readouterr().out
+
+
+def test_a_log_gets_the_text_of_each_reading_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = re.findall(
+        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d   (.*)\n\n(.*) compute", watched(capsys, as_json=False), re.MULTILINE
+    )
+    assert heads == [("Driver 535.104.05   CUDA 12.2   NVML n/a", "GPU 0  Tesla T4  ")] * 2
+
+
+def test_a_program_gets_a_line_of_json_for_each_reading(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.loads(line) for line in watched(capsys, as_json=True).splitlines()]
+    assert [line["gpus"][0]["name"] for line in lines] == ["Tesla T4"] * 2
+    assert all(line["t"] > 0 for line in lines)
