@@ -96,6 +96,9 @@ def test_what_several_cannot_train_is_refused_on_several_machines() -> None:
     plan.check_workload(CIFAR10, 2)
     with pytest.raises(BadOption, match="--nodes 2: of cifar10-94 only one replica can run"):
         plan.check_workload(Workload("cifar10-94"), 2)
+    with pytest.raises(BadOption, match="--nodes 2: the largest batch is looked for on one machine"):
+        plan.check_workload(replace(CIFAR10, largest_batch=True), 2)
+    plan.check_workload(replace(CIFAR10, largest_batch=True, resume="older"))
 
 
 def test_threads_are_passed_on_where_they_were_asked_for() -> None:
@@ -180,7 +183,6 @@ def test_a_training_that_makes_its_data_up_is_given_none() -> None:
             Workload("cifar10", seconds=0.0), Workload("cifar10", seconds=float("inf")),
             Workload("cifar10", seconds=float("nan")), Workload("cifar10", 7, epochs=1),
             Workload("cifar10", teacher="kept"), Workload("cifar10", feed="resident"),
-            Workload("cifar10", largest_batch=True, resume="older"),
             Workload("cifar10", feed="input", resume="older"), Workload("cifar10", feed="constant", resume="older"),
             Workload("cifar10", feed="input", autotune=True),
             Workload("catdog", feed="resident", data="pets"),

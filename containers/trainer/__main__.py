@@ -7,7 +7,9 @@ import os
 import sys
 import traceback
 
-from . import autotune, choices, computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher, workloads
+from . import (
+    autotune, checkpoint, choices, computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher,
+    workloads)
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
@@ -89,6 +91,8 @@ def recorded(asked, events, signals):
 def attempt(asked, events, voice, signals, own=None):
     """Give the exit code and why it is not 0. Every way to end without reaching the last step leaves an error event."""
     try:
+        if asked.largest and asked.resume:  # a job that was begun anew has the words it had: its batch was found then
+            asked.batch, asked.largest = checkpoint.good(asked.resume)[1]["batch"], False
         if own is None and asked.replicas * asked.nodes > 1:
             lead(asked, events, voice, signals)
         else:

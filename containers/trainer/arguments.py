@@ -58,8 +58,6 @@ def arguments(argv):
             parser.error("a workload and one of --out and --runs are needed")
         if not asked.data:
             parser.error("--data needs a folder, or the word synthetic")
-        if asked.batch == "largest" and asked.resume:
-            parser.error("--resume goes on with the batch that it had: leave --batch largest away")
         if asked.times > 1 and not hasattr(imported(asked.workload), "TIMES"):
             parser.error("--times is not for %s" % asked.workload)
         asked.argv = sys.argv[1:] if argv is None else list(argv)

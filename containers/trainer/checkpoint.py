@@ -30,8 +30,13 @@ SAME = "workload", "batch", "seed", "data", "queued", "dropout", "teacher", "cli
 def save(folder, about, arrays):
     """Write DIR/checkpoints/step-<n>.npz, keep the last three, and give the path relative to DIR.
 
-    A full disk raises Stop("disk_full") and leaves the earlier ones as they were.
+    A full disk raises Stop("disk_full") and leaves the earlier ones as they were. So does Stop("nan"), where the last
+    update has left what is no number: its loss, of the weights before it, still was one.
     """
+    for name in sorted(arrays):
+        if not np.isfinite(arrays[name]).all():
+            raise Stop("nan", "Model diverged: %s holds what is no number after %d steps" % (name, about["step"]),
+                       about["step"] - 1)
     about = dict(about, format=FORMAT, sha256=digest(arrays))
     arrays = dict(arrays)
     arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode("ascii"), np.uint8)
@@ -45,8 +50,9 @@ def save(folder, about, arrays):
         for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
             os.remove(os.path.join(place, rest))  # of a trainer that was killed while it saved; the lock is ours now
         write_whole(path, content.getvalue())
-        # by when they were written: the folder may hold some of a longer training
-        for old in sorted(found(place), key=os.path.getmtime, reverse=True)[KEPT:]:
+        # by when they were written: the folder may hold some of a longer training, or of a clock that went ahead
+        others = [other for other in found(place) if other != path]
+        for old in sorted(others, key=os.path.getmtime, reverse=True)[KEPT - 1:]:
             os.remove(old)
     except EnvironmentError as error:
         raise stopped_by(error, path, "checkpoint")
@@ -99,19 +105,23 @@ def reached(folder):
 
 def newest(folder, wanted, say):
     """Give the newest good checkpoint of a folder as read() does. No good one, or another training's, raises Stop."""
+    path, about, arrays = good(folder, say)
+    for key in SAME:
+        if about.get(key) != wanted.get(key):
+            raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (
+                path, key, about.get(key), wanted.get(key)))
+    say("Going on from %s" % path)
+    return about, arrays
+
+
+def good(folder, say=str):
+    """Give the path of the newest good checkpoint of a folder, whichever training's, and what read() does."""
     place, paths = kept(folder)
     if not paths:
         raise Stop("checkpoint", "No checkpoint file found in %s" % place)
     for path in paths:
         try:
-            about, arrays = read(path)
+            return (path,) + read(path)
         except ValueError as error:
             say("%s is damaged (%s); trying the one before" % (path, error))
-            continue
-        for key in SAME:
-            if about.get(key) != wanted.get(key):
-                raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (
-                    path, key, about.get(key), wanted.get(key)))
-        say("Going on from %s" % path)
-        return about, arrays
     raise Stop("checkpoint", "every checkpoint in %s is damaged" % place)

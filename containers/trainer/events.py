@@ -13,7 +13,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --data DIR|synthetic       default synthetic. For CIFAR-10 a folder with or above cifar-10-batches-bin or
                                   cifar-10-batches-py; for catdog one of pictures (pictures.py); else refused
        --steps N --batch N        the number of the step to reach, examples a step; default: the workload's own
-       --batch largest            look for the largest batch that fits (fits.py), then train with it; not with --resume
+       --batch largest            look for the largest batch that fits (fits.py), then train with it; with --resume
+                                  the checkpoint's
        --epochs N                 instead of --steps: the step to reach is N epochs' last; refused where a workload
                                   counts none
        --seconds S                stop when S seconds have passed since the end of this attempt's first step, in which
@@ -24,7 +25,7 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --compile                  by torch.compile, or XLA (not tf1). A batch that is smaller than the others is not
                                   compiled: the figures hold no other compilation than the first step's
        --channels-last, --channels-first    how pictures lie; default last; first with pytorch alone
-       --seed N                   of weights, order and distortions (0)
+       --seed N                   of weights, order, distortions and dropout (0)
        --clip NORM                scale all gradients down where their common norm is more; not of what trains nothing,
                                   nor of cifar10-94
        --threads N                processor threads that compute, default all; the batches are made by others
@@ -109,7 +110,8 @@ EVENTS one JSON object a line, written whole. Every one has "event" and "t", sec
        Examples are what "unit" says: images, or sequences of tokens.
        "step" of a step event is the number of the batch, from 0; elsewhere it is how many steps are done.
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
-              devices [name], batch, steps (the number to reach; null where --seconds alone ends it), seed, parameters,
+              devices [name], batch (where more were asked for than there are, all of them),
+              steps (the number to reach; null where --seconds alone ends it), seed, parameters,
               dataset (cifar10|pictures|synthetic; null: there is none), dataset_images (examples), dataset_sha256 (of
               the training files one after the other; of pictures of their names and sizes; null if synthetic),
               dataset_note (null|text), resumed_from_step (null|n), threads (null|n), dropout (true|false; null: the
@@ -170,9 +172,11 @@ EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no eve
 from __future__ import absolute_import, division, print_function
 
 import errno
+import io
 import json
 import os
 import time
+from contextlib import closing
 
 FORMAT = 1
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
@@ -206,8 +210,28 @@ class Events(object):
             raise stopped_by(error, self.path)
 
     def append(self, content):
-        with open(self.path, "ab", 0) as file:  # unbuffered: an event is one write
+        with closing(Appended(self.path)) as file:
             file.write(content)
+
+
+class Appended(object):
+    """A file that lines are written to the end of, each whole and at once, or not at all."""
+
+    def __init__(self, path):
+        self.file = io.open(path, "ab", 0)  # of io, that Python 2.7 tells too how much was written
+
+    def write(self, content):
+        """A disk that is nearly full takes a part, without an error: the rest has it, and the part is cut off again."""
+        size = self.file.seek(0, os.SEEK_END)
+        try:
+            while content:
+                content = content[self.file.write(content):]
+        except EnvironmentError:
+            self.file.truncate(size)
+            raise
+
+    def close(self):
+        self.file.close()
 
 
 def torn(path):

@@ -9,18 +9,18 @@ import numpy as np
 
 from . import checkpoint, cost, feed, layers, trace
 from .ahead import Waited
+from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
 from .group import ALONE, agreed, parted, same, sliced, whole
 
 UNENDING = 2 ** 62  # the last step where only --seconds ends the training
-TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
-FEW_VALUES = 100000  # dozens of images of CIFAR-10: so many are tested at once in any case, one by one takes long
 
 
 def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None, group=ALONE):
     """Train from the first or the checkpoint's step on, write what happens, and test what came out.
 
     free: bytes of the GPU's memory before the framework took its own, None if unknown."""
+    asked.batch = model.batch = of_a_step(asked, workload, dataset, voice)
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
@@ -39,7 +39,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
           flops_per_example=None if asked.feed == "input" else workload.FLOPS,
           share_of_3x3=cost.share_of_3x3(model.words, model.shape),
           epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
-    began = clock()
+    began, tested = clock(), opened(asked, workload, group)
 
     def save(step):
         started = clock()
@@ -50,7 +50,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
                 events.write("replicas", step=step, **same(network, weights, step))
             path = None if group.rank else checkpoint.save(asked.out, dict(about, step=step), values)
         except Stop as stop:
-            stop.step = step
+            stop.step = step if stop.step is None else stop.step
             raise
         if path:
             events.write("checkpoint", step=step, path=path, seconds=clock() - started)
@@ -71,11 +71,10 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     if asked.feed == "input":
         named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
         events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
-    if has_result and not asked.no_eval and hasattr(workload, "load_test") and not group.rank:
-        tested = workload.load_test(asked.data)
-        if tested is not None:
-            part = group.part(asked.batch)
-            evaluate(workload, model, tested, network, done, events, voice, signals, part.stop - part.start)
+    tested = tested()
+    if tested is not None:
+        part = group.part(asked.batch)
+        evaluate(workload, model, tested, network, done, events, voice, signals, part.stop - part.start)
     parted(network, group)  # the others wait for replica 0's test: some collectives want all until the end
     events.write("finish", step=done, seconds=clock() - began)
 
@@ -88,6 +87,16 @@ def start(asked, workload, network, framework, events, **fields):
                  precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
                  replicas=network.group.size, nodes=network.group.nodes, autotune=asked.tuned, pid=os.getpid(),
                  **fields)
+
+
+def of_a_step(asked, workload, dataset, voice):
+    """Give how many examples a step has: no more than an epoch, where there are epochs. What is told, compiled and kept
+    goes by that."""
+    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
+    count = whole(asked, source, 0)
+    if count < asked.batch:
+        voice.say("A batch of %d is more than there are: each step has all %d %s" % (asked.batch, count, workload.UNIT))
+    return count
 
 
 def to_reach(asked, workload, dataset):
@@ -285,19 +294,3 @@ class Epoch(object):
 
     def add(self, examples, loss, right):
         self.examples, self.loss, self.right = self.examples + examples, self.loss + examples * loss, self.right + right
-
-
-def evaluate(workload, model, dataset, network, step, events, voice, signals, most=TEST_BATCH):
-    """Test with the moving averages, where there are. Each image counts once; the tutorial's 79 batches of 128 count
-    112 twice. At once no more than `most`, the batch that was trained with: that memory does for more nobody knows."""
-    started, right, values = clock(), 0, int(np.prod(model.shape))
-    at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
-    voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
-    for start in range(0, len(dataset.labels), at_once):
-        part = slice(start, start + at_once)
-        guesses = model.guesses(network.logits(workload.plain(dataset.images[part])))
-        right += int((guesses == dataset.labels[part]).sum())
-        signals.check(step)
-    precision = right / len(dataset.labels)
-    events.write("eval", step=step, precision_at_1=precision, examples=len(dataset.labels), seconds=clock() - started)
-    voice.say("%s: precision @ 1 = %.3f" % (datetime.datetime.now(), precision))

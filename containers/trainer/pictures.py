@@ -3,7 +3,8 @@
     DIR/cats/*.jpg  DIR/dogs/*.jpg             as they are, or below DIR/train (DIR/training); what tests is below
                                                DIR/test, DIR/validation or DIR/val, and may be missing
 
-JPEG and PNG. A label is the place of its folder's name in the alphabet. Each picture is brought to the wanted size by
+JPEG and PNG. A label is the place of its folder's name in the alphabet of what is trained on; what tests has the same
+names, in capitals or not. Each picture is brought to the wanted size by
 taking the nearest pixel, which is what Keras' load_img does unless told otherwise. 20,000 of 256 x 256 are 3.9 GB: only
 their names are kept. A few broken ones are named and left out; what is more is no data.
 """
@@ -29,11 +30,17 @@ def dataset(folder, split, classes, side, decoder=decoder):
     place = found(folder, split)
     if place is None:
         return None
-    names, listed = listing(place)
-    if len(names) != classes:
-        raise Stop("data", "%s has %s: wanted are %d folders of pictures, one a class (%s)" % (
-            place, "the folders " + ", ".join(names) if names else "no folder of pictures", classes,
-            "such as %s and %s" % (os.path.join(place, "cats"), os.path.join(place, "dogs"))))
+    try:
+        names = folders(place)
+        if len(names) != classes:
+            raise Stop("data", "%s has %s: wanted are %d folders of pictures, one a class (such as %s and %s)%s" % (
+                place, "the folders " + ", ".join(names) if names else "no folder of pictures", classes,
+                os.path.join(place, "cats"), os.path.join(place, "dogs"), "; or say --no-eval" * (split == "test")))
+        if split == "test":
+            names = ordered(names, place, found(folder, "train"))
+        listed = listing(place, names)
+    except EnvironmentError as error:
+        raise stopped_by(error, place, "data")
     return Pictures(place, names, listed, side, *decoder())
 
 
@@ -47,22 +54,29 @@ def found(folder, split):
     return folder if split == "train" else None
 
 
-def listing(place):
-    """Give the names of the folders that hold pictures, and [(label, path below the place, bytes)], in order."""
-    names, listed = [], []
-    try:
-        for name in sorted(os.listdir(place)):
-            inside = os.path.join(place, name)
-            if not os.path.isdir(inside) or name in SPLITS["train"] + SPLITS["test"]:
-                continue
-            files = sorted(file for file in os.listdir(inside) if file.lower().endswith(ENDINGS))
-            if files:
-                listed += [(len(names), os.path.join(name, file), os.path.getsize(os.path.join(inside, file)))
-                           for file in files]
-                names.append(name)
-    except EnvironmentError as error:
-        raise stopped_by(error, place, "data")
-    return names, listed
+def folders(place):
+    """Give the names of the folders that hold pictures, in order."""
+    names = [name for name in sorted(os.listdir(place)) if name not in SPLITS["train"] + SPLITS["test"]]
+    return [name for name in names if os.path.isdir(os.path.join(place, name)) and files(place, name)]
+
+
+def files(place, name):
+    return sorted(file for file in os.listdir(os.path.join(place, name)) if file.lower().endswith(ENDINGS))
+
+
+def ordered(names, place, other):
+    """Give the names in the order of what is trained on: a class has the same number there."""
+    trained, same = folders(other), {name.lower(): name for name in names}
+    if sorted(same) != sorted(name.lower() for name in trained):
+        raise Stop("data", "%s has the folders %s, and %s has %s: what tests has the classes that are trained on; or "
+                   "say --no-eval" % (place, ", ".join(names), other, ", ".join(trained)))
+    return [same[name.lower()] for name in trained]
+
+
+def listing(place, names):
+    """Give [(label, path below the place, bytes)] of all pictures, in order."""
+    paths = [(label, os.path.join(name, file)) for label, name in enumerate(names) for file in files(place, name)]
+    return [(label, path, os.path.getsize(os.path.join(place, path))) for label, path in paths]
 
 
 class Pictures(object):
@@ -83,6 +97,9 @@ class Pictures(object):
             ", ".join("%d in %s" % ((self.labels == k).sum(), name) for k, name in enumerate(names)),
             side, side, decoded_by)
         self.broken, self.lock = set(), threading.Lock()
+        for number, (_, _, size) in enumerate(listed):
+            if not size:
+                self.leave_out(number, "it is empty")
 
     def __len__(self):
         return self.count

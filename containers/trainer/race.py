@@ -66,7 +66,7 @@ def table(knobs, steps):
     step = np.arange(steps)
     pace = 1 - step / steps
     whitening = np.maximum(1 - step / max(nearest(knobs.bias_share * steps), 1), 0)
-    keep = np.where(step > steps - knobs.tail, knobs.tail_keep, 0.0)
+    keep = np.where(step > max(steps - knobs.tail, 0), knobs.tail_keep, 0.0)
     return np.stack([knobs.filter_rate * pace, whitening, pace, keep], axis=1).astype(np.float32)
 
 

@@ -15,6 +15,7 @@ A student's loss is, where p and q are the softmax of the teacher's and the stud
 """
 from __future__ import absolute_import, division, print_function
 
+import binascii
 import collections
 import math
 
@@ -60,6 +61,12 @@ def recipe(optimiser, rate, loss="softmax", clip=None, averages=None, counted=Fa
 def untrained():
     """Give the recipe of a network that only computes forward."""
     return recipe({"op": "none"}, rate=None, loss=None)
+
+
+def chance(*parts):
+    """Give the number, of 31 bits, that something is drawn by: another one for other parts, seed and step among them.
+    They are not laid side by side: PyTorch's generator on a CPU begins with 32 bits, and leaves those above aside."""
+    return binascii.crc32(" ".join(str(part) for part in parts).encode("ascii")) & 0x7FFFFFFF
 
 
 class Model(object):

@@ -20,7 +20,7 @@ import sys
 import time
 
 from . import host, nvml
-from .events import Voice, line, stopped_by
+from .events import Appended, Voice, line, stopped_by
 from .files import write_whole
 from .sampler import Sampler
 
@@ -34,7 +34,7 @@ class Record(object):
         self.folder = asked.out
         self.values = first(asked)
         self.save()
-        self.log = open(os.path.join(self.folder, "log.txt"), "ab", 0)
+        self.log = Appended(os.path.join(self.folder, "log.txt"))
         self.voice = Voice(sys.stdout, self.log)
         self.sampler = Sampler(os.path.join(self.folder, "samples.jsonl"))
         self.sampler.start()

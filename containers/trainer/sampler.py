@@ -16,9 +16,10 @@ from __future__ import absolute_import, division, print_function
 
 import threading
 import time
+from contextlib import closing
 
 from . import host, nvml
-from .events import clock, line
+from .events import Appended, clock, line
 
 SECONDS = 1.0
 
@@ -44,7 +45,7 @@ class Sampler(object):
     def work(self):
         library = nvml.Library.open()
         try:
-            with open(self.path, "ab", 0) as file:
+            with closing(Appended(self.path)) as file:
                 self.sample(file, library)
         except Exception as error:  # here the thread ends; the record's notes say why
             self.failure = "sampling stopped: %s: %s" % (type(error).__name__, error)

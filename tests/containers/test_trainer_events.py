@@ -53,6 +53,27 @@ def test_a_torn_last_line_does_not_swallow_the_next_event(tmp_path):
     assert json.loads(written(tmp_path)[2])["step"] == 1
 
 
+def test_a_nearly_full_disk_keeps_lines_whole_and_takes_none_of_what_it_has_no_room_for(tmp_path):
+    code = """
+import resource, sys
+from trainer.events import Appended, Events, Stop, Voice
+events, voice = Events(sys.argv[1]), Voice(None, Appended(sys.argv[1] + "/log.txt"))
+for limit in (300, 10**6):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, 10**6))  # as a disk: it takes what it has room for
+    for write in lambda: events.write("step", step=limit, text="x" * 150), lambda: voice.say("y" * 200):
+        for _ in range(2):
+            try:
+                write()
+            except Stop as stop:
+                print(stop.kind)
+"""
+    said = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(said, env={"PYTHONPATH": str(CONTAINERS)}, stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"disk_full\n" * 2
+    assert [json.loads(line)["step"] for line in written(tmp_path)] == [300, 10**6, 10**6]
+    assert (tmp_path / "log.txt").read_text() == ("y" * 200 + "\n") * 3
+
+
 def test_a_second_trainer_is_refused_until_the_first_is_gone(tmp_path):
     command = "import sys; from trainer.files import lock; held = lock(sys.argv[1]); print('held', flush=True); input()"
     other = subprocess.Popen(

@@ -200,10 +200,18 @@ def test_other_errors_are_not_taken_for_it():
     assert not fits.is_out_of_memory("CUDA error: an illegal memory access was encountered")
 
 
-def test_a_resumed_training_keeps_its_batch(tmp_path):
-    code, _, err = trainer("cifar10", "--out", tmp_path, "--batch", "largest", "--resume", tmp_path)
-    assert code == 2
-    assert "leave --batch largest away" in err
+@pytest.mark.torch
+@pytest.mark.parametrize("replicas", [(), ("--replicas", 2)])
+def test_a_resumed_training_keeps_the_batch_that_was_found(tmp_path, replicas):
+    needs("torch")
+    said = "--framework", "pytorch", "--device", "cpu", "--no-eval", "--steps"
+    code, _, err = trainer("batch-sweep", "--out", tmp_path, *said, 1, "--batch", 24)
+    assert code == 0, err
+    code, _, err = trainer(
+        "batch-sweep", *said, 2, "--batch", "largest", "--resume", tmp_path, "--out", tmp_path, *replicas
+    )
+    assert code == 0, err
+    assert [event["batch"] for event in events(tmp_path, "start")] == [24, 24]
 
 
 @pytest.mark.tensorflow

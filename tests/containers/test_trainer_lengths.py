@@ -1,13 +1,16 @@
 """How long is trained: so many steps, epochs or seconds; what comes first ends it."""
 
 import argparse
+import importlib
 import itertools
 
 import pytest
-from conftest import events, trainer
+from conftest import events, needs, trainer
 
 from trainer import ahead, checkpoint, epochs, loop
 from trainer.events import Stop
+from trainer.layers import constant, dense, normal
+from trainer.recipe import Model, recipe, sgd
 
 
 class Told(list):
@@ -87,6 +90,25 @@ def test_a_workload_that_counts_no_epochs_says_what_to_type_instead():
     with pytest.raises(Stop, match="a workload counts no epochs: say --steps or --seconds instead") as stop:
         to_reach(argparse.Namespace(source=epochs.in_turn), epochs=2)
     assert stop.value.kind == "bad_argument"
+
+
+@pytest.mark.torch
+def test_a_batch_that_is_more_than_there_are_is_told_compiled_and_kept_as_all_there_are(tmp_path):
+    needs("torch")
+    said = "--framework", "pytorch", "--device", "cpu", "--batch", 500, "--no-eval", "--steps"
+    for steps, words in (1, ()), (2, ("--resume", tmp_path)):
+        code, out, err = trainer("cifar10-keras", "--out", tmp_path, *said, steps, *words, images={"train": 40})
+        assert code == 0, err
+        assert "A batch of 500 is more than there are: each step has all 40 images\n" in out
+    assert [event["batch"] for event in events(tmp_path, "start")] == [40, 40]
+
+
+def test_an_epoch_that_is_smaller_than_the_batch_makes_the_usual_steps(framework):
+    words, all_of_them = [dense("d", 3, 2, normal(1), constant(0.0))], 9
+    model = Model(words, recipe(sgd(), 0.1), (3,), 20)
+    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    model.batch = all_of_them
+    assert network.usual == all_of_them
 
 
 def test_steps_and_epochs_together_are_not_understood(tmp_path):

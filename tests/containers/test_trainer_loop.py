@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import events
+from conftest import events, names
 
 from trainer import data, epochs, layers, loop
 from trainer.events import Events, Stop, Voice, clock
@@ -282,6 +282,15 @@ def test_a_bad_loss_between_two_lines_is_found_before_a_checkpoint(run, tmp_path
     assert not (tmp_path / "checkpoints").exists()
 
 
+def test_weights_that_the_last_update_made_no_numbers_are_not_kept(run, tmp_path):
+    network = FakeNetwork()
+    network.at[24] = lambda: network.kept["conv1/biases"].fill(np.nan)
+    with pytest.raises(Stop, match="conv1/biases holds what is no number after 25 steps") as stop:
+        run(network)
+    assert (stop.value.kind, stop.value.step) == ("nan", 24)
+    assert names(tmp_path) == ["events.jsonl"]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_told_to_end_it_finishes_the_step_and_saves(run, tmp_path, number, code):
     signals = Signals()
@@ -348,33 +357,6 @@ def test_batches_that_are_dropped_have_rates_and_no_loss_and_their_stages_follow
     names = "choose", "crop", "flip", "float", "brightness", "contrast", "standardise", "batch"
     assert tuple(stage["name"] for stage in stages["stages"]) == names
     assert all(stage["examples_per_second"] > 0 for stage in stages["stages"])
-
-
-def test_every_test_image_counts_once(tmp_path):
-    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
-    said = Said()
-    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
-    loop.evaluate(cifar10, model, dataset, FakeNetwork(), 9, Events(str(tmp_path)), Voice(said), Signals())
-    (event,) = events(tmp_path, "eval")
-    assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
-    assert said[0] == "Testing the network on 1203 other images\n"
-    assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[1])
-
-
-def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
-    sizes = []
-
-    class Counting(FakeNetwork):
-        def logits(self, examples):
-            sizes.append(len(examples))
-            return FakeNetwork.logits(self, examples)
-
-    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
-    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
-    for most in (128, 600, 1):
-        loop.evaluate(cifar10, model, dataset, Counting(), 9, Events(str(tmp_path)), Voice(Said()), Signals(), most)
-    few = loop.FEW_VALUES // (24 * 24 * 3)
-    assert sizes == [128] * 9 + [51] + [500] * 2 + [203] + [few] * (1203 // few) + [1203 % few]
 
 
 def test_a_network_of_another_size_is_never_trained(run):

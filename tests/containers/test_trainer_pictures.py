@@ -40,6 +40,26 @@ def test_the_classes_may_stand_in_the_folder_itself_and_then_nothing_tests(tmp_p
     assert read(tmp_path, "test").count == 4
 
 
+def test_a_class_has_the_same_label_in_the_test_however_its_folder_is_written(tmp_path):
+    pets(tmp_path, 1)
+    (tmp_path / "test" / "dogs").rename(tmp_path / "test" / "Dogs")
+    found = read(tmp_path, "test")
+    assert found.labels.tolist() == [0, 0, 1, 1]
+    assert (found.images[:1] == (250, 10, 10)).all()
+    assert "2 in cats, 2 in Dogs" in found.note
+    (tmp_path / "test" / "Dogs").rename(tmp_path / "test" / "hounds")
+    with pytest.raises(Stop, match=r"test has the folders cats, hounds, and .*train has cats, dogs") as stopped:
+        read(tmp_path, "test")
+    assert stopped.value.kind == "data"
+
+
+def test_empty_files_are_counted_before_any_picture_is_asked_for(tmp_path):
+    pets(tmp_path, 1)
+    (tmp_path / "test" / "cats" / "cats.0.png").write_bytes(b"")
+    with pytest.raises(Stop, match=r"cats\.0\.png is no picture \(it is empty\); that makes 1 broken ones of 4"):
+        read(tmp_path, "test")
+
+
 def test_a_folder_of_tests_is_no_class(tmp_path):
     pets(tmp_path, 1)
     for name in "cats", "dogs":

@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -140,6 +141,19 @@ def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(monkeypatch)
     weight, *slots = (torch.zeros(3) for _ in range(3))
     learning.adam(ADAM, [weight], [[slot] for slot in slots], RATE, [torch.ones(3)])
     assert (weight < 0).all()
+
+
+@pytest.mark.torch
+def test_tokens_are_looked_up_by_wide_numbers_as_early_pytorchs_want_them(monkeypatch):
+    needs("torch")
+    import torch
+
+    from trainer.frameworks.pytorch import ops
+
+    monkeypatch.setattr(ops.functional, "embedding", lambda tokens, weights: (tokens.dtype, weights))
+    given = SimpleNamespace(get=lambda _, which: which)
+    found = ops.LAYERS["embedding"]({}, torch.zeros(2, 3, dtype=torch.int32), given)
+    assert found == (torch.int64, "weights")
 
 
 def unknown(name, key):

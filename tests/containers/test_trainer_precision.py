@@ -242,6 +242,15 @@ def test_pytorch_computes_the_same_with_channels_first_and_last():
     assert first.logits(picture) == pytest.approx(last.logits(picture), abs=1e-4)
 
 
+@pytest.mark.torch
+def test_a_pytorch_before_tf32_is_told_nothing_of_it(monkeypatch):
+    needs("torch")
+    import torch
+
+    monkeypatch.delattr(torch.backends.cuda, "matmul")
+    assert made("pytorch", NUMBERS, ("auto", False, None)).precision == "float32"
+
+
 @pytest.mark.tensorflow
 def test_tensorflow_refuses_channels_first_and_says_why():
     needs("tensorflow")

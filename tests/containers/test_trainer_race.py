@@ -37,6 +37,8 @@ def test_rates_fall_to_nothing_in_a_line_and_averages_are_of_the_last_steps_alon
     learns = [rows[step, race.WHITENING] > 0 for step in range(200)]
     assert learns == [any(one.whitens for one in race.phases(KNOBS, 200) if step < one.last) for step in range(200)]
     assert np.flatnonzero(rows[:, race.KEEP]).tolist() == list(range(201 - KNOBS.tail, 200))
+    # averages begin with a weight, never with the zeros before it
+    assert np.flatnonzero(race.table(KNOBS, KNOBS.tail // 2)[:, race.KEEP]).tolist() == list(range(1, KNOBS.tail // 2))
 
 
 def test_what_the_pools_throw_away_is_what_the_words_have_more():

@@ -1,19 +1,23 @@
 """Each word computed literally in float64, and trained by hand, against what the frameworks make of it."""
 
 import importlib
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import needs
 
 from trainer import cost, layers
+from trainer.group import ALONE, Group
 from trainer.layers import constant, normal
 from trainer.recipe import Model, adam, momentum, recipe, sgd
 
 
-def network(framework, words, shape, batch=4, **how):
+def network(framework, words, shape, batch=4, group=ALONE, **how):
     how = {"optimiser": sgd(), "rate": 0.1, **how}
     model = Model(words, recipe(**how), shape, batch)
-    return importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    return importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu", group=group)
 
 
 def filled(made, seed=3):
@@ -216,13 +220,36 @@ def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework
     made.load(made.model.first(0))
     assert made.logits(ones)[:, 0] == pytest.approx([4000, 4000])
     losses = []
-    for step in 0, 1, 0:  # labels of 0: the loss of large logits is their mean
-        loss, _ = made.train(batches(made, ones, np.array([0, 0])), made.model.turn(step, 7))
-        losses.append(float(loss))
+    for seed, step, rank in (7, 0, 0), (7, 1, 0), (8, 0, 0), (7, 0, 1), (7, 0, 0):
+        made.group = Group(rank, 2)
+        loss, _ = made.train(batches(made, ones, np.array([0, 0])), made.model.turn(step, seed))
+        losses.append(float(loss))  # labels of 0: the loss of large logits is their mean
     assert losses[0] == pytest.approx(4000, rel=0.05)
-    assert losses[0] != losses[1]
-    assert losses[0] == losses[2], "what is drawn is a function of the seed and the step"
+    assert losses[0] == losses[4], "what is drawn is a function of the seed, the step and the replica"
+    assert len(set(losses)) == 4, "and of each of them"
     assert losses[0] == round(losses[0]), "of so many values each became 2"
+
+
+@pytest.mark.tensorflow
+def test_in_tensorflow_1_dropout_begins_anew_with_each_seed_first_step_and_tower(monkeypatch):
+    needs("tensorflow")
+    import tensorflow
+
+    old = SimpleNamespace(**{**vars(tensorflow.compat.v1), "__version__": "1.15"})
+    monkeypatch.setitem(sys.modules, "tensorflow", old)
+    inside = ("frameworks.tf1" + name for name in ("", ".ops", ".feeding", ".learning"))
+    for name in (*inside, "tensorflow_losses"):
+        monkeypatch.setitem(sys.modules, "trainer." + name, None)
+        del sys.modules["trainer." + name]  # imported of what is old here, and gone afterwards
+    words, drawn = [layers.dropout("drop", 0.5), layers.dense("end", 9, 2, normal(1), constant(0.0))], []
+    for seed, first in (7, 0), (7, 5), (8, 0), (7, 0):
+        made = network("tf1", words, (9,), 4, group=Group(0, 2))
+        with made.graph.as_default():
+            made.learn(made.model.turn(first, seed))
+        drawn.append([op.get_attr("seed2") for op in made.graph.get_operations() if op.type == "RandomUniform"])
+        made.close()
+    assert drawn[0] == drawn[3]
+    assert len({seed for seeds in drawn for seed in seeds}) == 6
 
 
 def by_hand(weights, x, labels, optimiser, clip, steps):

@@ -55,5 +55,24 @@ def test_too_few_or_too_many_classes_are_refused(tmp_path: Path, files: tuple[st
     pictures(str(tmp_path))  # what nobody counts is the trainer's to look into
 
 
+@pytest.mark.parametrize(("files", "said"), [
+    (("1.jpg",), "test has no folder of pictures; what tests has the classes that are trained on, cats, dogs"),
+    (("cats/1.jpg", "hounds/1.jpg"), "test has the folders of pictures cats, hounds; what tests"),
+])  # fmt: skip
+def test_other_classes_to_test_with_are_refused_where_it_is_tested(
+    tmp_path: Path, files: tuple[str, ...], said: str
+) -> None:
+    place = str(folder(tmp_path, "cats/1.jpg", "dogs/1.jpg", *(f"test/{name}" for name in files)))
+    with pytest.raises(BadOption, match=said) as refused:
+        pictures(place, 2)
+    assert "--no-eval" in str(refused.value.hint)
+    pictures(place, 2, is_tested=False)
+    pictures(place)
+
+
+def test_the_classes_of_a_test_may_be_written_in_capitals(tmp_path: Path) -> None:
+    pictures(str(folder(tmp_path, "train/cats/1.jpg", "train/dogs/1.jpg", "val/Dogs/1.jpg", "val/cats/1.jpg")), 2)
+
+
 def test_what_can_t_be_read_is_left_to_the_trainer(tmp_path: Path) -> None:
     assert classes.found(tmp_path / "gone") == (tmp_path / "gone", None)

@@ -69,6 +69,8 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
         )
     if nodes > 1 and workload.autotune:
         raise BadOption(f"--nodes {nodes}: each machine would choose for itself.", "Leave --autotune out.")
+    if nodes > 1 and workload.largest_batch:
+        raise BadOption(f"--nodes {nodes}: the largest batch is looked for on one machine.", "Leave --nodes out.")
     if nodes > 1 and not has_replicas(workload):
         raise BadOption(f"--nodes {nodes}: of {workload.name} only one replica can run.", "Leave --nodes out.")
     check_batch(workload, gpus or GpuRequest(), nodes)
@@ -135,8 +137,6 @@ def _check_together(workload: Workload) -> None:
         raise BadOption(f"--feed {workload.feed} leaves no result, and goes on from none.", "Leave --resume away.")
     if workload.autotune and workload.feed == "input":
         raise BadOption("--feed input computes nothing that could be tuned.", "Leave --autotune away.")
-    if workload.largest_batch and workload.resume:
-        raise BadOption("--batch largest: what is resumed keeps its batch.", "Leave --batch away.")
 
 
 def check_place(workload: Workload, image: ImageRef | None, device: str) -> None:

@@ -205,7 +205,7 @@ def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> data
     known = trainings.bundled(workload.name)
     stands_for = known.data
     if known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
-        return dataset.pictures(workload.data, known.classes)
+        return dataset.pictures(workload.data, known.classes, workload.evaluate)
     if stands_for != "cifar10":
         return dataset.Dataset("synthetic", None, None, f"{workload.name} makes its data up, in place of {stands_for}")
     if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):

@@ -38,8 +38,9 @@ class Dataset:
     note: str | None  # whether the bytes are the official ones; why it is synthetic
 
 
-def pictures(folder: str, wanted: int | None = None) -> Dataset:
-    """Find a folder of somebody's own pictures, one sub-folder a class. BadOption: none, or not as many as `wanted`."""
+def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> Dataset:
+    """Find a folder of somebody's own pictures, one sub-folder a class. BadOption: none, or not as many as `wanted`, or
+    other ones to test with where that `is_tested`."""
     place = Path(folder).expanduser().absolute()
     try:
         is_folder = place.is_dir()
@@ -48,12 +49,19 @@ def pictures(folder: str, wanted: int | None = None) -> Dataset:
     if not is_folder:
         raise BadOption(f"--data {folder}: there is no such folder.", "It holds one folder a class: cats/ and dogs/.")
     there, found = classes.found(place)
-    if wanted is not None and found is not None and len(found) != wanted:
-        has = f"the folders of pictures {', '.join(found)}" if found else "no folder of pictures"
-        has = f"one folder of pictures, {found[0]}" if len(found) == 1 else has
+    if wanted is None or found is None:
+        return Dataset("pictures", place, None, f"the pictures of {place}")
+    if len(found) != wanted:
         raise BadOption(
-            f"--data {folder}: {there} has {has}; wanted are {wanted}, one a class, of JPEG or PNG.",
+            f"--data {folder}: {there} has {classes.said(found)}; wanted are {wanted}, one a class, of JPEG or PNG.",
             f"Such as {there / 'cats'} and {there / 'dogs'}. Made-up ones instead:\n    ngcdl run ... --data synthetic",
+        )
+    beside, others = classes.found(place, classes.TESTING)
+    if is_tested and beside != place and others is not None and not classes.alike(found, others):
+        raise BadOption(
+            f"--data {folder}: {beside} has {classes.said(others)}; what tests has the classes that are trained on, "
+            f"{', '.join(found)}.",
+            "Without a test:\n    ngcdl run ... --no-eval",
         )
     return Dataset("pictures", place, None, f"the pictures of {place}")
 

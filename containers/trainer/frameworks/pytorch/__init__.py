@@ -4,6 +4,7 @@ import torch
 from ... import layers
 from ...computing import PLAIN, Scale
 from ...group import ALONE
+from ...recipe import chance
 from . import graphed, memory, numbers
 from .feeding import FEEDS
 from .learning import LOSSES, OPTIMISERS, clip, each, follow, right, squares, unscaled
@@ -39,7 +40,7 @@ class Network:
         self.casting, self.half = numbers.casting(self.precision, self.device), numbers.HALVES.get(self.precision)
         self.scale = Scale() if self.precision == "float16" else None
         self.channels_last = numbers.layout(way.channels_last, model)
-        self.together, self.stepper, self.usual = None, None, len(range(model.batch)[group.part(model.batch)])
+        self.together = self.stepper = None
         if group.size > 1:
             self.together = Together(group, self.on)
         self.fast, self.quick = self.learn, self.look
@@ -83,11 +84,16 @@ class Network:
         self.stepper = graphed.Stepper(self) if graphed.can_be(self, feed) else None
         return FEEDS[feed](self, source, first, last)
 
+    @property
+    def usual(self):
+        """How many examples a step has here; an epoch's last may have fewer."""
+        return len(range(self.model.batch)[self.group.part(self.model.batch)])
+
     def train(self, batch, turn):
         model, (examples, labels) = self.model, batch[:2]
         answers = [torch.as_tensor(one).to(self.on) for one in batch[2:]]
         if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
-            torch.manual_seed((turn.seed << 32 ^ turn.step ^ self.group.rank << 48) & (1 << 63) - 1)
+            torch.manual_seed(chance(turn.seed, turn.step, self.group.rank))
         found = self.stepper.train(batch, turn) if self.stepper and not answers else None
         return found or self.step(examples, labels, answers, turn)
 
@@ -109,7 +115,8 @@ class Network:
 
     def added(self, loss, guessed, gradients, share):
         """Make the gradients those of all replicas' examples, and give loss and right guesses of them all."""
-        told = torch.stack([loss.detach() * share, loss.new_tensor(0) if guessed is None else guessed * (share > 0)])
+        counted = 0 if guessed is None else guessed.to(loss.dtype) * (share > 0)
+        told = torch.stack([loss.detach() * share, torch.zeros_like(loss) + counted])
         each("mul", gradients, share)
         self.together.add([told, *gradients])
         return told[0], None if guessed is None else told[1]

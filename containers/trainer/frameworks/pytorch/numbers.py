@@ -25,7 +25,9 @@ def chosen(asked, device):
 
 def allow_tf32(allowed):
     """Say it in the words of this PyTorch: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32"""
-    products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    products, cudnn = getattr(torch.backends.cuda, "matmul", None), torch.backends.cudnn
+    if products is None:  # before 1.7: what NVIDIA's own builds have of TF32 goes by computing.prepare()
+        return
     if hasattr(products, "fp32_precision"):  # 2.9 and later, where allow_tf32 is deprecated
         # torch.compile still asks in the old words, and fails where they say otherwise than the new ones:
         # https://github.com/pytorch/pytorch/issues/166387 and /179445

@@ -135,6 +135,6 @@ LAYERS = {
     "dropout": dropout,
     "residual": residual,
     "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
-    "embedding": lambda word, x, at: functional.embedding(x, at.get(word, "weights")),
+    "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # early: no others
     "lstm": lstm,
 }

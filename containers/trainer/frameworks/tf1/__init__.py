@@ -48,7 +48,7 @@ class Network(object):
         card = group.card("TensorFlow %s" % tf.__version__, len(gpus), device)
         self.device = "cpu" if card is None else "gpu"
         self.devices = [] if card is None else named(gpus, group.size)
-        self.on, self.inputs = "/%s:0" % self.device, None
+        self.on, self.step, self.outcome = "/%s:0" % self.device, None, None
         self.home = "/cpu:0" if model.variables == "cpu" or group.size > 1 else self.on
         self.precision, self.compiled = numbers(way, self.device), False
         self.channels_last = computing.layout(
@@ -58,7 +58,8 @@ class Network(object):
                 self.build()
 
     def build(self):
-        """Build what is kept and what a test computes; the rest is built for the way it is fed (feed_from)."""
+        """Build what is kept and what a test computes; the rest is built when the first batch is there, of what
+        feed_from() was told last."""
         model = self.model
         self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
         self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
@@ -70,31 +71,28 @@ class Network(object):
                 for name, shape in model.kept().items())
         with tf.device(self.on):
             self.guess = self.forward(self.examples, Pass(self.kept, False))
+        self.feed_from((self.examples, self.labels), self.examples, self.labels)
 
     def feed_from(self, inputs, examples, labels):
-        """Build what is computed of these tensors; inputs are the placeholders behind them, which a batch is fed to."""
+        """Compute of these tensors; inputs are the placeholders behind them, which a batch is fed to."""
         self.inputs = inputs + ((self.answered,) if self.model.loss == "distill" else ())
-        with self.graph.as_default(), tf.device(self.on):
-            if self.model.trains:
-                self.learn(examples, labels)
-            else:
-                self.outcome = self.forward(examples, Pass(self.kept, False))
+        self.tensors = examples, labels
 
-    def learn(self, examples, labels):
-        """Build the loss, what was guessed right, and the step."""
-        towers = [self.tower(examples, labels, tower) for tower in range(self.group.size)]
+    def learn(self, turn):
+        """Build the loss, what was guessed right, and the step; turn: the first one's, by which dropout draws."""
+        towers = [self.tower(tower, turn) for tower in range(self.group.size)]
         losses, rights, gradients, moved = zip(*towers)
         self.loss, self.right = tf.add_n(losses), tf.add_n(rights)
         with tf.device(self.home):
             gradients = [tf.add_n(every) for every in zip(*gradients)]
         self.step = self.descend(gradients, moved[0])
 
-    def tower(self, examples, labels, number):
+    def tower(self, number, turn):
         """Build one tower: its loss, times its share of the batch, what it guessed right, its gradients, and what it
         moves beside the weights. The decay terms are the first one's."""
-        model, learning = self.model, Pass(self.kept, True)
+        model, learning = self.model, Pass(self.kept, True, (turn.seed, turn.step, number))
         with tf.device(self.on if self.device == "cpu" else "/gpu:%d" % number):
-            examples, labels, share = self.part(examples, labels, number)
+            examples, labels, share = self.part(number)
             logits = self.forward(examples, learning)
             labels = tf.reshape(labels, [-1])
             loss = LOSSES[model.loss](*[logits, labels] + ([self.answered] if model.loss == "distill" else []))
@@ -112,8 +110,9 @@ class Network(object):
             # an embedding's are rows with their numbers
             return loss, right, [tf.convert_to_tensor(one) for one in gradients], learning.moved
 
-    def part(self, examples, labels, number):
+    def part(self, number):
         """Give the examples and labels of a tower, and what their mean weighs; None: all of them."""
+        examples, labels = self.tensors
         if self.group.size == 1:
             return examples, labels, None
         with tf.device("/cpu:0"):
@@ -157,19 +156,19 @@ class Network(object):
         return FEEDS[feed](self, source, first, last)
 
     def train(self, batch, turn):
-        values = self.fed(batch)
+        if self.step is None:
+            with self.graph.as_default(), tf.device(self.on):
+                self.learn(turn)
+        values = dict(zip(self.inputs, batch))
         values.update({self.rate: turn.rate, self.keep: 1.0 if turn.keep is None else turn.keep})
         loss, right, _ = self.session.run([self.loss, self.right, self.step], values)
         return loss, right if self.model.counted else None
 
     def infer(self, batch):
-        values = self.fed(batch)
-        return self.session.run(self.outcome, values)
-
-    def fed(self, batch):
-        if self.inputs is None:
-            self.feed_from((self.examples, self.labels), self.examples, self.labels)
-        return dict(zip(self.inputs, batch))
+        if self.outcome is None:
+            with self.graph.as_default(), tf.device(self.on):
+                self.outcome = self.forward(self.tensors[0], Pass(self.kept, False))
+        return self.session.run(self.outcome, dict(zip(self.inputs, batch)))
 
     def logits(self, examples):
         return self.session.run(self.guess, {self.examples: examples})
@@ -208,10 +207,10 @@ def named(gpus, count):
 
 class Pass(object):
     """One pass forward: one that learns and fills `moved`, [(variable, its next value)] beside the weights; or a test,
-    which takes the moving averages of the weights where there are."""
+    which takes the moving averages of the weights where there are. drawn: what dropout draws by, beside its name."""
 
-    def __init__(self, kept, is_training):
-        self.kept, self.is_training, self.moved = kept, is_training, []
+    def __init__(self, kept, is_training, drawn=()):
+        self.kept, self.is_training, self.drawn, self.moved = kept, is_training, drawn, []
 
     def get(self, word, which):
         name = word["name"] + "/" + which

@@ -1,11 +1,10 @@
 """The words of layers.py in TensorFlow 1: {op: function of a word, x and the pass}."""
 from __future__ import absolute_import, division, print_function
 
-import binascii
-
 import tensorflow as tf
 
 from ... import layers
+from ...recipe import chance
 
 
 def conv(word, x, at):
@@ -54,9 +53,8 @@ def batch_norm(word, x, at):
 
 
 def dropout(word, x, at):
-    """Draw by the session's own count of runs: a resumed training draws anew."""
-    own = binascii.crc32(word["name"].encode("ascii")) & 0x7FFFFFFF
-    return tf.nn.dropout(x, 1 - word["rate"], seed=own) if at.is_training else x
+    """Draw by the session's own count of runs, begun by what at.drawn says: a resumed training draws anew."""
+    return tf.nn.dropout(x, 1 - word["rate"], seed=chance(word["name"], *at.drawn)) if at.is_training else x
 
 
 def residual(word, x, at):

@@ -37,11 +37,9 @@ class Network:
         if card is not None and group.size > 1:  # the strategy takes all that it sees
             gpus = gpus[card:card + 1]
             tf.config.experimental.set_visible_devices(gpus, "GPU")
-        if self.device == "gpu" and memory_fraction:
-            limit(gpus[0], card, memory_fraction)
-        self.together, self.usual = None, len(range(model.batch)[group.part(model.batch)])
-        if group.size > 1:
-            self.together = Together(group)
+        if gpus and memory_fraction:  # a teacher on the CPU wakes the runtime too, which never changes it
+            limit(gpus[0], card or 0, memory_fraction)
+        self.together = Together(group) if group.size > 1 else None
         self.model, self.on = model, f"/{self.device.upper()}:0"
         self.precision = numbers.chosen(way.precision, gpus[:1] if self.device == "gpu" else [])
         self.compiled = way.compiled
@@ -78,6 +76,11 @@ class Network:
 
     def batches(self, source, first, last, feed="ahead"):
         return FEEDS[feed](self, source, first, last)
+
+    @property
+    def usual(self):
+        """How many examples a step has here; an epoch's last may have fewer."""
+        return len(range(self.model.batch)[self.group.part(self.model.batch)])
 
     def train(self, batch, turn):
         key = [(turn.seed ^ self.group.rank << 20) & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]

@@ -1,0 +1,95 @@
+"""How a trained network is tested: each example once, and on a test set that was looked at before the training."""
+
+import argparse
+import re
+
+import numpy as np
+import pytest
+from conftest import events, needs, trainer
+from drawn import pets
+
+from trainer import data, evaluation
+from trainer.events import Events, Stop, Voice
+from trainer.group import ALONE
+from trainer.recipe import Model
+from trainer.signals import Signals
+from trainer.workloads import cifar10
+
+
+class Guessing:
+    def logits(self, images):
+        return np.eye(10)[np.zeros(len(images), int)]
+
+
+class Said(list):
+    def write(self, text):
+        self.append(text)
+
+    def flush(self):
+        pass
+
+
+def test_every_test_image_counts_once(tmp_path):
+    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
+    said = Said()
+    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
+    evaluation.evaluate(cifar10, model, dataset, Guessing(), 9, Events(str(tmp_path)), Voice(said), Signals())
+    (event,) = events(tmp_path, "eval")
+    assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
+    assert said[0] == "Testing the network on 1203 other images\n"
+    assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[1])
+
+
+def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
+    sizes = []
+
+    class Counting(Guessing):
+        def logits(self, examples):
+            sizes.append(len(examples))
+            return Guessing.logits(self, examples)
+
+    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
+    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
+    for most in (128, 600, 1):
+        evaluation.evaluate(
+            cifar10, model, dataset, Counting(), 9, Events(str(tmp_path)), Voice(Said()), Signals(), most
+        )
+    few = evaluation.FEW_VALUES // (24 * 24 * 3)
+    assert sizes == [128] * 9 + [51] + [500] * 2 + [203] + [few] * (1203 // few) + [1203 % few]
+
+
+def test_what_is_no_number_is_no_guess(tmp_path):
+    class Diverged(Guessing):
+        def logits(self, images):
+            return np.full((len(images), 10), np.nan)
+
+    model, dataset = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128), data.synthetic("test")
+    with pytest.raises(Stop, match="of the test's images is no number") as stop:
+        evaluation.evaluate(cifar10, model, dataset, Diverged(), 9, Events(str(tmp_path)), Voice(Said()), Signals())
+    assert (stop.value.kind, stop.value.step) == ("nan", 8)
+
+
+def test_somebodys_own_test_set_is_opened_beforehand_and_a_made_one_only_when_it_is_needed():
+    asked, opened = argparse.Namespace(feed="ahead", no_eval=False, data="own"), []
+    workload = argparse.Namespace(load_test=lambda folder: opened.append(folder) or "found")
+    given = evaluation.opened(asked, workload, ALONE)
+    assert opened == ["own"]
+    asked.data = None
+    made = evaluation.opened(asked, workload, ALONE)
+    assert opened == ["own"]
+    assert (given(), made(), opened) == ("found", "found", ["own", None])
+    asked.no_eval, asked.data = True, "own"
+    assert evaluation.opened(asked, workload, ALONE)() is None
+    assert opened == ["own", None]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("words", [(), ("--no-eval",)])
+def test_a_test_set_that_is_none_is_told_before_the_first_step(tmp_path, words):
+    needs("tensorflow")
+    for path in pets(tmp_path / "pets", 1).glob("test/*/*"):
+        path.rename(tmp_path / "pets" / "test" / path.name)
+    said = "--framework", "tf2", "--device", "cpu", "--batch", 2, "--steps", 1, "--data", tmp_path / "pets"
+    code, _, err = trainer("catdog", "--out", tmp_path / "run", *said, *words)
+    assert (code, len(events(tmp_path / "run", "step"))) == ((0, 1) if words else (1, 0)), err
+    assert [event["kind"] for event in events(tmp_path / "run", "error")] == ([] if words else ["data"])
