@@ -200,3 +200,40 @@ def test_the_beginning_of_a_uuid_is_enough_if_only_one_card_has_it(cards: Host, 
     found = choose(cards, "docker", "nvidia/tensorflow:24.05-tf2-py3", FIRST[:9], docker=daemon.host)
     assert found["uuids"] == [FIRST]
     assert choose(cards, "docker", "nvidia/tensorflow:24.05-tf2-py3", "GPU-0", docker=daemon.host)["error"] == "NoGpu"
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus", "chosen"),
+    [("0", "1", [0]), ("0", "auto", [0]), ("0", "all", [0]), ("1,0", "all", [1, 0]), ("GPU-5f1e", "0,", [0])],
+)
+def test_the_local_engine_chooses_among_the_cards_that_the_caller_s_variable_leaves(
+    cards: Host, monkeypatch: pytest.MonkeyPatch, said: str, gpus: str, chosen: list[int]
+) -> None:
+    monkeypatch.setenv("TRAINING", "1")
+    both = choose(cards, "local", gpus="0,1")["uuids"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
+    assert choose(cards, "local", gpus=gpus)["uuids"] == [both[index] for index in chosen]
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus", "why"),
+    [
+        ("0", "2", "1 of 2 GPUs are free (in use or out of order: none; hidden by CUDA_VISIBLE_DEVICES: 1)"),
+        ("0", "1,", "CUDA_VISIBLE_DEVICES=0 hides GPU-"),
+        ("-1", "1", "CUDA_VISIBLE_DEVICES names none of this host's GPUs"),
+    ],
+)
+def test_a_demanded_card_that_the_caller_s_variable_hides_is_an_error_that_says_so(
+    cards: Host, monkeypatch: pytest.MonkeyPatch, said: str, gpus: str, why: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
+    it = choose(cards, "local", gpus=gpus)
+    assert (it["error"], why in it["message"]) == ("NoGpu", True)
+
+
+def test_docker_has_no_use_for_the_caller_s_variable(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.info |= NVIDIA
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert len(choose(cards, image="tensorflow:1", docker=daemon.host)["uuids"]) == 2

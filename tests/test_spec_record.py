@@ -27,15 +27,48 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize(
-    "name", ["TOKEN", "hf_token", "NGC_API_KEY", "DB_PASSWORD", "DB_PASS", "AWS_SECRET", "MY_AUTH"]
+    "name",
+    ["TOKEN", "hf_token", "NGC_API_KEY", "DB_PASSWORD", "DB_PASS", "AWS_SECRET", "MY_AUTH", "GH_PAT", "PAT", "PAT_2"],
 )
 def test_a_variable_whose_name_says_secret_is_hidden(name: str) -> None:
     assert redacted(name, "x") == REDACTED
 
 
-def test_a_key_is_hidden_under_any_name_and_the_rest_is_shown() -> None:
-    assert redacted("X", "Bearer nvapi-abc") == REDACTED
-    assert redacted("EPOCHS", "3") == "3"
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Bearer nvapi-abc",
+        "http://user:s3cret@proxy:3128",
+        "user:s3cret@proxy:3128",
+        "redis://:$ecret@host",
+        "postgresql+psycopg://me:p%40ss@word@db/x?a=b",
+        "https://0123456789abcdef0123456789@host/x",
+        "-H 'Authorization: Bearer s3cret'",
+    ],
+)
+def test_a_value_that_holds_a_secret_is_hidden_under_any_name(value: str) -> None:
+    assert redacted("X", value) == REDACTED
+    spec = RunSpec(None, environment=(("X", value),))
+    assert spec.without_secrets().environment == (("X", REDACTED),)
+    assert spec.as_json()["environment"] == {"X": REDACTED}
+    assert spec.as_json(secrets=True)["environment"] == {"X": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EPOCHS", "3"),
+        ("PATH", "/usr/bin:/bin"),
+        ("DISPATCH", "x"),
+        ("HTTPS_PROXY", "http://proxy:3128"),
+        ("REPOSITORY", "ssh://git@host:22/me/x"),
+        ("IMAGE", "docker://host:5000/x@sha256:0123"),
+        ("IMAGE", "ubuntu:22.04@sha256:0123456789abcdef"),
+        ("FORM", "https://{user}:{password}@host"),
+    ],
+)
+def test_a_value_that_holds_none_is_shown(name: str, value: str) -> None:
+    assert redacted(name, value) == value
 
 
 @pytest.mark.parametrize(
@@ -59,6 +92,13 @@ def test_a_key_is_hidden_under_any_name_and_the_rest_is_shown() -> None:
         ),
         (("sh", "-c", "cd /x && DB_PASSWORD='a b' ./t"), ("sh", "-c", "cd /x && DB_PASSWORD=*** ./t")),
         (("python", "-c", "login(token='hf_x')"), ("python", "-c", "login(token=***)")),
+        (("git", "clone", "https://me:hush@host/x"), ("git", "clone", "https://me:***@host/x")),
+        (("x", "--proxy=http://me:$hush@h:1", "y"), ("x", "--proxy=http://me:***@h:1", "y")),
+        (("env", "GH_PAT=hush", "FILE_PATH=x"), ("env", "GH_PAT=***", "FILE_PATH=x")),
+        (
+            ("sh", "-c", "curl -H 'Authorization: Bearer hush' -H 'X-Api-Key: hush' http://h:80/@x"),
+            ("sh", "-c", "curl -H 'Authorization: Bearer ***' -H 'X-Api-Key: ***' http://h:80/@x"),
+        ),
     ],
 )
 def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
@@ -77,6 +117,7 @@ def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
         "--tokenizer bert --max-tokens 512 --monkey x --num-key-value-heads 8 --bypass y --author me --key-dim 64",
         "env KEYBOARD=us AUTHOR=x PASSES=3 MAX_TOKENS=9 TOKENIZERS_PARALLELISM=false COMPASS=n KEY= PWD=/x",
         "--auth none --pass 2 use_auth=true --no-password x --password-file /run/x",
+        "git clone ssh://git@host:22/x --path y COMPAT=1 pat=x http://host:8080/a@b http://%s:%s@host",
     ],
 )
 def test_words_that_only_resemble_a_secret_s_are_recorded_as_they_are(line: str) -> None:
@@ -93,6 +134,9 @@ def test_words_that_only_resemble_a_secret_s_are_recorded_as_they_are(line: str)
         "KEY=$(cat /run/key) t",
         "KEY= TOKEN='' t",
         "max(a, key=len)",
+        'git clone "https://me:$PASSWORD@host/x"',
+        "git clone https://${NAME}:${PASSWORD}@host/x",
+        'curl -H "Authorization: Bearer $TOKEN" -H "X-Api-Key: $(cat key)" http://h',
     ],
 )
 def test_what_a_script_takes_from_elsewhere_is_no_secret(script: str) -> None:
@@ -100,7 +144,7 @@ def test_what_a_script_takes_from_elsewhere_is_no_secret(script: str) -> None:
 
 
 def test_a_script_of_one_long_word_is_no_trap() -> None:
-    words = ("bash", "-c", "a_key-" * 20_000, "--" + "password1" * 20_000)
+    words = ("bash", "-c", "a_key-" * 20_000, "http://a:" * 20_000, "x:" * 50_000, "--" + "password1" * 20_000)
     before = time.process_time()
     assert redacted_words(words) == words
     assert time.process_time() - before < 5

@@ -33,6 +33,20 @@ def test_a_run_that_had_no_card_asks_for_none(kept: House) -> None:
     assert "resources" not in container
 
 
+def test_a_command_of_this_machine_becomes_a_manifest_without_the_folder_it_was_typed_in(house: House) -> None:
+    spec = {
+        "image": "nvcr.io/nvidia/tensorflow:18.01-py2", "command": ["nvidia-smi", "-L"], "gpus": "none",
+        "mounts": ["/home/me/x:/work"], "workdir": "/work",
+    }  # fmt: skip
+    Made("cpu").keep(house.shelf, CPU, spec=spec)
+    done = house.run("export", "k8s", CPU)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# '/home/me/x' was its working directory at /work, and is left out")
+    *_, job = yaml.safe_load_all(done.stdout)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)
+
+
 def test_a_form_that_there_is_none_of_is_refused_with_one_that_there_is(kept: House) -> None:
     done = kept.run("export", "nomad", GPU)
     assert done.returncode == 2

@@ -19,13 +19,16 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml as parsed
+from house import House
 from hypothesis import given
 from hypothesis import strategies as some
 
 from ngcdl.engines.base import Order
-from ngcdl.engines.kubernetes import yaml
+from ngcdl.engines.kubernetes import KubernetesEngine, yaml
 from ngcdl.engines.kubernetes.asked import name
 from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
+from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, secret
 from ngcdl.errors import BadOption
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
@@ -189,10 +192,54 @@ def test_a_run_goes_on_from_one_that_is_kept_on_the_same_claim() -> None:
         objects(order(replace(resumed, placement=Placement())))
 
 
-def test_a_folder_of_this_machine_is_refused_with_a_claim_as_the_way() -> None:
+@pytest.mark.parametrize("inside", ["/data", "/work"])
+def test_a_folder_of_this_machine_is_refused_with_a_claim_as_the_way(tmp_path: Path, inside: str) -> None:
     with pytest.raises(BadOption, match="no folder of this machine") as refused:
-        objects(order(replace(COMMAND, mounts=(Mount("/srv/data", "/data"),))))
-    assert "-v CLAIM:/data" in refused.value.hint
+        KubernetesEngine(Kubectl(), tmp_path).request(order(replace(COMMAND, mounts=(Mount("/srv/data", inside),))))
+    assert f"-v CLAIM:{inside}" in refused.value.hint
+
+
+CLAIM = Mount("models", "/work", writable=True)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "typed", "where"),
+    [((), None, None), ((), "/mine", "/mine"), ((CLAIM,), None, "/work"), ((CLAIM,), "/mine", "/mine")],
+)
+def test_a_command_works_in_the_image_s_own_folder_where_no_other_was_typed_and_no_claim_stands_in(
+    mounts: tuple[Mount, ...], typed: str | None, where: str | None
+) -> None:
+    (container,) = pod(replace(COMMAND, mounts=mounts, workdir=typed))["containers"]
+    assert container.get("workingDir") == where
+
+
+@pytest.mark.parametrize(
+    ("options", "where"), [((), None), (("-w", "/mine"), "/mine"), (("-v", "models:/work"), "/work")]
+)
+def test_the_folder_that_a_command_is_typed_in_is_not_asked_of_a_cluster(
+    tmp_path: Path, options: tuple[str, ...], where: str | None
+) -> None:
+    asked = ("run", "pytorch:25.03-py3", "--engine", "kubernetes", "--gpus", "1", "--dry-run")
+    done = House(tmp_path).run(*asked, *options, "--", "nvidia-smi", "-L", env={"NGCDL_REGISTRY": "127.0.0.1:1"})
+    assert done.returncode == 0, done.stderr
+    *_, made = parsed.safe_load_all(done.stdout)
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert (container["args"][2:], container.get("workingDir")) == (["nvidia-smi", "-L"], where)
+    claims = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "volume-0"]
+    assert claims == (["/work"] if "-v" in options else [])
+
+
+@pytest.mark.parametrize("typed", [None, "/mine"])
+def test_the_caller_s_folder_of_a_run_that_was_recorded_elsewhere_is_left_out_and_that_is_said(
+    tmp_path: Path, typed: str | None
+) -> None:
+    mounts = (Mount("/home/me/x", "/work", writable=True), *COMMAND.mounts)
+    recorded = order(replace(COMMAND, mounts=mounts, workdir=typed or "/work"))
+    text = KubernetesEngine(Kubectl(), tmp_path).request(recorded)["script"]
+    first, second, manifest = text.split("\n", 2)
+    assert first.startswith("# '/home/me/x' was its working directory at /work, and is left out")
+    assert "-v CLAIM:/work" in second
+    assert manifest == yaml.documents(objects(order(replace(COMMAND, workdir=typed))))
 
 
 def test_the_packed_trainer_fits_into_a_config_map_many_times_and_is_the_same_each_time() -> None:

@@ -95,6 +95,22 @@ def test_a_run_is_followed_to_its_end_and_nothing_of_it_is_left_in_the_cluster(
     assert api.objects.keys() == {("pods", "vision", f"ngcdl-{RUN}-0-aaaaa")}, "a real cluster takes it with its Job"
 
 
+def test_a_command_that_is_typed_runs_to_its_end_in_the_image_s_own_folder(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
+    words = ("run", "pytorch:25.03-py3", "--engine", "kubernetes", "--gpus", "none", "--", "nvidia-smi", "-L")
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "ngcdl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
+        (container,) = api.only("jobs")["spec"]["template"]["spec"]["containers"]
+        play(api, tmp_path / "pod")
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "step 0\n"), err
+    assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)
+
+
 def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_next(api: Api, tmp_path: Path) -> None:
     shelf = Store(tmp_path / "ngcdl" / "runs")
     engine = KubernetesEngine(Kubectl(), shelf.root)

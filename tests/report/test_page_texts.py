@@ -112,6 +112,8 @@ def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_se
         f"ngcdl run nvcr.io/nvidia/pytorch@{DIGEST} --gpus none -v /data:/data:ro -e EPOCHS=3 -e API_KEY "
         "-- python 'a b.py'"
     )
+    in_a_pod = replace(run, spec={**spec, "mounts": ["a-claim:/work"]})
+    assert "-v a-claim:/work" in (naming.command(in_a_pod) or "")
 
 
 def test_the_command_has_what_was_typed_for_the_container_and_nothing_that_was_not() -> None:

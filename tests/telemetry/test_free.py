@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ngcdl.telemetry import free
+from ngcdl.telemetry.card import Card
+
 from .stand_in import Host
 
 FREE = """
-import json, sys
+import json, os, sys
 from ngcdl.errors import NoGpu
-from ngcdl.telemetry import free
+from ngcdl.telemetry import free, gpu
 try:
-    print(json.dumps(free.cards(int(sys.argv[1]), held=dict(zip(sys.argv[2::2], sys.argv[3::2])))))
+    shown = free.shown(gpu.probe().cards, os.environ)
+    print(json.dumps(free.cards(int(sys.argv[1]), (), dict(zip(sys.argv[2::2], sys.argv[3::2])), shown)))
 except NoGpu as error:
     print(json.dumps(error.message))
 """
+CARDS = (Card(0, "GPU-5f1e"), Card(1, "GPU-6a2f"), Card(2, "GPU-6b00"), Card(3, None))
 
 
-def test_the_least_used_cards_are_free_first(card: Host) -> None:
+def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(free.VARIABLE, raising=False)
     first, second = (
         f"GPU-{tail}" for tail in ("5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
     )
@@ -29,3 +37,38 @@ def test_the_least_used_cards_are_free_first(card: Host) -> None:
     assert card.ask(FREE, "2") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: 1)."
     card.set(gpu0__processes=None, **{"fail__gpu1__DeviceGetHandleByIndex": 15})
     assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1)."
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (None, None),
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+        ("1", ("GPU-6a2f",)),
+        ("2,0", ("GPU-6b00", "GPU-5f1e")),
+        ("0,-1,1", ("GPU-5f1e",)),
+        ("0, 7, 1", ("GPU-5f1e",)),
+        ("GPU-6a2f,0", ("GPU-6a2f", "GPU-5f1e")),
+        ("GPU-5", ("GPU-5f1e",)),
+        ("GPU-6", ()),
+        ("3", ()),
+        ("MIG-GPU-5f1e/1/0,1", ("MIG-GPU-5f1e/1/0", "GPU-6a2f")),
+    ],
+)
+def test_the_caller_s_variable_is_read_as_cuda_reads_it(said: str | None, left: tuple[str, ...] | None) -> None:
+    assert free.shown(CARDS, {} if said is None else {free.VARIABLE: said}) == left
+
+
+def test_only_what_the_caller_s_variable_leaves_is_chosen(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(free.VARIABLE, "0,1")
+    second, first = card.ask(FREE, "2")
+    monkeypatch.setenv(free.VARIABLE, "0")
+    assert card.ask(FREE, "1") == [first], "the other one is used less"
+    assert card.ask(FREE, "2") == (
+        f"--gpus 2: 1 of 2 GPUs are free (in use or out of order: none; hidden by {free.VARIABLE}: 1)."
+    )
+    monkeypatch.setenv(free.VARIABLE, f"MIG-x,{second}")
+    assert card.ask(FREE, "2") == ["MIG-x", second]
+    assert card.ask(FREE, "1", "MIG-x", "a-run") == [second]

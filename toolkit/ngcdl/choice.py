@@ -61,17 +61,18 @@ def choose(
         return _of_cluster(engine, image, gpus, why, probe)
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
-    if not probe.cards:
-        found = no_cards(probe)
+    shown = free.shown(probe.cards, os.environ) if engine.name == "local" else None
+    if not probe.cards or shown == ():
+        found = f"{free.VARIABLE} names none of this host's GPUs" if probe.cards else no_cards(probe)
         if gpus.demanded:
             raise NoGpu(str(gpus), found)
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
         return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
     useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
     if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
-        gpus, uuids = _free(gpus, probe, useless, held())
+        gpus, uuids = _free(gpus, probe, useless, held(), shown)
     else:
-        gpus, uuids = _named_or_all(gpus, probe)
+        gpus, uuids = _named_or_all(gpus, probe, shown)
     if is_training and gpus.kind == "all" and len(uuids) > 1:
         gpus = GpuRequest("devices", devices=uuids)  # a replica for each: their number must be known
     way = _way(engine, gpus)
@@ -170,26 +171,31 @@ def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: s
     return Choice(engine, image, way, GpuRequest("count", count=gpus.count or 1), "gpu", None, why, probe)
 
 
-def _named_or_all(gpus: GpuRequest, probe: nvml.Probe) -> tuple[GpuRequest, tuple[str, ...]]:
-    """Name the cards by UUID: an index may mean another card to CUDA than to NVML."""
+def _named_or_all(
+    gpus: GpuRequest, probe: nvml.Probe, shown: Collection[str] | None
+) -> tuple[GpuRequest, tuple[str, ...]]:
+    """Name the cards by UUID: an index may mean another card to CUDA than to NVML. `shown`: what the caller's own
+    variable leaves. Raises NoGpu."""
     known = {str(card.index): card.uuid for card in probe.cards if card.uuid}
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus) for item in gpus.devices)
+        if shown is not None and (hidden := [uuid for uuid in uuids if uuid in known.values() and uuid not in shown]):
+            raise NoGpu(str(gpus), f"{free.VARIABLE}={os.environ[free.VARIABLE]} hides {', '.join(hidden)}")
         return GpuRequest("devices", devices=uuids), uuids
-    return gpus, tuple(uuid for uuid in known.values() if uuid)
+    return gpus, tuple(known.values() if shown is None else shown)
 
 
 def _free(
-    gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str]
+    gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...]]:
     """The least used cards that are free, one under auto; where it finds none, all: one more or less is the user's to
     say. Raises GpuError where there are too few for a demand."""
     try:
-        uuids = free.cards(gpus.count or 1, unfit, held)
+        uuids = free.cards(gpus.count or 1, unfit, held, shown)
     except GpuError:
         if gpus.demanded:
             raise
-        return _named_or_all(GpuRequest(), probe)
+        return _named_or_all(GpuRequest(), probe, shown)
     return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids
 
 

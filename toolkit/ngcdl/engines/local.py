@@ -165,7 +165,7 @@ class LocalEngine(NoImages):
             "cwd": order.spec.workdir,
             "environment": {
                 **visible,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so an index in the caller's variable is NVML's (telemetry/free.py)
                 "KERAS_HOME": home,
                 **dict(order.spec.environment),
             },
@@ -216,7 +216,7 @@ def _tool(argv: list[str], show: Show) -> None:
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
             f"TensorFlow could not be installed: {argv[0]} ended with {process.returncode}.\n{tail}",
-            "Is the network there, and is this Python 3.11 to 3.13 with venv (sudo apt-get install python3-venv)?\n"
+            "Is the network there, and is this Python 3.11 to 3.13 with venv (Debian: python3.11-venv and its like)?\n"
             "With Docker nothing has to be installed:\n    ngcdl run tensorflow:TAG --train cifar10",
         )
 

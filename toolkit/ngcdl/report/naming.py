@@ -189,9 +189,9 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _typed(mount: str) -> bool:
-    """Was it typed, and not planned by ngcdl itself? (plan.py: INSIDE and HERE)"""
+    """Was it typed, and not planned by ngcdl itself? (plan.py: INSIDE and HERE; a claim at /work was typed)"""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
-    return not inside.startswith("/ngcdl/") and inside != "/work"
+    return not inside.startswith("/ngcdl/") and not (inside == "/work" and mount.startswith("/"))
 
 
 def _image(run: Run) -> list[str]:

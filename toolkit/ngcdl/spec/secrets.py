@@ -2,6 +2,7 @@
 
 A run with a hidden word can't be repeated, so of words only the last part of a name says it: HF_TOKEN and --api-key are
 a secret's, --tokenizer, --max-tokens, --num-key-value-heads and AUTHOR are not; nor are a small number or `none` one.
+Under any name an NGC key is one, a password in an address, and what a request's header signs in with.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import re
 
 REDACTED = "***"
-_NGC_KEY = re.compile(r"nvapi-[\w-]+")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?<![^_.-])PAT(?![^_.\d-])", re.IGNORECASE)
 _NAME = (
-    r"(?!-*no[-_])(?:(?:[\w.+-]*[_.+-])?(?:key|token|pass|auth|credentials?)"
+    r"(?!-*no[-_])(?:(?:[\w.+-]*[_.+-])?(?:key|token|pass|auth|credentials?|(?-i:PAT))"
     r"|[\w.+-]*(?:password|passwd|passphrase|secret|sshpass|(?:api|access|secret|auth)[_-]?(?:key|token))s?"
     r"|[\w.+-]*(?-i:[a-z](?:Key|Token)))(?:_?\d+)?"
 )
@@ -28,14 +28,36 @@ _IN_SCRIPT = re.compile(
 )
 
 
+def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
+    """Match what is a secret under any name, behind what is shown of it: an NGC key; in an address (a proxy's may lack
+    its http://) USER:PASSWORD@, or TOKEN@ as git takes it; headers. What begins as `filled_in` is no password yet.
+
+    https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1 https://www.rfc-editor.org/rfc/rfc9110#section-11.6.2
+    """
+    patterns = (
+        r"()nvapi-[\w-]+",
+        rf"(://[^\s/?#@:\"']{{0,256}}:)(?!{filled_in})[^\s/?#\"']{{1,1024}}(?=@)",
+        rf"(\A[^\s/@:]{{1,256}}:)(?!{filled_in})[^\s/@]{{1,1024}}(?=@[\w.-]{{1,256}}:\d{{1,5}}/?\Z)",
+        r"(https?://)[\w.~%-]{26,1024}(?=@)",
+        r"(authorization[\\\"']{0,2}\s?:\s?[\\\"']{0,2}(?:basic|bearer|token)\s)[\w+/.~-][\w+/.~=-]*",
+        r"(?<![\w-])((?:\w{1,32}-){1,8}(?:key|token): )[\w+/.~-][\w+/.~=-]*",
+    )
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+
+
+_TEMPLATE = r"[`{<]|%(?![0-9A-F]{2})"
+_ANYWHERE = _anywhere(_TEMPLATE)
+_IN_A_LINE = _anywhere(rf"{_TEMPLATE}|\$[\w({{]")  # that a shell reads, as the one of `sh -c`
+
+
 def redacted(name: str, value: str) -> str:
-    """Give `value`, or REDACTED where the name of the variable, or an NGC key in it, says that it is a secret."""
-    return REDACTED if _SECRET_NAME.search(name) or "nvapi-" in value else value
+    """Give `value`, or REDACTED where the name of the variable, or what is in it, says that it is a secret."""
+    return REDACTED if _SECRET_NAME.search(name) or _shown(value, _ANYWHERE) != value else value
 
 
 def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Give `words` with REDACTED for every NGC key in them, and for the values of options and variables that look like
-    a secret's, in a script too."""
+    """Give `words` with REDACTED for what is a secret under any name, and for the values of options and variables that
+    look like a secret's, in a script too."""
     shown: list[str] = []
     is_value = False
     for word in words:
@@ -44,6 +66,13 @@ def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
         elif assigned := _ASSIGNED.fullmatch(word):
             shown.append(f"{assigned[1]}{REDACTED}")
         else:
-            shown.append(_NGC_KEY.sub(REDACTED, _IN_SCRIPT.sub(rf"\1{REDACTED}", word)))
+            is_line = any(map(str.isspace, word))
+            shown.append(_shown(_IN_SCRIPT.sub(rf"\1{REDACTED}", word), _IN_A_LINE if is_line else _ANYWHERE))
         is_value = bool(_OPTION.fullmatch(word))
     return tuple(shown)
+
+
+def _shown(text: str, secrets: tuple[re.Pattern[str], ...]) -> str:
+    for secret in secrets:
+        text = secret.sub(rf"\1{REDACTED}", text)
+    return text

@@ -1,29 +1,68 @@
-"""Which cards of this host nothing computes on, and no run holds."""
+"""Which cards of this host nothing computes on, no run holds, and the caller's own variable leaves to be seen."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
-from ngcdl.telemetry.card import GpuReading
+from ngcdl.telemetry.card import Card, GpuReading
 from ngcdl.telemetry.gpu import open_nvml
 
+VARIABLE = "CUDA_VISIBLE_DEVICES"
 
-def cards(count: int, unfit: Collection[str] = (), held: Mapping[str, str] | None = None) -> tuple[str, ...]:
+
+def cards(
+    count: int,
+    unfit: Collection[str] = (),
+    held: Mapping[str, str] | None = None,
+    shown: Collection[str] | None = None,
+) -> tuple[str, ...]:
     """Give the UUIDs of the `count` least used cards on which nothing computes, without those of `unfit` and `held`.
 
-    `held` has the run that holds a card. Raises NoGpu, NvmlUnavailable."""
+    `held` has the run that holds a card; `shown` what the function of that name gave, and its MIG devices are taken
+    first. Raises NoGpu, NvmlUnavailable."""
     runs = held or {}
     every = driver.within(_all)
-    fit = [card for card in every if card.uuid not in unfit]
+    hidden = [card for card in every if shown is not None and card.uuid not in shown]
+    fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     free = sorted((card for card in fit if card.is_free and card.uuid not in runs), key=lambda card: card.use)
-    if len(free) < count:
+    found = [one for one in shown or () if _is_mig(one) and one not in runs] + [card.uuid for card in free if card.uuid]
+    if len(found) < count:
         busy = ", ".join(_said(card, runs) for card in fit if card not in free) or "none"
         can_t = ", ".join(str(card.index) for card in every if card.uuid in unfit)
         more = f"; of no use to this image: {can_t}" if can_t else ""
-        raise NoGpu(str(count), f"{len(free)} of {len(every)} GPUs are free (in use or out of order: {busy}{more})")
-    return tuple(card.uuid for card in free[:count] if card.uuid)
+        more += f"; hidden by {VARIABLE}: {', '.join(str(card.index) for card in hidden)}" if hidden else ""
+        raise NoGpu(str(count), f"{len(found)} of {len(every)} GPUs are free (in use or out of order: {busy}{more})")
+    return tuple(found[:count])
+
+
+def shown(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Give what CUDA_VISIBLE_DEVICES leaves to a program of the caller's: UUIDs of cards, and MIG devices as they are
+    named there; None: it says nothing. It is read as CUDA does, up to the first word that names no card or several.
+
+    A number is NVML's index: the local engine hands the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA by itself
+    counts the fastest card first, so that on a host with several models a number may be meant otherwise; which is the
+    fastest only CUDA can tell. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+    """
+    said = environ.get(VARIABLE)
+    if said is None:
+        return None
+    found: list[str] = []
+    for word in map(str.strip, said.split(",")):
+        named = [word] if _is_mig(word) else [card.uuid for card in cards if card.uuid and _means(word, card)]
+        if len(named) != 1:
+            break
+        found += named
+    return tuple(dict.fromkeys(found))
+
+
+def _is_mig(name: str) -> bool:
+    return name.startswith("MIG-")
+
+
+def _means(word: str, card: Card) -> bool:
+    return word == str(card.index) or (word.startswith("GPU-") and (card.uuid or "").startswith(word))
 
 
 def _said(card: GpuReading, held: Mapping[str, str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from ngcdl.errors import BadOption
 from ngcdl.spec import REDACTED, Placement, RunSpec, redacted, redacted_words
@@ -10,6 +12,7 @@ from ngcdl.spec import REDACTED, Placement, RunSpec, redacted, redacted_words
 RUN_LABEL = "ngcdl.run"
 INSIDE = "/ngcdl"
 TRAINER, RESUME = f"{INSIDE}/trainer", f"{INSIDE}/resume"
+HERE = "/work"  # where other engines mount the caller's working directory (plan.py)
 LABEL_LENGTH = 63  # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 
 
@@ -34,6 +37,21 @@ def placed(spec: RunSpec) -> Placement:
 def gpus(spec: RunSpec) -> int:
     """Count the GPUs of each node."""
     return spec.gpus.count or 0
+
+
+def workdir(spec: RunSpec) -> str | None:
+    """Give the working directory: a claim at HERE stands in for the caller's; None is the image's own."""
+    return spec.workdir or (HERE if any(mount.container == HERE for mount in spec.mounts) else None)
+
+
+def without_callers_folder(spec: RunSpec) -> tuple[RunSpec, str | None]:
+    """Leave out the folder at HERE that a command had where it was recorded, and name it; None: it had none."""
+    found = [mount for mount in spec.mounts if mount.container == HERE and not mount.is_volume]
+    if not found or not spec.workdir or spec.workload:  # what was typed is for `check` to refuse
+        return spec, None
+    is_gone = PurePosixPath(spec.workdir).is_relative_to(HERE)
+    mounts = tuple(mount for mount in spec.mounts if mount not in found)
+    return replace(spec, mounts=mounts, workdir=None if is_gone else spec.workdir), found[0].host
 
 
 def is_secret(key: str, value: str) -> bool:

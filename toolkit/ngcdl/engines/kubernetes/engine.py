@@ -15,7 +15,7 @@ from typing import Any
 from ngcdl import settings
 from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show
 from ngcdl.engines.kubernetes import nodes, yaml
-from ngcdl.engines.kubernetes.asked import gpus, name, placed
+from ngcdl.engines.kubernetes.asked import HERE, gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
@@ -26,6 +26,10 @@ from ngcdl.spec import ImageRef, Placement
 
 MANIFEST = "job.yaml"
 _NOBODY = "1000:1000"
+_LEFT_OUT = f"""\
+# {{folder!r}} was its working directory at {HERE}, and is left out: a pod sees no folder of another machine.
+# With a claim in its place: ngcdl run ... --engine kubernetes -v CLAIM:{HERE} -- COMMAND
+"""
 
 
 class KubernetesEngine(NoImages):
@@ -89,11 +93,14 @@ class KubernetesEngine(NoImages):
 
     def request(self, order: Order) -> dict[str, Any]:
         """Give the manifest. No secret is in it: what holds variables that look like one is made apart."""
-        return {"submit": ["kubectl", "create", "-f", MANIFEST], "script": yaml.documents(objects(order))}
+        spec, folder = without_callers_folder(order.spec)
+        note = _LEFT_OUT.format(folder=folder) if folder else ""
+        text = yaml.documents(objects(replace(order, spec=spec)))
+        return {"submit": ["kubectl", "create", "-f", MANIFEST], "script": note + text}
 
     def command_line(self, order: Order) -> str:
         """Give the manifest as people read it: the packed trainer is left away."""
-        text = self.request(order)["script"]
+        text = yaml.documents(objects(order))
         return re.sub(
             rf"^(  {KEY}: )\S+$", r"\1(the packed trainer; ngcdl export k8s has it)", text, flags=re.MULTILINE
         )
@@ -115,7 +122,7 @@ class KubernetesEngine(NoImages):
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = objects(order)
-        (order.folder / MANIFEST).write_text(self.request(order)["script"], encoding="utf-8")
+        (order.folder / MANIFEST).write_text(yaml.documents(items), encoding="utf-8")
         (order.folder / LOG).touch()  # `ngcdl logs -f` may begin before the first pod does
         hidden = secret(order)
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}

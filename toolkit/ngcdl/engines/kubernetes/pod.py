@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, Order
-from ngcdl.engines.kubernetes.asked import INSIDE, RESUME, gpus, is_secret, labels, name, placed
+from ngcdl.engines.kubernetes.asked import INSIDE, RESUME, gpus, is_secret, labels, name, placed, workdir
 from ngcdl.engines.kubernetes.bundle import SCRIPT
 from ngcdl.spec import Mount, RunSpec
 
@@ -75,7 +75,7 @@ def _container(order: Order) -> dict[str, Any]:
         "image": order.target,
         # args, not command: the image's own ENTRYPOINT enables NVIDIA's compatibility libraries
         "args": ["sh", f"{BROUGHT}/{SCRIPT}", *_words(spec)],
-        "workingDir": spec.workdir or INSIDE,
+        **({"workingDir": where} if (where := workdir(spec)) else {}),
         "env": _environment(order),
         "securityContext": {
             "allowPrivilegeEscalation": False,
