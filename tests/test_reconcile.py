@@ -25,6 +25,7 @@ from ngcdl.store import Store
 
 DEAD = Owner(2**22 + 1, 5, "another boot")
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0, engine="local", container="pid:4194305", owner=DEAD)
+ELSEWHERE = Machine(hostname="node-7")
 STEP = {"event": "step", "t": 5.0, "step": 3, "loss": 4.0}
 
 
@@ -275,14 +276,52 @@ def test_a_log_that_the_run_made_a_link_of_is_not_followed(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_run_of_another_machine_is_alive_as_long_as_its_files_are_written(shelf: Store) -> None:
-    run = replace(RUN, started=time.time(), machine=Machine(hostname="node-7"))
-    assert left(shelf, run, STEP) == run, "a home that several machines share"
+@pytest.mark.parametrize(
+    ("last", "status", "owner"),
+    [(STEP, "running", DEAD), ({"event": "finish", "t": 9.0, "step": 4}, "finished", None)],
+)
+def test_a_run_of_another_machine_that_is_quiet_is_closed_where_its_trainer_told_its_end(
+    shelf: Store, last: dict[str, Any], status: str, owner: Owner | None
+) -> None:
+    """A home that several machines share: its own may still find out what became of it."""
+    run = left(shelf, replace(RUN, started=time.time(), machine=ELSEWHERE), last)
+    assert (run.status, run.owner) == ("running", DEAD)
+    found = reconcile(shelf, quiet(shelf, run))
+    assert (found.status, found.owner) == (status, owner)
+
+
+def quiet(shelf: Store, run: Run, engine_id: str | None = None) -> Run:
+    """Leave `run` as one of another machine, or of this one when it was called so, of which nothing is written."""
+    run = replace(run, started=1.0, machine=ELSEWHERE, engine_id=engine_id)
+    shelf.save(run)
     for path in shelf.folder(run.id).iterdir():
         os.utime(path, (1, 1))
-    shelf.save(replace(run, started=1.0))
-    os.utime(shelf.folder(run.id) / store.RECORD, (1, 1))
-    assert reconcile(shelf, run).status == "lost"
+    return run
+
+
+def test_a_container_is_asked_for_though_its_machine_is_called_otherwise_by_now(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+) -> None:
+    daemon, run, log = unwatched
+    daemon.state = {"Running": True}
+    run = quiet(shelf, run, "this-one")
+    assert reconcile(shelf, run) == run.noting(UNWATCHED), "a command may have nothing to say"
+    daemon.state = ENDED
+    found = reconcile(shelf, run)
+    assert (found.status, found.exit_code, found.owner) == ("failed", 1, None)
+    assert (log.read_bytes(), daemon.state) == (SAID, None)
+
+
+@pytest.mark.parametrize(("engine_id", "is_written"), [("its-own", False), (None, False), ("this-one", True)])
+def test_a_run_of_another_machine_s_engine_or_watcher_is_left_to_it(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path], engine_id: str | None, is_written: bool
+) -> None:
+    daemon, run, log = unwatched
+    run = quiet(shelf, run, engine_id)
+    if is_written:
+        log.with_name(store.SAMPLES).touch()
+    assert reconcile(shelf, run) == run
+    assert daemon.state == ENDED
 
 
 def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(shelf: Store) -> None:

@@ -94,6 +94,37 @@ def test_docker_config_names_the_folder(home, tmp_path):
     assert find(NVCR, home) is None
 
 
+HUB = "https://index.docker.io/v1/"
+BY_BROWSER = {f"{HUB}access-token": {"auth": auth(secret="no")}, f"{HUB}refresh-token": {"auth": auth(secret="no")}}
+
+
+@pytest.mark.parametrize("host", ["docker.io", "index.docker.io", "registry-1.docker.io"])
+@pytest.mark.parametrize(
+    ("tree", "secret"),
+    [
+        ({"auths": BY_BROWSER | {HUB: {"auth": auth()}}}, KEY),
+        ({"auths": {"docker.io": {"auth": auth(secret="no")}, HUB: {"auth": auth()}}}, KEY),
+        ({"auths": {"registry-1.docker.io": {"auth": auth()}}}, KEY),
+        ({"auths": BY_BROWSER}, None),
+        ({"credsStore": "good", "auths": {HUB: {}}}, f"{KEY}-{HUB}"),
+        ({"credHelpers": {HUB: "good"}, "credsStore": "nosuch"}, f"{KEY}-{HUB}"),
+    ],
+)
+def test_docker_hub_s_login_is_found_by_the_key_that_docker_gives_it(home, config, helper, host, tree, secret):
+    helper("good", HELPERS["good"])
+    config(json.dumps(tree))
+    found = find(host, home)
+    assert (found and found.secret.reveal()) == secret
+
+
+def test_docker_hub_s_login_is_kept_and_forgotten_by_that_key(home, config):
+    path = config(json.dumps({"auths": BY_BROWSER | {"docker.io": {"auth": auth(secret="old")}}}))
+    save("docker.io", Secret(KEY), home)
+    assert json.loads(path.read_text())["auths"] == BY_BROWSER | {HUB: {"auth": auth()}}
+    assert forget("docker.io", home) == (str(path),)
+    assert json.loads(path.read_text())["auths"] == BY_BROWSER
+
+
 def test_other_registries_keep_their_user_names_and_tokens(home, config):
     tree = {"auths": {"a.example": {"auth": auth("somebody")}, "b.example": {"auth": "", "identitytoken": KEY}}}
     config(json.dumps(tree))

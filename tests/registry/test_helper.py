@@ -73,14 +73,15 @@ def test_a_hanging_helper_leaves_no_process_behind(home, config, helper, tmp_pat
         os.close(ended)
 
 
-def test_a_helper_sees_no_key_in_argv_or_environment(home, config, helper, tmp_path):
+@pytest.mark.parametrize(("host", "key"), [(NVCR, NVCR), ("docker.io", "https://index.docker.io/v1/")])
+def test_a_helper_sees_no_key_in_argv_or_environment(home, config, helper, tmp_path, host, key):
     helper("spy", f'echo "$@" > {tmp_path}/argv; env > {tmp_path}/env; cat > {tmp_path}/stdin')
     config('{"credsStore": "spy"}')
-    save(NVCR, Secret(KEY), {**home, "NGC_API_KEY": KEY})
+    save(host, Secret(KEY), {**home, "NGC_API_KEY": KEY})
     assert (tmp_path / "argv").read_text() == "store\n"
     assert not leaks((tmp_path / "env").read_text())
     entry = json.loads((tmp_path / "stdin").read_text())
-    assert entry == {"ServerURL": NVCR, "Username": "$oauthtoken", "Secret": KEY}
+    assert entry == {"ServerURL": key, "Username": "$oauthtoken", "Secret": KEY}
 
 
 def test_a_helper_keeps_the_key_and_the_file_only_says_so(home, config, helper, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 
 import pytest
 from ngc_server import (
@@ -16,8 +17,11 @@ from ngcdl.errors import (
     KeyRejected,
     RegistryAnswer,
 )
+from ngcdl.registry.challenge import Challenge
 from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential, Secret
+from ngcdl.registry.tokens import Tokens
+from ngcdl.registry.wire import Answer
 
 # Keys
 
@@ -133,6 +137,30 @@ def test_the_key_goes_to_no_other_realm(ngc, signed_in, realm):
         signed_in.manifest(ref(ngc))
     assert len(ngc.seen) == 1
     assert "CANARY" not in shown(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "realm", "is_shown"),
+    [
+        ("docker.io", "https://auth.docker.io/token", True),
+        ("index.docker.io", "https://auth.docker.io/token", True),
+        ("docker.io", "http://auth.docker.io/token", False),
+        ("docker.io", "https://authn.nvidia.com/token", False),
+        ("nvcr.io", "https://authn.nvidia.com/token", True),
+        ("nvcr.io", "https://auth.docker.io/token", False),
+    ],
+)
+def test_each_registry_s_key_goes_to_its_own_realm(host, realm, is_shown):
+    class Line:
+        def ask(self, question):
+            asked.append(question.authorization.reveal())
+            return Answer(200, {}, b'{"token": "t"}')
+
+    asked = []
+    tokens = Tokens(host, GOOD, Line(), lambda: 0.0)
+    with contextlib.nullcontext() if is_shown else pytest.raises(RegistryAnswer):
+        tokens.fetch(Challenge(realm), "library/busybox")
+    assert len(asked) == is_shown
 
 
 def test_the_key_goes_to_another_port_of_this_machine_when_the_registry_is_here(ngc, signed_in):

@@ -211,16 +211,26 @@ def tls_url(certificate):
 
 def test_an_unknown_certificate_is_refused_and_never_tried_without_tls(tls_url, naps):
     wire = Wire(sleep=naps.append, environ={})
-    with pytest.raises(RegistryUnreachable, match="certificate is not trusted"):
+    with pytest.raises(RegistryUnreachable, match="certificate is not trusted") as caught:
         wire.ask(Question(tls_url))
+    assert "NGCDL_CA_FILE" in caught.value.hint
     assert naps == []
     wire.close()
 
 
-@pytest.mark.parametrize("variable", ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE"])
-def test_a_ca_file_adds_trust(tls_url, certificate, variable):
+@pytest.mark.parametrize("variable", ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_a_ca_file_adds_trust_and_so_does_the_system_s(tls_url, certificate, monkeypatch, variable):
+    monkeypatch.setenv(variable, str(certificate / "cert.pem"))  # OpenSSL reads the last by itself
     wire = Wire(environ={variable: str(certificate / "cert.pem")})
     assert wire.ask(Question(tls_url)).body == b"{}"
+    wire.close()
+
+
+def test_a_bundle_that_is_named_stands_for_the_system_s(tls_url, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+    wire = Wire(environ={"REQUESTS_CA_BUNDLE": str(certificate / "other.pem")})
+    with pytest.raises(RegistryUnreachable, match="certificate is not trusted"):
+        wire.ask(Question(tls_url))
     wire.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.telemetry import apart, cards
+from ngcdl.telemetry import apart, cards, container
 from ngcdl.telemetry.apart import Apart
 from ngcdl.telemetry.usage import ContainerMeter, ProcessMeter
 
@@ -85,7 +85,7 @@ def test_a_hanging_call_leaves_the_other_readings_and_comes_back_when_it_returns
 def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_end(host: Host, tmp_path: Path) -> None:
     host.set(hang__Init=1)
     path = tmp_path / "s.jsonl"
-    sampler = Apart(path, ContainerMeter(os.getpid()), RUN, 0.1)
+    sampler = Apart(path, ContainerMeter(container.folders(os.getpid())), RUN, 0.1)
     sampler.start()
     sampler.start()
     row = until(path, lambda row: row.get("host_cpu_percent") is not None)
@@ -107,7 +107,7 @@ def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go
     host: Host, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.jsonl"
-    with Apart(path, ContainerMeter(os.getpid()), RUN, 0.1) as sampler:
+    with Apart(path, ContainerMeter(container.folders(os.getpid())), RUN, 0.1) as sampler:
         until(path, lambda row: row["gpus"])
         assert sampler._process is not None
         os.kill(sampler._process.pid, signal.SIGSEGV)
@@ -148,7 +148,7 @@ def test_a_child_ends_with_its_parent(host: Host, tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from pathlib import Path
-from ngcdl.telemetry import apart, cards
+from ngcdl.telemetry import apart, cards, container
 sampler = apart.Apart(Path(sys.argv[1]), None, cards.Run([{FIRST!r}]), 60)
 sampler.start()
 print(sampler._process.pid, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -21,7 +22,7 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
     ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
     run = Run([], "a")
-    assert cards.foreign((ours, theirs, GpuProcess(3)), run) == 2
+    assert cards.foreign((ours, theirs, GpuProcess(os.getpid())), run) == 2
     assert cards.foreign((), run) == 0
     assert cards.foreign((ours, hidden), run) is None
     assert cards.foreign(None, run) is None
@@ -29,6 +30,20 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
         assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid())) == 1
         child.kill()
+
+
+def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rootless Docker without cgroups: a container's processes are in the group of the user's session."""
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    start = "import subprocess; one = subprocess.Popen(['cat']); print(one.pid, flush=True); one.wait()"
+    shim = [sys.executable, "-c", start, "-namespace", "moby", "-id", "a1" * 32]
+    with subprocess.Popen(shim, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        inside = GpuProcess(int(process.stdout.readline()))
+        assert cards.foreign((inside,), Run([], "a1" * 32)) == 0
+        assert cards.foreign((inside,), Run([], "b2" * 32)) == 1
+        process.communicate()
+    assert cards.foreign((inside,), Run([], "a1" * 32)) is None, "it is gone"
 
 
 READ = """
@@ -43,7 +58,7 @@ print(json.dumps([[vars(one) for one in reader.read(is_brief)] for is_brief in (
 
 
 def test_a_brief_look_is_at_use_and_power_and_leaves_out_what_it_did_not_ask(card: Host) -> None:
-    card.set(gpu0__processes="2:-")
+    card.set(gpu0__processes=f"{os.getpid()}:-")
     whole, brief, again = card.ask(READ)
     assert [one["foreign_processes"] for one in whole] == [1, 0]
     assert again == whole

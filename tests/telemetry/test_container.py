@@ -78,6 +78,27 @@ def test_a_group_below_the_container_is_cut_off() -> None:
     assert container.whole_container("/user.slice/x") == "/user.slice/x"
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (f"4:memory:/docker/{A}/docker/{B}/x\n0::/docker/{A}", ["memory"]),
+        (f"4:memory:/docker/{A}\n0::/docker/{A}", []),
+        ("0::/user.slice/user-1000.slice/session-3.scope", []),
+        (f"0::/user.slice/user-1000.slice/docker-{B}.scope/init.scope", [""]),
+    ],
+)
+def test_only_groups_that_name_the_container_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, names: list[str]
+) -> None:
+    monkeypatch.setattr(container, "PROC", tmp_path)
+    for pid, content in (("self", f"0::/docker/{A}"), ("7", text)):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cgroup").write_text(content)
+    found = container.folders_of_container(7)
+    assert list(found) == names
+    assert all(B in folder.name for folder in found.values())
+
+
 def test_this_very_process_s_cgroup_can_be_read() -> None:
     assert container.cgroup_text("self")
     assert container.name_of(os.getpid())

@@ -61,6 +61,9 @@ def test_a_container_of_version_1_is_measured(tmp_path: Path, monkeypatch: pytes
     clock.seconds += 1
     (cpu / "cpuacct.usage").write_text("1250000000\n")
     assert measured.read() == Usage(25.0, 8000, psutil.virtual_memory().total, None, 2)
+    (tmp_path / "proc/7/cgroup").write_text("4:memory:/docker\n")
+    (tmp_path / "memory/docker/memory.usage_in_bytes").write_text("9000\n")
+    assert ContainerMeter(7).read() == Usage(), "the engine gives it no group: what is there is everybody's"
 
 
 def test_a_tree_of_processes_is_measured_with_its_children() -> None:
@@ -91,7 +94,7 @@ def test_another_process_makes_the_same_meter_of_what_it_is_told() -> None:
         return meter(json.loads(json.dumps(one.told())))
 
     folders = container.folders(os.getpid())
-    assert again(ContainerMeter(os.getpid())).told() == {"folders": {name: str(path) for name, path in folders.items()}}
+    assert again(ContainerMeter(folders)).told() == {"folders": {name: str(path) for name, path in folders.items()}}
     mine = ProcessMeter(os.getpid())
     assert again(mine).told() == mine.told()
     assert again(mine).read().memory_bytes

@@ -32,6 +32,8 @@ from ngcdl.store import Store
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
 # A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
 QUIET_SECONDS = 30.0
+_WATCHERS_FILES = (store.SAMPLES, store.LOG)
+_ITS_FILES = (store.RECORD, store.EVENTS, *_WATCHERS_FILES)
 # It did not answer, and would let the next question wait as long: up to 45 s.
 _SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
@@ -68,20 +70,28 @@ def _is_open(run: Run) -> bool:
 def _found_out(shelf: Store, run: Run) -> Run:
     if run.engine in USED_BY:
         return _by_cluster(shelf, run)
-    if run.owner is None or run.machine.hostname not in (None, socket.gethostname()):
-        # Nobody watches it, or somebody on another machine that shares this home: only its files can tell.
-        return _by_events(shelf, run) if _is_quiet(shelf, run) else run
+    if run.owner is None:  # nobody watches it: only its files can tell
+        return _by_events(shelf, run) if _is_quiet(shelf, run, *_ITS_FILES) else run
+    if _is_elsewhere(run) and not _is_quiet(shelf, run, *_WATCHERS_FILES):
+        return run  # its watcher may live where its process is not seen from here
     if run.engine == "docker":
         return _by_docker(shelf, run)
     if training(shelf, run):
         return run.noting(UNWATCHED)
-    return _by_events(shelf, run).noting(UNWATCHED)
+    closed = _by_events(shelf, run)
+    return run if _is_elsewhere(run) and closed.status == "lost" else closed.noting(UNWATCHED)
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Is it of another machine that shares this home? This one may just be called otherwise by now: a dev container's
+    name is new at each start."""
+    return run.machine.hostname not in (None, socket.gethostname())
 
 
 def _by_docker(shelf: Store, run: Run) -> Run:
     engine = engines.connect("docker")
-    if run.engine_id not in (None, engine.identity):
-        return run  # it is on another engine, which DOCKER_HOST or the context named then
+    if _is_elsewhere(run) if run.engine_id is None else run.engine_id != engine.identity:
+        return run  # it is on another engine: another machine's, or one that DOCKER_HOST or the context named then
     job = engine.find(run.id)
     if job is None and run.status == "lost":
         return replace(run, owner=None)
@@ -173,9 +183,9 @@ def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) ->
     return diagnosed(filled(closed, events, store.samples(folder)), folder / store.LOG)
 
 
-def _is_quiet(shelf: Store, run: Run) -> bool:
+def _is_quiet(shelf: Store, run: Run, *names: str) -> bool:
     newest = run.started
-    for name in (store.RECORD, store.EVENTS, store.SAMPLES, store.LOG):
+    for name in names:
         with contextlib.suppress(OSError):
             newest = max(newest, (shelf.folder(run.id) / name).stat().st_mtime)
     return time.time() - newest > QUIET_SECONDS

@@ -17,10 +17,16 @@ class RegistryError(NgcdlError):
 
 
 class RegistryUnreachable(RegistryError):
-    def __init__(self, host: str, why: str) -> None:
+    def __init__(self, host: str, why: str, *, is_untrusted: bool = False) -> None:
+        """`is_untrusted`: its certificate is not trusted here."""
         super().__init__(
             f"{host} can't be reached: {why}.",
-            f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
+            "A mirror, or a company's proxy that opens TLS, has a CA of its own. Name its file:\n"
+            "    export NGCDL_CA_FILE=/path/to/ca.crt\n"
+            "Or copy it to /usr/local/share/ca-certificates, for all programs (for Docker from its next start on):\n"
+            "    sudo update-ca-certificates"
+            if is_untrusted
+            else f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
             "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. A mirror is named by NGCDL_REGISTRY.",
         )
 

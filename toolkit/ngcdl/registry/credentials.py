@@ -86,7 +86,7 @@ def _from_environment(host: str, environ: Mapping[str, str]) -> Credential | Non
 def _from_docker(host: str, environ: Mapping[str, str], helper_seconds: float) -> Credential | None:
     config = docker_config.read(docker_config.path(environ))
     helper = _helper(config, host, environ, helper_seconds)
-    if helper is not None and (found := helper.get(host)):
+    if helper is not None and (found := helper.get(docker_config.key_of(host))):
         return _credential(host, found, f"{helper.program}, which {config.path} names")
     found = config.entry(host)
     return _credential(host, found, str(config.path)) if found else None
@@ -137,7 +137,7 @@ def save(
             docker_config.write(real, config.with_entry(host, {"auth": base64.b64encode(plain).decode()}))
             return Kept(str(file), in_clear=True)
         tree = config.with_entry(host, {})  # as Docker: the empty entry says that the helper has it
-        helper.store(host, NGC_USERNAME, secret)
+        helper.store(docker_config.key_of(host), NGC_USERNAME, secret)
         if tree != config.tree:
             docker_config.write(real, tree)
         return Kept(helper.program, in_clear=False)
@@ -156,9 +156,9 @@ def forget(
     with docker_config.locked(file) as real:
         config = docker_config.read(real)
         places, failure = [], None
-        helper = _helper(config, host, environ, helper_seconds)
+        helper, key = _helper(config, host, environ, helper_seconds), docker_config.key_of(host)
         try:
-            if helper is not None and helper.get(host) and helper.erase(host):
+            if helper is not None and helper.get(key) and helper.erase(key):
                 places.append(helper.program)
         except NgcdlError as error:
             failure = error

@@ -24,6 +24,9 @@ from ngcdl.registry.key import TOKEN_USERNAME, Secret
 LOCK_SECONDS = 30.0
 _SIZE_LIMIT_BYTES = 8 << 20
 _LEFTOVER = ".ngcdl-"
+HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+# authConfigKey in https://github.com/docker/cli/blob/master/cli/command/registry.go
+_HUB_KEY = "https://index.docker.io/v1/"
 
 
 def path(environ: Mapping[str, str]) -> Path:
@@ -102,17 +105,26 @@ class DockerConfig:
         auths = self._section("auths")
         gone = matching(auths, host)
         kept = {key: value for key, value in auths.items() if key not in gone}
-        return {**self.tree, "auths": kept | ({host: entry} if entry is not None else {})}
+        return {**self.tree, "auths": kept | ({key_of(host): entry} if entry is not None else {})}
+
+
+def key_of(host: str) -> str:
+    """Name what `docker login` keeps `host` by, in the file and with helpers: Docker Hub by an address of old."""
+    return _HUB_KEY if host in HUB_HOSTS else host
 
 
 def matching(section: Mapping[str, Any], host: str) -> list[str]:
-    """List the keys that mean `host`: itself first, then with a scheme or a path, as older Dockers wrote them."""
-    others = [key for key in section if key != host and _bare(key) == host]
-    return ([host] if host in section else []) + others
+    """List the keys that mean `host`: its own first, then with a scheme or a path, as older Dockers wrote them."""
+    own = key_of(host)
+    others = [key for key in section if key != own and key_of(_bare(key)) == own]
+    return ([own] if own in section else []) + others
 
 
 def _bare(key: str) -> str:
-    return key.removeprefix("https://").removeprefix("http://").split("/", 1)[0]
+    host, _, rest = key.removeprefix("https://").removeprefix("http://").partition("/")
+    # A sign-in to Docker Hub by browser keeps its tokens beside the login, as v1/access-token and v1/refresh-token:
+    # https://github.com/docker/cli/blob/master/internal/oauth/manager/manager.go
+    return key if rest.endswith("-token") else host
 
 
 def read(file: Path) -> DockerConfig:

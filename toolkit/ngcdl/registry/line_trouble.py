@@ -23,7 +23,8 @@ def translated(
     """Say why in words, and whether another try may help."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return RegistryUnreachable(host, f"its certificate is not trusted ({cause.verify_message})"), False
+            why = f"its certificate is not trusted ({cause.verify_message})"
+            return RegistryUnreachable(host, why, is_untrusted=True), False
         if isinstance(cause, ssl.SSLError):
             return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
         if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):

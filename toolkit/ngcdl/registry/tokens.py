@@ -13,11 +13,13 @@ from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, RegistryAns
 from ngcdl.registry import challenge
 from ngcdl.registry.challenge import Address, Challenge
 from ngcdl.registry.credentials import sign_in
+from ngcdl.registry.docker_config import HUB_HOSTS
 from ngcdl.registry.key import TOKEN_USERNAME, Credential, Secret
 from ngcdl.registry.wire import Answer, Question, Wire
 
 # NGC's realm has moved from the one to the other: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
 NVIDIA_REALM_HOSTS = frozenset({"nvcr.io", "authn.nvidia.com"})
+HUB_REALM_HOSTS = frozenset({"auth.docker.io"})  # https://docs.docker.com/docker-hub/usage/pulls/
 # What a token without expires_in is good for: https://distribution.github.io/distribution/spec/auth/token/
 _DEFAULT_SECONDS = 60.0
 _MARGIN_SECONDS = 5.0
@@ -91,7 +93,8 @@ class Tokens:
         own = self._own()
         if self._is_here(realm) or (own is not None and realm.host == own.host):
             return realm.is_safe
-        return realm.scheme == "https" and realm.port in (None, 443) and realm.host in NVIDIA_REALM_HOSTS
+        hosts = HUB_REALM_HOSTS if self.host in HUB_HOSTS else NVIDIA_REALM_HOSTS
+        return realm.scheme == "https" and realm.port in (None, 443) and realm.host in hosts
 
     def _refuse(self, answer: Answer, repository: str) -> None:
         refresh = self.credential is not None and self.credential.username == TOKEN_USERNAME

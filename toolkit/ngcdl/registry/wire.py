@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import random
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3.util import create_urllib3_context
 
 from ngcdl import __version__
 from ngcdl.errors import BadOption, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
@@ -104,11 +104,19 @@ class _OwnAuth(AuthBase):
 
 
 class _TrustingAdapter(HTTPAdapter):
-    """Trusts one more CA file than usual; nothing is trusted less."""
+    """Trusts `ca_file` and, where it `has_system`, the system's certificates, beside the bundle that requests loads."""
 
-    def __init__(self, ca_file: str) -> None:
-        self._context = ssl.create_default_context(cafile=ca_file)
+    def __init__(self, ca_file: str | None, *, has_system: bool) -> None:
+        self._context, self._lacks_system = create_urllib3_context(), has_system
+        if ca_file:
+            self._context.load_verify_locations(ca_file)
         super().__init__()
+
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
+        if self._lacks_system:  # 45 ms that plain http does not pay
+            self._context.load_default_certs()
+            self._lacks_system = False
+        return super().send(*args, **kwargs)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
@@ -138,11 +146,12 @@ class Wire:
         self._bundle: bool | str = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or True
         if isinstance(self._bundle, str) and not os.access(self._bundle, os.R_OK):
             raise BadOption(f"REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE: {self._bundle} can't be read.")
-        if ca_file := environ.get("NGCDL_CA_FILE"):
-            try:
-                self._session.mount("https://", _TrustingAdapter(ca_file))
-            except (OSError, ValueError) as error:
-                raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read there.") from error
+        ca_file = environ.get("NGCDL_CA_FILE")
+        try:
+            # A bundle that is named stands for the system's.
+            self._session.mount("https://", _TrustingAdapter(ca_file, has_system=self._bundle is True))
+        except (OSError, ValueError) as error:
+            raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read there.") from error
 
     def close(self) -> None:
         """Close the connections; harmless twice."""

@@ -50,9 +50,14 @@ def foreign(processes: Sequence[GpuProcess] | None, run: Run) -> int | None:
 def _is_ours(process: GpuProcess, run: Run) -> bool | None:
     if container.cgroup_text(process.pid) is None or not container.pids_are_the_hosts():
         return None
-    if run.container:
+    if run.container and process.container_id:
         return process.container_id == run.container
     try:
-        return run.pid in (process.pid, *(parent.pid for parent in psutil.Process(process.pid).parents()))
+        parents = psutil.Process(process.pid).parents()
+        if run.container:
+            # Rootless Docker has no cgroups where `docker info` says CgroupDriver none. The shim above each container's
+            # processes names it then: https://github.com/containerd/containerd/blob/main/core/runtime/v2/README.md
+            return any(run.container in parent.cmdline() for parent in parents)
+        return run.pid in (process.pid, *(parent.pid for parent in parents))
     except psutil.Error:
         return None

@@ -91,6 +91,13 @@ def folders(pid: int) -> dict[str, Path]:
     return {name: mounts[name] / whole_container(path).lstrip("/") for name, path in paths.items() if name in mounts}
 
 
+def folders_of_container(pid: int) -> dict[str, Path]:
+    """Like folders(), of the container that a process runs in alone. Without cgroups (`docker info`: CgroupDriver none)
+    it stays in the group of whoever started the engine, with all else that is there: then there are none."""
+    found, identity = folders(pid), container_of(pid)
+    return {name: folder for name, folder in found.items() if identity and identity in str(folder)}
+
+
 def whole_container(path: str) -> str:
     """Cut a cgroup path behind the innermost container's id: init systems inside make groups of their own."""
     parts = path.split("/")

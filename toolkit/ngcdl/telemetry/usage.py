@@ -49,10 +49,12 @@ def meter(told: Mapping[str, Any]) -> Meter:
 
 class ContainerMeter:
     """Measures the container that a process (its PID on this host) runs in, or control groups by their folders, as
-    container.folders() gives them."""
+    container.folders_of_container() gives them."""
 
     def __init__(self, pid_or_folders: int | Mapping[str, Path], now: Callable[[], float] = time.monotonic) -> None:
-        found = container.folders(pid_or_folders) if isinstance(pid_or_folders, int) else pid_or_folders
+        found = pid_or_folders
+        if isinstance(found, int):
+            found = container.folders_of_container(found)
         self._folders = found
         # Where a host has both versions, version 1 knows the container, and 2 only the service that started it.
         cpu, memory, newer = found.get("cpuacct"), found.get("memory"), found.get("")
