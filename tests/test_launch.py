@@ -16,7 +16,8 @@ from house import until
 from ngcdl import launch, store
 from ngcdl.catalog import failures
 from ngcdl.engines.base import Chunk, Exit, Started
-from ngcdl.errors import CommandNotFound, EngineLost, EngineRefused, GpuHookFailed, GpuNotInside
+from ngcdl.errors import CommandNotFound, EngineHangs, EngineLost, EngineRefused, GpuHookFailed, GpuNotInside
+from ngcdl.errors.gpu import GpuUnknown
 from ngcdl.store import Store
 
 
@@ -166,6 +167,21 @@ def test_a_start_that_fails_is_recorded_with_its_code(shelf: Store) -> None:
     assert "pyton" in (run.reason or "")
 
 
+@pytest.mark.parametrize(("is_cluster", "asked"), [(False, ["remove"]), (True, [])])
+def test_what_an_engine_made_though_the_start_failed_is_removed_unless_a_cluster_has_it(
+    shelf: Store, is_cluster: bool, asked: list[str]
+) -> None:
+    def hang() -> None:
+        raise EngineHangs("unix:///x.sock", 60)
+
+    job = FakeJob()
+    prepared, _ = ready(shelf, job, at_start=hang, is_cluster=is_cluster)
+    with pytest.raises(EngineHangs):
+        launch.follow(prepared, shelf, FakeShow())
+    assert job.asked == asked
+    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+
+
 def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: Store) -> None:
     job = FakeJob(exit=EngineLost("the run"))
     prepared, folder = ready(shelf, job)
@@ -186,6 +202,24 @@ def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(shelf: St
             launch.follow(prepared, Store(folder.parent), FakeShow())
         assert ("--resume last" in caught.value.hint) == (train and ran)
         assert "sudo systemctl start docker" in caught.value.hint
+
+
+class KeptJob(FakeJob):
+    """Its container is not removed: it alone has the end of its log."""
+
+    def remove(self) -> None:
+        raise EngineLost("a look at what the run wrote")
+
+
+def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(shelf: Store) -> None:
+    prepared, _ = ready(shelf, KeptJob(exit=Exit(5, False)))
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert (run.status, run.exit_code) == ("failed", 5)
+    assert "log.txt may lack its end" in run.notes[-1]
+    assert run.notes[-1].endswith("docker logs c0ffee")
+    assert show.said == [run.notes[-1]]
+    assert recorded(shelf) == run
 
 
 def test_another_error_of_the_engine_kills_the_job(shelf: Store) -> None:
@@ -225,6 +259,16 @@ def test_a_gpu_that_was_not_demanded_and_is_not_inside_is_told_loudly(
 def test_the_gpus_inside_are_the_run_s(shelf: Store) -> None:
     run, _ = follow(shelf, FakeJob(gpus=("GPU-1",)), gpus="all")
     assert run.gpus == ("GPU-1",)
+
+
+@pytest.mark.parametrize("gpus", ["all", "auto"])
+def test_a_run_into_which_nobody_can_look_goes_on_with_the_gpus_it_was_given(shelf: Store, gpus: str) -> None:
+    prepared, _ = ready(shelf, FakeJob(gpus=GpuUnknown("nvidia-smi is missing")), gpus=gpus, is_here=False)
+    show = FakeShow()
+    run = launch.follow(replace(prepared, run=replace(prepared.run, gpus=("GPU-1",))), shelf, show)
+    assert (run.status, run.gpus) == ("finished", ("GPU-1",))
+    assert "is not known: nvidia-smi is missing" in run.notes[0]
+    assert show.said == [run.notes[0]]
 
 
 def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(shelf: Store) -> None:

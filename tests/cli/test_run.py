@@ -97,14 +97,17 @@ def test_a_training_that_meets_nan_says_so(trained: House) -> None:
     assert "the loss is NaN" in done.stdout
 
 
-def test_a_secret_variable_reaches_the_run_and_no_file(trained: House) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("HF_TOKEN", "hush-hush"), ("HTTPS_PROXY", "http://me:hush-hush@proxy:3128")]
+)
+def test_a_secret_variable_reaches_the_run_and_no_file(trained: House, name: str, value: str) -> None:
     says = trained.home / "says.json"
-    trained.run(*TRAIN, "-e", "HF_TOKEN=hush-hush", env={"STAND_IN_SAYS": str(says)})
-    assert json.loads(says.read_text())["environ"]["HF_TOKEN"] == "hush-hush"
+    trained.run(*TRAIN, "-e", f"{name}={value}", env={"STAND_IN_SAYS": str(says)})
+    assert json.loads(says.read_text())["environ"][name] == value
     says.unlink()
     kept = [path for path in trained.home.rglob("*") if path.is_file() and b"hush-hush" in path.read_bytes()]
     assert kept == []
-    assert trained.record()["spec"]["environment"]["HF_TOKEN"] == "***"
+    assert trained.record()["spec"]["environment"][name] == "***"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

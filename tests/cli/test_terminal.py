@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import sys
+import termios
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 from fakes import FakeJob
+from house import until
 
-from ngcdl.cli.terminal import _forward
+from ngcdl.cli.terminal import UNHEARD, RawTerminal, _forward
 
 
 @pytest.mark.parametrize("stdin", [None, io.StringIO()], ids=["closed", "no file"])
@@ -17,3 +24,44 @@ def test_a_stdin_that_can_t_be_read_is_at_its_end(monkeypatch: pytest.MonkeyPatc
     job = FakeJob()
     _forward(job)
     assert job.asked == ["close_input"]
+
+
+@dataclass
+class TornJob(FakeJob):
+    """Nobody reads what is typed once it is `torn`."""
+
+    torn: threading.Event = field(default_factory=threading.Event)
+
+    def write(self, data: bytes) -> None:
+        if self.torn.is_set():
+            raise BrokenPipeError
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """stdin as a terminal; its other end is given."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield ours
+    os.close(ours)
+
+
+def test_ctrl_c_is_a_signal_again_once_nobody_reads_the_keyboard(
+    terminal: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, raw = TornJob(until_stopped=True), RawTerminal()
+    raw.settle_seconds = 0.05
+
+    def takes_signals() -> bool:
+        return bool(termios.tcgetattr(terminal)[3] & termios.ISIG)
+
+    output = raw.pump(job, job.output())
+    assert takes_signals()
+    next(output)
+    assert not takes_signals()
+    job.torn.set()
+    until(takes_signals, "the old state", 10)
+    until(lambda: UNHEARD.split(";")[0] in capsys.readouterr().err, "the line that says so", 10)
+    job.stop(0)
+    assert list(output) == []

@@ -82,7 +82,6 @@ def as_body(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Give the body of POST /containers/create that Compose makes of a service. A key that is not known here fails."""
     asked = dict(asked)
     assert asked.pop("profiles")
-    assert asked.pop("stop_grace_period") == "60s"  # as long as ngcdl waits for a training's last checkpoint
     assert asked.pop("network_mode") == "bridge"  # where the Engine API puts a container by itself
     logging, limits = asked.pop("logging"), asked.pop("ulimits")
     host = {
@@ -104,6 +103,7 @@ def as_body(asked: Mapping[str, Any]) -> dict[str, Any]:
         "Labels": asked.pop("labels"),
         "User": asked.pop("user"),
         "WorkingDir": asked.pop("working_dir"),
+        "StopTimeout": int(asked.pop("stop_grace_period").removesuffix("s")),
         "HostConfig": host,
     }
     assert not asked, "no entrypoint, and nothing else that ngcdl does not send"

@@ -1,17 +1,21 @@
-"""What the engine is, by what the daemon says of itself."""
+"""Which engine it is, and what it is by what the daemon says of itself."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import docker.errors
 import pytest
 
 from ngcdl.engines.base import Order
-from ngcdl.engines.docker import passwd
-from ngcdl.engines.docker.engine import DockerEngine
+from ngcdl.engines.docker import context, passwd
+from ngcdl.engines.docker.engine import DockerEngine, address, connect, is_socket
+from ngcdl.errors import EngineAbsent, EngineElsewhere
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec
 
 
@@ -26,8 +30,39 @@ class Client:
         return self.said
 
 
+@dataclass
+class Maker(Client):
+    """A daemon that makes and starts a container; `asked` has each call with the time that it was given."""
+
+    timeout: float | None = 60
+    asked: list[tuple[str, float | None]] = field(default_factory=list)
+    body: dict[str, Any] = field(default_factory=dict)
+
+    def create_container_from_config(self, body: dict[str, Any], name: str) -> dict[str, Any]:
+        self.asked.append((name, self.timeout))
+        self.body = body
+        return {"Id": "c0ffee"}
+
+    def get_archive(self, identity: str, path: str) -> None:
+        raise docker.errors.NotFound(path)
+
+    def attach_socket(self, identity: str, params: dict[str, int]) -> None:
+        self.asked.append(("attach", self.timeout))
+
+    def start(self, identity: str) -> None:
+        self.asked.append(("start", self.timeout))
+
+    def inspect_container(self, identity: str) -> dict[str, Any]:
+        return {"State": {}}
+
+
 def _engine(**said: Any) -> DockerEngine:
     return DockerEngine(Client(said))
+
+
+def _order(user: str | None) -> Order:
+    spec = RunSpec(ImageRef.parse("tensorflow:18.01-py2"), ("true",), GpuRequest.parse("none"), user=user)
+    return Order(spec, "id", Path("/runs/id"), "image", "none")
 
 
 OURS = f"{os.getuid()}:{os.getgid()}"
@@ -41,8 +76,146 @@ def test_files_stay_the_caller_s_who_is_root_inside_a_rootless_engine(options: l
 
 
 def test_root_inside_a_rootless_engine_has_the_run_s_home_and_no_line_of_ours() -> None:
-    spec = RunSpec(ImageRef.parse("tensorflow:18.01-py2"), ("true",), GpuRequest.parse("none"), user="0:0")
-    body = _engine(ID="x").request(Order(spec, "id", Path("/runs/id"), "image", "none"))
+    body = _engine(ID="x").request(_order("0:0"))
     assert body["User"] == "0:0"
     assert "HOME=/ngcdl/run/home" in body["Env"]
     passwd.add_caller(None, "c0ffee", "0:0", "/ngcdl/run/home")
+
+
+HERE = os.uname().nodename
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "options", "given"),
+    [
+        (OURS, HERE, [], ["27", "4321"]),
+        (OURS, HERE, ["name=userns"], ["27", "4321"]),
+        (OURS, "docker-desktop", [], None),
+        ("0:0", HERE, ["name=rootless"], None),
+        (None, HERE, [], None),  # --root
+    ],
+)
+def test_a_container_has_the_caller_s_groups_where_it_runs_as_the_caller(
+    monkeypatch: pytest.MonkeyPatch, user: str | None, name: str, options: list[str], given: list[str] | None
+) -> None:
+    monkeypatch.setattr(os, "getgroups", lambda: [4321, os.getgid(), 27, 27])
+    engine = _engine(Name=name, SecurityOptions=options)
+    assert engine.request(_order(user))["HostConfig"].get("GroupAdd") == given
+    assert ("--group-add=4321" in engine.command_line(_order(user))) == (given is not None)
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        (None, None),
+        (["name=rootless", "name=seccomp,profile=builtin"], None),
+        (["name=cgroupns", "name=userns"], "host"),
+    ],
+)
+def test_a_daemon_that_remaps_users_is_asked_to_leave_the_caller_s_as_they_are(
+    options: list[str] | None, mode: str | None
+) -> None:
+    engine = _engine(SecurityOptions=options)
+    assert engine.request(_order(OURS))["HostConfig"].get("UsernsMode") == mode
+    assert ("--userns=host" in engine.command_line(_order(OURS))) == (mode is not None)
+
+
+def test_only_what_may_take_minutes_has_all_the_time() -> None:
+    client = Maker()
+    DockerEngine(client).start(_order(OURS))
+    assert client.asked == [("ngcdl-id", None), ("attach", 60), ("start", None)]
+    assert client.timeout == 60
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A docker command that was told nothing yet."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def _keep_context(home: Path, name: str, meta: str) -> None:
+    folder = home / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text(meta)
+
+
+def _context_of(name: str, host: str) -> str:
+    return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host}}})
+
+
+def test_a_container_has_docker_s_proxies_and_no_password_of_theirs_is_shown(home: Path) -> None:
+    proxy = "http://me:hush@proxy:3128"
+    (home / "config.json").write_text(json.dumps({"proxies": {"default": {"httpProxy": proxy, "noProxy": ".lan"}}}))
+    client = Maker()
+    engine = DockerEngine(client)
+    engine.start(_order(OURS))
+    wanted = {f"HTTP_PROXY={proxy}", f"http_proxy={proxy}", "NO_PROXY=.lan", "no_proxy=.lan"}
+    assert {variable for variable in client.body["Env"] if "proxy=" in variable.lower()} == wanted
+    shown = engine.request(_order(OURS))["Env"]
+    assert {variable for variable in shown if "proxy=" in variable} == {"http_proxy=***", "no_proxy=.lan"}
+    assert "proxy" not in engine.command_line(_order(OURS))
+
+
+@pytest.mark.parametrize(
+    ("variable", "current", "leave"),
+    [("rootles", "rootless", "unset DOCKER_CONTEXT"), (None, "rootles", "docker context use default")],
+)
+def test_a_context_that_is_gone_is_refused_and_no_other_engine_is_taken(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, current: str, leave: str
+) -> None:
+    _keep_context(home, "rootless", _context_of("rootless", "unix:///run/user/1000/docker.sock"))
+    (home / "config.json").write_text(json.dumps({"currentContext": current}))
+    if variable:
+        monkeypatch.setenv("DOCKER_CONTEXT", variable)
+    with pytest.raises(EngineAbsent) as refused:
+        connect()
+    assert "the context rootles: there is none of that name" in refused.value.message
+    assert f"    docker context ls\n    {leave}\n" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "meta", ["{", "{}", json.dumps({"Name": "x", "Metadata": {}, "Endpoints": {"kubernetes": {}}})]
+)
+def test_a_context_that_names_no_docker_engine_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, meta: str
+) -> None:
+    _keep_context(home, "x", meta)
+    monkeypatch.setenv("DOCKER_CONTEXT", "x")
+    with pytest.raises(EngineAbsent, match="at the context x: "):
+        connect()
+    assert address() == "the default socket", "for what is only said"
+
+
+@pytest.mark.parametrize("current", ["", "default", None])
+def test_the_default_context_is_the_default_socket(home: Path, current: str | None) -> None:
+    (home / "config.json").write_text(json.dumps({"currentContext": current}))
+    assert (context.named(), address()) == ("unix:///var/run/docker.sock", "the default socket")
+
+
+@pytest.mark.parametrize(
+    ("host", "line"),
+    [
+        ("ssh://far", "$XDG_RUNTIME_DIR/docker-far.sock:/var/run/docker.sock far &"),
+        ("ssh://me:hush@far:2222", "$XDG_RUNTIME_DIR/docker-far.sock:/var/run/docker.sock -p 2222 me@far &"),
+        ("ssh://far/run/user/7/x.sock", "$XDG_RUNTIME_DIR/docker-far.sock:/run/user/7/x.sock far &"),
+    ],
+)
+@pytest.mark.parametrize("is_context", [False, True])
+def test_an_engine_over_ssh_is_refused_with_a_socket_that_ssh_brings(
+    home: Path, monkeypatch: pytest.MonkeyPatch, host: str, line: str, is_context: bool
+) -> None:
+    if is_context:
+        _keep_context(home, "far", _context_of("far", host))
+        (home / "config.json").write_text('{"currentContext": "far"}')
+    else:
+        monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(EngineElsewhere, match="ngcdl speaks no ssh:// to it") as refused:
+        connect()
+    hint = refused.value.hint
+    assert f"    ssh -nNT -L {line}\n    export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/docker-far.sock\n" in hint
+    assert hint.endswith("    docker context use default" if is_context else "    unset DOCKER_HOST DOCKER_CONTEXT")
+    assert "hush" not in hint + refused.value.message
+    assert not is_socket(address())

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import socket
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import docker
 import docker.errors
 import pytest
 import requests.exceptions
+from docker_socket import Daemon, serving
 
 from ngcdl.engines.base import Started
 from ngcdl.engines.docker.job import Clients, DockerJob
-from ngcdl.errors import EngineLost, GpuNotInside
+from ngcdl.errors import EngineLost, GpuError, GpuNotInside
+from ngcdl.errors.gpu import GpuUnknown
 
 RUNNING = {"Status": "running", "Running": True, "ExitCode": 0, "OOMKilled": False, "Error": "", "FinishedAt": ""}
 STAMP = "2018-02-16T08:25:08.344427123Z"
@@ -48,13 +57,24 @@ class Client:
             raise docker.errors.APIError("OCI runtime exec failed: exec failed: cannot exec in a stopped container")
         return {"Id": "1"}
 
-    def exec_start(self, identity: str) -> bytes:
+    def exec_start(self, identity: str, socket: bool) -> Any:
         assert self.smi
-        return self.smi[1]
+        assert socket
+        ours, theirs = line_pair()
+        with theirs:
+            theirs.sendall(_frame(1, self.smi[1]))
+        return ours
 
     def exec_inspect(self, identity: str) -> dict[str, int]:
         assert self.smi
         return {"ExitCode": self.smi[0]}
+
+
+def line_pair() -> tuple[Any, socket.socket]:
+    """Give an open stream as the SDK does, and its other end."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        return ours.makefile("rwb", buffering=0), theirs
 
 
 def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = None, **more: Any) -> DockerJob:
@@ -111,11 +131,15 @@ def test_a_container_that_ends_while_it_is_looked_into_lacks_no_gpu() -> None:
     assert _job(RUNNING, _ended(0), smi=(137, b"")).gpus_inside() is None
 
 
-def test_a_container_that_goes_on_without_a_gpu_says_what_the_driver_said() -> None:
-    with pytest.raises(GpuNotInside, match="cannot exec"):
-        _job(RUNNING).gpus_inside()
-    with pytest.raises(GpuNotInside, match="couldn't communicate"):
-        _job(RUNNING, smi=(9, b"NVIDIA-SMI has failed because it couldn't communicate\n")).gpus_inside()
+@pytest.mark.parametrize(("smi", "kind", "said"), [
+    (None, GpuUnknown, "cannot exec"), ((126, b"OCI runtime exec failed"), GpuUnknown, "OCI runtime"),
+    ((9, b"NVIDIA-SMI has failed because it couldn't communicate\n"), GpuNotInside, "couldn't communicate"),
+])  # fmt: skip
+def test_a_container_that_goes_on_without_a_gpu_says_why_none_is_known(
+    smi: tuple[int, bytes] | None, kind: type[GpuError], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        _job(RUNNING, smi=smi).gpus_inside()
 
 
 def test_the_cards_inside_are_known_by_uuid_and_mig_slices_too() -> None:
@@ -125,9 +149,9 @@ def test_the_cards_inside_are_known_by_uuid_and_mig_slices_too() -> None:
 
 @pytest.fixture
 def line() -> Any:
-    ours, theirs = socket.socketpair()
+    ours, theirs = line_pair()
     with ours, theirs:
-        yield ours.makefile("rwb", buffering=0), theirs
+        yield ours, theirs
 
 
 def test_an_engine_that_hangs_is_not_a_container_that_runs(line: Any) -> None:
@@ -139,18 +163,90 @@ def test_an_engine_that_hangs_is_not_a_container_that_runs(line: Any) -> None:
         job.wait()
 
 
-def test_an_engine_that_is_away_for_a_moment_ends_no_output(line: Any) -> None:
-    job = _job(None, RUNNING, None, _ended(0), attachment=line[0])
-    job.patience_seconds = 3600
-    line[1].sendall(_frame(1, b"one\n"))
-    assert [chunk.data for chunk in job.output()] == [b"one\n"]
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with serving(Daemon(tmp_path / "d.sock", log=_frame(1, b"one\n") + _frame(2, b"Traceback\n"))) as daemon:
+        yield daemon
 
 
-@pytest.mark.parametrize(("typed", "tty", "detached"), [
-    ([b"\x10\x11"], True, True), ([b"ls\x10", b"\x11"], True, True), ([b"\x10", b"x\x11"], True, False),
-    ([b"\x10\x11"], False, False), ([b"\x11\x10"], True, False),
+@contextlib.contextmanager
+def _logged_job(daemon: Daemon, attachment: Any, *states: dict[str, Any] | None) -> Iterator[DockerJob]:
+    with contextlib.closing(docker.APIClient(daemon.host, "1.47")) as patient:
+        yield DockerJob(
+            Clients(patient, Client(list(states))), "unix:///x", "c0ffee", False, Started(pid=7), attachment
+        )
+
+
+def _soon() -> str:
+    return datetime.fromtimestamp(time.time() + 86400, UTC).isoformat().replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize(("end", "states"), [
+    ("reset", [_ended(5)]),
+    ("cut", [_ended(5)]),
+    ("", [None, _ended(5)]),
+    ("", [_ended(5, FinishedAt=_soon())]),
+    ("", [None, RUNNING, _ended(5)]),
+    ("open", [None, RUNNING, None, _ended(5)]),
+], ids=["reset", "in mid frame", "away", "held by systemd's socket", "went on", "away for a moment"])  # fmt: skip
+def test_what_was_written_while_the_engine_was_away_is_read_once_it_is_back(
+    line: Any, daemon: Daemon, end: str, states: list[dict[str, Any] | None]
+) -> None:
+    with _logged_job(daemon, line[0], *states) as job:
+        line[1].sendall(_frame(1, b"one\n") + (b"\2\0\0" if end == "cut" else b""))
+        if end == "reset":
+            job.write(b"unread")
+        if end != "open":
+            line[1].close()
+        assert _chunks(job) == [("stdout", b"one\n"), ("stderr", b"Traceback\n")]
+        assert job.wait().code == 5
+        job.remove()
+
+
+def test_a_container_whose_last_words_can_t_be_read_is_kept(line: Any, daemon: Daemon) -> None:
+    daemon.log = None
+    daemon.state = _ended(5)
+    line[1].close()
+    with _logged_job(daemon, line[0], None, _ended(5)) as job:
+        assert _chunks(job) == []
+        assert job.wait().code == 5
+        with pytest.raises(EngineLost):
+            job.remove()
+    assert daemon.state
+
+
+def test_an_engine_that_is_away_after_the_last_words_costs_none(line: Any, daemon: Daemon) -> None:
+    daemon.state = _ended(5)
+    line[1].close()
+    with _logged_job(daemon, line[0], _ended(5), None, _ended(5)) as job:
+        assert _chunks(job) == []
+        assert job.wait().code == 5
+        job.remove()
+    assert daemon.state is None
+
+
+def test_nobody_reads_what_is_typed_once_the_attachment_has_ended(line: Any, daemon: Daemon) -> None:
+    with _logged_job(daemon, line[0], None, RUNNING, _ended(5)) as job:
+        job.write(b"")
+        line[1].close()
+        _chunks(job)
+        with pytest.raises(BrokenPipeError):
+            job.write(b"")
+
+
+@pytest.mark.parametrize(("keys", "typed", "tty", "detached"), [
+    (None, [b"\x10\x11"], True, True), (None, [b"ls\x10", b"\x11"], True, True),
+    (None, [b"\x10", b"x\x11"], True, False), (None, [b"\x10\x11"], False, False),
+    (None, [b"\x11\x10"], True, False),
+    ("ctrl-@", [b"\x10\x11"], True, False), ("ctrl-@", [b"ls", b"\0"], True, True),
+    ("ctrl-a,b,c", [b"\1", b"b", b"c"], True, True), ("ctrl-a,b,c", [b"\1", b"bb", b"c"], True, False),
 ])  # fmt: skip
-def test_ctrl_p_ctrl_q_on_a_terminal_is_the_way_out(line: Any, typed: list[bytes], tty: bool, detached: bool) -> None:
+def test_the_detach_keys_on_a_terminal_are_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: Any,
+    keys: str | None, typed: list[bytes], tty: bool, detached: bool,
+) -> None:  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps({"detachKeys": keys} if keys else {}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     job = _job(RUNNING, tty=tty, attachment=line[0])
     for data in typed:
         job.write(data)

@@ -183,3 +183,24 @@ def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exc
         raise raised
     assert type(caught.value) is kind
     assert caught.value.__cause__ is raised
+
+
+@pytest.mark.parametrize(
+    ("variable", "leave"),
+    [
+        ("DOCKER_HOST", "unset DOCKER_HOST"),
+        ("DOCKER_CONTEXT", "unset DOCKER_CONTEXT"),
+        (None, "docker context use default"),
+    ],
+)
+def test_what_names_an_address_where_nobody_answers_is_told_with_how_it_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, leave: str
+) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "x")
+    with pytest.raises(EngineAbsent) as caught, docker_errors("unix:///x.sock", "a test"):
+        raise docker.errors.DockerException("No such file or directory")
+    assert f"{variable or 'config.json'} names it." in caught.value.hint
+    assert f"    {leave}\n" in caught.value.hint

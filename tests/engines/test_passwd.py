@@ -51,15 +51,15 @@ def test_a_line_is_added_at_the_end() -> None:
 
 
 def test_a_number_that_has_a_name_keeps_it() -> None:
-    assert with_line(ROOT, 0, "me") is None
-    assert with_line("+\nbroken\n:\nubuntu:x:1000:1000::/:\n", 1000, "me") is None
+    taken = "+\nbroken\n:\nubuntu:x:1000:1000::/:\n"
+    assert (with_line(ROOT, 0, "me"), with_line(taken, 1000, "me")) == (ROOT, taken)
 
 
 def test_the_caller_gets_a_name_a_home_and_a_group() -> None:
-    client = FakeClient({"/etc/passwd": ROOT.encode(), "/etc/group": b"root:x:0:\n"})
-    add_caller(client, "c0ffee", "1000:1001", "/ngcdl/run/home")
+    client = FakeClient({"/etc/passwd": ROOT.encode(), "/etc/group": b"root:x:0:\nml:x:2001:\n"})
+    add_caller(client, "c0ffee", "1000:1001", "/ngcdl/run/home", ("2001", "2002"))
     assert client.files["/etc/passwd"].decode() == ROOT + "ngcdl:x:1000:1001:ngcdl:/ngcdl/run/home:/bin/bash\n"
-    assert client.files["/etc/group"] == b"root:x:0:\nngcdl:x:1001:\n"
+    assert client.files["/etc/group"] == b"root:x:0:\nml:x:2001:\nngcdl:x:1001:\nngcdl2002:x:2002:ngcdl\n"
 
 
 def test_only_what_is_missing_is_written() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.engines.base import Order
-from ngcdl.engines.docker.request import command_line, create_body
+from ngcdl.engines.docker.request import Terms, command_line, create_body
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -112,6 +112,24 @@ def test_without_a_gpu_the_image_s_own_wish_for_all_is_undone(gpus: GpuRequest, 
 def test_what_was_typed_wins_over_what_ngcdl_sets() -> None:
     body = create_body(order(replace(TRAINING, environment=(("HOME", "/mine"),)), "runtime"))
     assert [variable for variable in body["Env"] if variable.startswith("HOME=")] == ["HOME=/mine"]
+
+
+def test_what_engine_and_caller_add_is_in_the_request_and_in_the_docker_line() -> None:
+    terms = Terms(groups=(27, 4321), remaps_users=True)
+    host = create_body(order(TRAINING, "runtime"), terms)["HostConfig"]
+    assert (host["GroupAdd"], host["UsernsMode"]) == (["27", "4321"], "host")
+    lines = command_line(order(TRAINING, "runtime"), terms).split(" \\\n    ")
+    at = lines.index("--userns=host")
+    assert lines[at : at + 4] == ["--userns=host", "--user=1000:1000", "--group-add=27", "--group-add=4321"]
+
+
+def test_proxies_are_in_the_request_unless_others_were_typed_and_never_in_the_docker_line() -> None:
+    terms = Terms(proxies={"HTTP_PROXY": "http://me:hush@proxy", "http_proxy": "http://me:hush@proxy"})
+    typed = order(replace(TRAINING, environment=(("HTTP_PROXY", "http://mine"),)), "runtime")
+    asked = [variable for variable in create_body(typed, terms)["Env"] if "proxy" in variable]
+    assert asked == ["http_proxy=http://me:hush@proxy"]
+    assert "HTTP_PROXY=http://mine" in create_body(typed, terms)["Env"]
+    assert "hush" not in command_line(typed, terms)
 
 
 def test_the_image_s_entrypoint_is_never_overridden() -> None:

@@ -186,6 +186,18 @@ def test_the_callers_files_stay_the_callers_and_he_has_a_name(user: User) -> Non
     assert sh(user, "id -u", "--root")[1] == "0\n"
 
 
+def test_the_callers_groups_open_inside_what_they_open_outside(user: User) -> None:
+    _as_other(user)
+    group = OTHER + 1
+    user.words = [f"{word},{group}" if word.startswith("--groups") else word for word in user.words]
+    shared = user.folder / "shared"
+    shared.mkdir()
+    (shared / "words").write_text("for members\n")
+    os.chown(shared, 0, group)
+    shared.chmod(0o750)
+    assert sh(user, "cat /data/words", "-v", f"{shared}:/data:ro") == (0, "for members\n")
+
+
 def test_a_training_leaves_nothing_of_roots(user: User) -> None:
     _as_other(user)
     words = ("--train", "cifar10", "--steps", "10", "--batch", "8", "--data", "synthetic", "--no-eval")

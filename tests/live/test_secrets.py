@@ -62,6 +62,20 @@ def test_a_secret_variable_reaches_the_container_but_no_record_and_no_argv(user:
     assert "canary" not in dry.out, "a dry run is pasted into tickets"
 
 
+def test_docker_s_proxies_reach_the_container_and_their_password_no_record(user: User) -> None:
+    (user.home / ".docker").mkdir()
+    proxies = {"default": {"httpProxy": "http://me:canary@proxy.lan:3128", "noProxy": ".lan"}}
+    (user.home / ".docker/config.json").write_text(json.dumps({"proxies": proxies}))
+    words = ("run", "busybox:1", "-e", "NO_PROXY=mine", "--", "sh", "-c", "echo $http_proxy $no_proxy $NO_PROXY")
+    dry = user.run(*words[:2], "--dry-run", *words[2:])
+    assert "http_proxy=***" in dry.out
+    assert _holding(user.runs, [b"canary"]) == []
+    assert "canary" not in dry.out + dry.err
+    done = user.run(*words)
+    assert done.out == "http://me:canary@proxy.lan:3128 .lan mine\n", done
+    assert _holding(user.runs, [b"canary"]) == [f"{user.ids()[-1]}/log.txt"], "which it wrote itself"
+
+
 def test_a_command_with_a_key_in_the_environment_needs_no_login(user: User) -> None:
     done = user.run("pull", "tensorflow:18.01-py2", NGC_API_KEY=user.lab["registry"]["key"])
     assert done.code == 0, done

@@ -132,7 +132,7 @@ def test_ctrl_p_ctrl_q_detaches_and_leaves_it_running(user: User) -> None:
         assert b"it goes on as" in shell.shown
     record = user.record()
     assert record["status"] == "running"
-    assert "Detached by Ctrl-P Ctrl-Q; nothing was measured from then on." in record["notes"]
+    assert "Detached by the keys for that; nothing was measured from then on." in record["notes"]
     (container,) = user.containers()
     assert user.docker("inspect", "-f", "{{.State.Running}}", container) == "true"
     assert user.run("stop", "last").code == 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ngcdl import ending, meanwhile, store
-from ngcdl.engines.base import Exit, Job
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Exit, Job
 from ngcdl.errors import EngineLost, NgcdlError, StateNotWritable
 from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.meanwhile import Show, Terminal
@@ -21,10 +21,8 @@ from ngcdl.report.diagnosis import diagnosed, told
 from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
-# A training saves a checkpoint on SIGTERM, at the end of its step.
-TRAINING_GRACE_SECONDS = 60.0
 GRACE_SECONDS = 10.0
-DETACHED = "Detached by Ctrl-P Ctrl-Q; nothing was measured from then on."
+DETACHED = "Detached by the keys for that; nothing was measured from then on."
 
 
 def follow(
@@ -122,9 +120,13 @@ class Course:
         self._ended = Exit(None, reason="interrupted before it had started")
         if self.job:
             self.job.kill()
-            return
+        else:
+            self._remove_left()
+
+    def _remove_left(self) -> None:
+        """Remove the job that the engine may have made before it could give it."""
         with contextlib.suppress(NgcdlError):
-            left = self._ready.engine.find(self.run.id)  # the engine may have made it
+            left = self._ready.engine.find(self.run.id)
             if left:
                 left.remove()
 
@@ -146,6 +148,8 @@ class Course:
         if isinstance(error, EngineLost) and not self._is_cluster and self.job and self._ready.order.spec.workload:
             error = type(error)(error.doing, is_training=True).with_traceback(error.__traceback__)
         self._trouble = error
+        if not self.job and not self._is_cluster:  # what a cluster may have taken goes on there
+            self._remove_left()
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):
                 self.job.kill()
@@ -179,7 +183,16 @@ class Course:
     def clean_up(self) -> None:
         """Take away what the engine keeps of a job whose end is recorded, and the HOME that nothing was left in."""
         if self.job and self._is_recorded and not self._is_lost:
-            self.job.remove()
+            try:
+                self.job.remove()
+            except EngineLost as error:
+                if self._is_cluster:
+                    raise
+                # The container alone has what could not be read.
+                note = f"log.txt may lack its end ({error.message}):  docker logs {self.job.identity[:12]}"
+                self._show.say(note)
+                self.run = self.run.noting(note)
+                self._save()
         with contextlib.suppress(OSError):
             (self._folder / "home").rmdir()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ngcdl import store
 from ngcdl.engines.base import Chunk, Job
-from ngcdl.errors import GpuNotInside
+from ngcdl.errors import GpuNotInside, GpuUnknown
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
 
@@ -59,7 +59,9 @@ class Herald:
 
 
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
-    """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing."""
+    """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing.
+
+    Where nobody can look, the run's GPUs stay those that it was given."""
     if ready.order.way == "none" or ready.engine.name == "local" or ready.engine.is_cluster:
         return run
     try:
@@ -72,6 +74,9 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
         note = f"WARNING: the container sees no GPU and computes on the CPU: {error.message}"
         show.say(note)
         return replace(run, gpus=()).noting(note)
+    except GpuUnknown as error:
+        show.say(error.message)
+        return run.noting(error.message)
     if inside is None:
         return run.noting("It ended before the GPUs inside could be looked at.")
     return replace(run, gpus=inside)

@@ -117,7 +117,7 @@ class Job(Protocol):
     def gpus_inside(self) -> tuple[str, ...] | None:
         """Give the UUIDs of the GPUs that the job sees, () for none, None where it ended before it could be asked.
 
-        Raises GpuNotInside with what the driver's tool said."""
+        Raises GpuNotInside with what the driver's tool said, GpuUnknown where it could not be asked."""
         ...
 
     def remove(self) -> None:
@@ -161,6 +161,8 @@ class Order:
 
 
 RUN_FOLDER = "/ngcdl/run"
+# A training saves a checkpoint on SIGTERM, at the end of its step.
+TRAINING_GRACE_SECONDS = 60
 
 
 class Engine(Protocol):

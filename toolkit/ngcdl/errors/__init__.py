@@ -59,7 +59,8 @@ NgcdlError (125)
 │   │   └── LibraryMissing    its library is not there, or can't be loaded
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
 │   ├── GpuHookFailed         it has one, and it failed
-│   └── GpuNotInside          it runs, but sees no GPU
+│   ├── GpuNotInside          it runs, but sees no GPU
+│   └── GpuUnknown            it runs, and whether it sees one can't be told
 ├── ImageUnfit                the image can't run on this host, or a cluster's nodes; said before the pull
 ├── NoneRuns                  no tag of a repository does
 ├── NoReleases                nothing tells which of its tags is the newest
@@ -106,6 +107,7 @@ from ngcdl.errors.gpu import (
     GpuError,
     GpuHookFailed,
     GpuNotInside,
+    GpuUnknown,
     LibraryMissing,
     NoGpu,
     NoGpuWay,
@@ -216,6 +218,7 @@ __all__ = [
     "GpuError",
     "GpuHookFailed",
     "GpuNotInside",
+    "GpuUnknown",
     "HelperFailed",
     "HelperHung",
     "HelperMissing",

@@ -23,12 +23,19 @@ class EngineError(NgcdlError):
     """Docker, or what stands for it."""
 
 
+# What names an address, and how it is left out: `docker context use` does not help against a variable.
+_LEAVE = {
+    "DOCKER_HOST": "    unset DOCKER_HOST",
+    "DOCKER_CONTEXT": "    docker context ls\n    unset DOCKER_CONTEXT",
+    "Docker's config.json": "    docker context ls\n    docker context use default",
+}
+
+
 class EngineAbsent(EngineError):
-    def __init__(self, address: str, why: str, *, is_default: bool = True, is_context: bool = False) -> None:
-        """`is_context`: one of the docker command's contexts names the address, and no variable does."""
+    def __init__(self, address: str, why: str, *, is_default: bool = True, named_by: str = "DOCKER_HOST") -> None:
+        """`named_by`: what names the address, where it is not the default one."""
         start = "Start it, or install it:\n    sudo systemctl start docker\n    sudo apt-get install docker.io\n"
-        who, leave = ("Docker's context", "docker context use default") if is_context else ("DOCKER_HOST", None)
-        named = f"{who} names that address. Mend it, or leave it out:\n    {leave or 'unset DOCKER_HOST'}\n"
+        named = f"{named_by} names it. Mend it, or leave it out:\n{_LEAVE[named_by]}\n"
         super().__init__(
             f"No Docker engine answers at {address}: {why}.",
             (start if is_default else named)

@@ -52,3 +52,10 @@ class GpuNotInside(GpuError):
             "A framework may also be built for another CUDA than this driver runs. To train on the CPU, say so:\n"
             "    ngcdl run ... --gpus none",
         )
+
+
+class GpuUnknown(GpuError):
+    """Nobody can tell whether the GPUs are inside. It becomes a note: the run goes on."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Which GPUs the run sees is not known: {why}.")

@@ -16,6 +16,9 @@ def announce(group):
     """Say who is there: TensorFlow reads it when the strategy is made, which comes before all else that it does."""
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"worker": group.workers}, "task": {"type": "worker", "index": group.rank}})
+    # A proxy for the world outside is none between them:
+    # https://grpc.github.io/grpc/core/md_doc_environment_variables.html
+    os.environ["no_grpc_proxy"] = ",".join(worker.rpartition(":")[0] for worker in group.workers)
 
 
 class Together:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, Order, Show, Started
-from ngcdl.engines.docker import layers, memlock, messages, passwd, request
+from ngcdl.engines.docker import context, keys, layers, memlock, messages, passwd, proxies, request
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
-from ngcdl.errors import BadOption, EngineRefused, NgcdlError
-from ngcdl.spec import ImageRef, Placement
+from ngcdl.engines.docker.request import Terms
+from ngcdl.errors import BadOption, EngineAbsent, EngineRefused, NgcdlError
+from ngcdl.spec import ImageRef, Placement, redacted
 
 _PING_SECONDS = 10
-_DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 # Looks at a run that goes on: the engine has nothing to do for them, and a person may be waiting for the end.
 _LOOK_SECONDS = 8
 WAYS = {
@@ -29,15 +30,9 @@ WAYS = {
 
 def address() -> str:
     """Name the engine's address as the docker command finds it: DOCKER_HOST, the context's, the default socket."""
-    if named := os.environ.get("DOCKER_HOST"):
-        return named
-    import docker.errors
-    from docker.context import ContextAPI
-
-    with contextlib.suppress(docker.errors.DockerException, OSError, ValueError):
-        found = ContextAPI.kwargs_from_context().get("base_url")
-        if isinstance(found, str) and found != _DEFAULT_SOCKET:
-            return found
+    with contextlib.suppress(EngineAbsent):  # it is `connect`'s to say
+        if (named := context.named()) != context.DEFAULT_SOCKET:
+            return named
     return messages.DEFAULT_ADDRESS
 
 
@@ -50,12 +45,14 @@ def connect() -> DockerEngine:
     """Connect as the docker command would (DOCKER_HOST, context, default socket). Raises EngineError."""
     import docker
 
+    if (named := context.named()).startswith("ssh://"):
+        raise context.over_ssh(named)
     with messages.docker_errors(address(), "the first call"):
-        client = docker.from_env(version="auto", timeout=_PING_SECONDS, use_ssh_client=True).api
+        client = docker.from_env(version="auto", timeout=_PING_SECONDS).api
         client.timeout = 60
 
     def look() -> Any:
-        return docker.from_env(version=client.api_version, timeout=_LOOK_SECONDS, use_ssh_client=True).api
+        return docker.from_env(version=client.api_version, timeout=_LOOK_SECONDS).api
 
     return DockerEngine(client, look)
 
@@ -100,12 +97,15 @@ class DockerEngine:
         return None
 
     def caller(self) -> str | None:
-        options = self.info.get("SecurityOptions") or []
-        if any("rootless" in option for option in options):
+        if self._is("rootless"):
             # Root inside is the caller outside, every other uid one that nobody has; an image's own USER would be that.
             # https://docs.docker.com/engine/security/rootless/
             return "0:0"
         return f"{os.getuid()}:{os.getgid()}"
+
+    def _is(self, option: str) -> bool:
+        """Does the daemon name it among its security options?"""
+        return any(f"name={option}" in one.split(",") for one in self.info.get("SecurityOptions") or ())
 
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
@@ -191,10 +191,18 @@ class DockerEngine:
     # -- runs -------------------------------------------------------------------------------------------------------
 
     def request(self, order: Order) -> dict[str, Any]:
-        return request.create_body(self._allowed(order))
+        terms = self._terms(order)
+        shown = {name: redacted(name, value) for name, value in terms.proxies.items()}
+        return request.create_body(self._allowed(order), replace(terms, proxies=shown))
 
     def command_line(self, order: Order) -> str:
-        return request.command_line(self._allowed(order))
+        return request.command_line(self._allowed(order), self._terms(order))
+
+    def _terms(self, order: Order) -> Terms:
+        # The caller's groups mean nothing to another machine, nor to a uid that the image or a rootless daemon has.
+        are_ours = self.is_here and order.spec.user is not None and not self._is("rootless")
+        groups = sorted({*os.getgroups()} - {os.getgid()}) if are_ours else ()
+        return Terms(tuple(groups), proxies.variables(), self._is("userns"))
 
     def _allowed(self, order: Order) -> Order:
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order
@@ -220,16 +228,18 @@ class DockerEngine:
         return self._start(memlock.without(order), memlock.note)
 
     def _start(self, order: Order, note: Callable[[int], str] | None, is_news: bool = True) -> Job:
-        body = request.create_body(order)
-        with messages.docker_errors(self.address, "the start"):
+        body = request.create_body(order, self._terms(order))
+        with messages.docker_errors(self.address, "the start"), self._waiting():
             made = self._client.create_container_from_config(body, name=f"ngcdl-{order.run_id}")
         identity = str(made["Id"])
         try:
             with messages.docker_errors(self.address, "the start"):
                 streams = {"stdin": int(body["OpenStdin"]), "stdout": 1, "stderr": 1, "stream": 1}
-                passwd.add_caller(self._client, identity, order.spec.user, f"{RUN_FOLDER}/home")
-                attachment = self._client.attach_socket(identity, params=streams)
-                self._client.start(identity)
+                groups = body["HostConfig"].get("GroupAdd") or ()
+                passwd.add_caller(self._client, identity, order.spec.user, f"{RUN_FOLDER}/home", groups)
+                attachment = self._client.attach_socket(identity, params={**streams, "detachKeys": keys.named()})
+                with self._waiting():
+                    self._client.start(identity)
                 state = self._client.inspect_container(identity)["State"]
         except BaseException:
             self._forget(identity)
@@ -238,6 +248,16 @@ class DockerEngine:
         notes = (note(pid),) if note else ()
         started = Started(notes, notes if is_news else (), pid or None)
         return DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Wait for an answer as long as docker does, which is until Ctrl-C: a volume that is filled at its first use,
+        the storage driver vfs and cards without persistence mode take their minutes."""
+        seconds, self._client.timeout = self._client.timeout, None
+        try:
+            yield
+        finally:
+            self._client.timeout = seconds
 
     def _clients(self) -> Clients:
         return Clients(self._client, self._look() if self._look else self._client)

@@ -16,15 +16,17 @@ from datetime import datetime
 from typing import Any
 
 from ngcdl.engines.base import Chunk, Exit, Started
-from ngcdl.engines.docker import stream
+from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
-from ngcdl.errors import EngineLost, GpuNotInside, NgcdlError
+from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
 
-_DETACH = b"\x10\x11"  # Ctrl-P Ctrl-Q, Docker's own
 # How long a daemon may be away before the run is given up: a package update restarts it in a few seconds.
 PATIENCE_SECONDS = 20.0
 # How long a call may take once a person waits for the end.
 HURRY_SECONDS = 3.0
+# A container that ends and the stream that this closes are this far apart at most, as its end is stamped.
+_APART_SECONDS = 0.5
+_READING = "a look at what the run wrote"
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,11 @@ class DockerJob:
         self._attachment = attachment
         self._killed_by_us = False
         self._given_up = False
-        self._is_torn = False  # what was read last of the log
+        self._is_torn = False  # what was read last may lack its end: it broke off, or the engine was away
+        self._is_kept = False  # the engine has output that we have not
+        self._is_deaf = False
         self._silent_since: float | None = None
+        self._way_out = keys.typed(keys.named()) if tty and attachment is not None else b""
         self._typed = b""
         self.detached = False
         self.patience_seconds = PATIENCE_SECONDS
@@ -60,15 +65,32 @@ class DockerJob:
     def output(self) -> Iterator[Chunk]:
         seen = stream.Seen()
         if self._attachment is not None:
-            yield from seen.noted(stream.attached(self._attachment, self._tty, self._state_running))
+            yield from seen.noted(self._whole(stream.attached(self._attachment, self._tty, self._state_running)))
+            self._is_deaf = True
         else:
             # attach() shows only what is new; the log has the rest.
             yield from seen.noted(self._logged())
-        while not self.detached and self._is_running_again():
-            # The stream broke, or the daemon came back, and the container had gone on.
+        closed = time.time()
+        while not self.detached and (state := self._settled_state()):
+            # The stream broke, or the daemon came back: the container had gone on, and may have ended since.
+            if not state["Running"] and not self._may_lack(state, closed):
+                break
             yield from seen.noted(self._rest(seen))
+            if not state["Running"]:
+                break
+            closed = time.time()
+        self._is_kept = self._is_torn
         if self._is_torn and self._attachment is None:
-            raise EngineLost("a look at what the run wrote")
+            raise EngineLost(_READING)
+
+    def _may_lack(self, state: dict[str, Any], closed: float) -> bool:
+        """May a container that has ended have written after `closed`, when what was read of it ended?
+
+        A socket of systemd holds a question until a restarted dockerd answers it: then no engine was away, and only
+        the time of the end tells. Another machine's clock does not.
+        """
+        finished = _seconds(state.get("FinishedAt", "")) if self.started.pid else None
+        return self._is_torn or (finished is not None and finished - closed > _APART_SECONDS)
 
     def _rest(self, seen: stream.Seen) -> Iterator[Chunk]:
         """Give what the log has beyond `seen`, and go on with it."""
@@ -78,9 +100,13 @@ class DockerJob:
             yield from self._logged(seen.last)
 
     def _logged(self, since: float | None = None) -> Iterator[Chunk]:
+        return self._whole(stream.logged(self._client, self.identity, self._tty, since))
+
+    def _whole(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Pass `chunks` on, and remember whether they came to their end."""
         self._is_torn = False
         try:
-            yield from stream.logged(self._client, self.identity, self._tty, since)
+            yield from chunks
         except stream.Torn:
             self._is_torn = True
 
@@ -95,10 +121,14 @@ class DockerJob:
         return self._given_up
 
     def write(self, data: bytes) -> None:
+        """Pass `data` on. Raises OSError once nobody reads it any more, for no data, too."""
+        if self._is_deaf:
+            raise BrokenPipeError("the attachment has ended")
         if self._attachment is not None:
             # The daemon knows these keys as well, and closes the stream; why it did so it does not say.
-            self.detached = self.detached or (self._tty and _DETACH in self._typed + data)
-            self._typed = data[-1:]
+            typed = self._typed + data
+            self.detached = self.detached or (bool(self._way_out) and self._way_out in typed)
+            self._typed = typed[max(0, len(typed) - len(self._way_out)) :]
             view = memoryview(data)
             while view:
                 sent = os.write(self._attachment.fileno(), view)
@@ -136,13 +166,10 @@ class DockerJob:
                     state = {"Running": False, "ExitCode": None, "OOMKilled": None, "Removed": True, "FinishedAt": ""}
         except NgcdlError:
             self._silent_since = self._silent_since or began
+            self._is_torn = True
             return None
         self._silent_since = None
         return state
-
-    def _is_running_again(self) -> bool:
-        state = self._settled_state()
-        return state is not None and bool(state["Running"])
 
     def _settled_state(self) -> dict[str, Any] | None:
         """Wait until the engine says something final, or that it still runs after it had been away."""
@@ -212,6 +239,9 @@ class DockerJob:
             self._quick.kill(self.identity)
 
     def remove(self) -> None:
+        """Raises EngineLost where only the container's log has the end of what it wrote: then it is kept."""
+        if self._is_kept:
+            raise EngineLost(_READING)
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "the clean-up"):
             self._client.remove_container(self.identity, force=True, v=True)
 
@@ -227,22 +257,19 @@ class DockerJob:
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
     def gpus_inside(self) -> tuple[str, ...] | None:
-        import re
-
+        """Raises GpuUnknown, too, where nvidia-smi can't be asked."""
         try:
             with docker_errors(self._address, "the look for GPUs"):
-                made = self._client.exec_create(self.identity, ["nvidia-smi", "-L"])
-                text = self._client.exec_start(made["Id"]).decode("utf-8", "replace")
-                code = self._client.exec_inspect(made["Id"])["ExitCode"]
-        except NgcdlError as error:
+                found = gpus.look(self._client, self.identity)
+        except (NgcdlError, stream.Torn) as error:
             if not self._ends_soon():
-                raise GpuNotInside(error.message) from error
+                raise GpuUnknown(str(error).rstrip(".") or "the look for them broke off") from error
             return None
-        if code != 0:
-            if self._ends_soon():
-                return None
-            raise GpuNotInside(" ".join(text.split()) or f"nvidia-smi -L ended with {code}")
-        return tuple(re.findall(r"UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)", text))
+        if isinstance(found, tuple):
+            return found
+        if self._ends_soon():
+            return None
+        raise found
 
 
 def _seconds(stamp: str) -> float | None:

@@ -6,12 +6,12 @@ read, and kept in the message. What famous ones mean, and what helps, stands in 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ngcdl.catalog import failures
+from ngcdl.engines.docker.context import named_by
 from ngcdl.errors import (
     CannotInvoke,
     CommandNotFound,
@@ -141,5 +141,4 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         reason = "there is no socket"
     elif "refused" in text:
         reason = "the connection was refused"
-    is_default = address == DEFAULT_ADDRESS
-    return EngineAbsent(address, reason, is_default=is_default, is_context=not os.environ.get("DOCKER_HOST"))
+    return EngineAbsent(address, reason, is_default=address == DEFAULT_ADDRESS, named_by=named_by())

@@ -1,42 +1,45 @@
 """The caller's name inside the container, without an image of one's own.
 
 A uid that /etc/passwd does not have gives `I have no name!` and, in PyTorch, a KeyError from getpwuid
-(https://github.com/pytorch/pytorch/issues/140765). So one line is added to the files of the created container, before
-it starts; the image stays as it is.
+(https://github.com/pytorch/pytorch/issues/140765); one of a group that /etc/group does not have makes bash complain.
+So lines are added to the files of the created container, before it starts; the image stays as it is.
 """
 
 from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Iterable
 from typing import Any
 
 NAME = "ngcdl"
 
 
-def with_line(text: str, number: int, line: str) -> str | None:
-    """Give `text`, a passwd or group file, with `line` added; None where it has an entry for `number` already."""
+def with_line(text: str, number: int, line: str) -> str:
+    """Give `text`, a passwd or group file, with `line` added; as it is where it has an entry for `number` already."""
     for entry in text.splitlines():
         parts = entry.split(":")
         if len(parts) > 2 and parts[2] == str(number):
-            return None
+            return text
     return text + ("" if text.endswith("\n") or not text else "\n") + line + "\n"
 
 
-def add_caller(client: Any, container: str, user: str | None, home: str) -> None:
-    """Add uid and gid of `user` (uid:gid) to a created container. An image without these files is left as it is."""
+def add_caller(client: Any, container: str, user: str | None, home: str, groups: Iterable[str] = ()) -> None:
+    """Add uid and gid of `user` (uid:gid), and `groups` (gids), to a created container. An image without these files is
+    left as it is."""
     if not user or ":" not in user or user.startswith("0:"):
         return
     uid, gid = (int(part) for part in user.split(":"))
     wanted = {
-        "passwd": (uid, f"{NAME}:x:{uid}:{gid}:ngcdl:{home}:/bin/bash"),
-        "group": (gid, f"{NAME}:x:{gid}:"),
+        "passwd": {uid: f"{NAME}:x:{uid}:{gid}:ngcdl:{home}:/bin/bash"},
+        "group": {gid: f"{NAME}:x:{gid}:"} | {int(more): f"{NAME}{more}:x:{more}:{NAME}" for more in groups},
     }
     changed = {}
-    for name, (number, line) in wanted.items():
-        text = _read(client, container, f"/etc/{name}")
-        new = None if text is None else with_line(text, number, line)
-        if new is not None:
+    for name, lines in wanted.items():
+        text = new = _read(client, container, f"/etc/{name}")
+        for number, line in lines.items():
+            new = None if new is None else with_line(new, number, line)
+        if new is not None and new != text:
             changed[name] = new
     if changed:
         client.put_archive(container, "/etc", _archive(changed))

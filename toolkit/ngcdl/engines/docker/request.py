@@ -7,9 +7,11 @@ oldest API that is supported: Docker 20.10).
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, Order
+from ngcdl.engines.base import RUN_FOLDER, TRAINING_GRACE_SECONDS, Order
 from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, redacted
 
 LABEL = "ngcdl.run"
@@ -21,7 +23,20 @@ _LOG = {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}}
 _PIDS = 32768
 
 
-def create_body(order: Order) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Terms:
+    """What the caller and the engine add to every order: `groups` are the caller's besides the primary one, `proxies`
+    the variables that Docker's config.json asks for. With `remaps_users` a uid inside is another one outside."""
+
+    groups: tuple[int, ...] = ()
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    remaps_users: bool = False
+
+
+PLAIN = Terms()
+
+
+def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
     """Give the body of POST /containers/create."""
     spec = order.spec
     host: dict[str, Any] = {
@@ -42,7 +57,14 @@ def create_body(order: Order) -> dict[str, Any]:
         ],
         "PortBindings": _bindings(spec),
     }
-    environment = {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
+    if terms.groups:
+        host["GroupAdd"] = [str(group) for group in terms.groups]
+    if terms.remaps_users:
+        # The run's folder is the caller's alone, and nobody's whom the daemon would make of the caller:
+        # https://docs.docker.com/engine/security/userns-remap/#disable-namespace-remapping-for-a-container
+        host["UsernsMode"] = "host"
+    environment = dict(terms.proxies)
+    environment |= {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
     environment |= _with_gpus(spec.gpus, order.way, host)
     environment |= dict(spec.environment)
     return {
@@ -52,6 +74,8 @@ def create_body(order: Order) -> dict[str, Any]:
         "Labels": _labels(spec, order.run_id),
         "User": spec.user or "",
         "WorkingDir": spec.workdir or "",
+        # for whoever stops it without ngcdl: docker stop, a restart of the daemon, a shutdown
+        "StopTimeout": TRAINING_GRACE_SECONDS if spec.workload else None,
         "Tty": spec.tty,
         "OpenStdin": spec.stdin,
         "StdinOnce": spec.stdin,
@@ -95,10 +119,10 @@ def _labels(spec: RunSpec, run_id: str) -> dict[str, str]:
     return labels | ({"ngcdl.workload": spec.workload.name} if spec.workload else {})
 
 
-def command_line(order: Order) -> str:
+def command_line(order: Order, terms: Terms = PLAIN) -> str:
     """Give the `docker run` line that does the same, for people: one line a flag, secrets hidden."""
     spec = order.spec
-    body = create_body(order)
+    body = create_body(order, replace(terms, proxies={}))  # which docker adds by itself
     host = body["HostConfig"]
     words = ["docker run --rm --init"]
     words += ["-it"] if spec.tty else ["-i"] if spec.stdin else []
@@ -111,7 +135,10 @@ def command_line(order: Order) -> str:
     words += [f"--pids-limit={_PIDS}", f"--log-driver={_LOG['Type']}"]
     words += [f"--log-opt {name}={value}" for name, value in _LOG["Config"].items()]  # type: ignore[attr-defined]
     words += [f"--security-opt={option}" for option in host["SecurityOpt"]]
+    words += [f"--userns={host['UsernsMode']}"] if terms.remaps_users else []
     words += [f"--user={spec.user}"] if spec.user else []
+    words += [f"--group-add={group}" for group in terms.groups]
+    words += [f"--stop-timeout={body['StopTimeout']}"] if body["StopTimeout"] else []
     words += [shlex.quote(f"--workdir={spec.workdir}")] if spec.workdir else []
     words += [f"--label {name}={shlex.quote(value)}" for name, value in body["Labels"].items()]
     for variable in body["Env"]:

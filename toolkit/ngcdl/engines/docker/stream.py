@@ -16,7 +16,7 @@ _HEAD_BYTES = 256
 
 
 def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iterator[Chunk]:
-    """Give what comes out of an open attachment until it ends."""
+    """Give what comes out of an open attachment until it ends. Raises Torn where it breaks off."""
     read = _reader(attachment, is_running)
     if tty:
         yield from (Chunk("stdout", data) for data in read(65536, exact=False))
@@ -107,8 +107,8 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Any:
             if ready:
                 try:
                     return os.read(descriptor, limit)
-                except ConnectionError:
-                    return b""
+                except ConnectionError as error:
+                    raise Torn from error
             if not is_running():
                 silent_after_end += 1
                 if silent_after_end > 1:
@@ -120,9 +120,11 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Any:
             while data and exact and len(data) < length:
                 more = some(length - len(data))
                 if not more:
-                    return
+                    raise Torn
                 data += more
             if not data and length:
+                if once:  # the header was there
+                    raise Torn
                 return
             yield data
             if once:

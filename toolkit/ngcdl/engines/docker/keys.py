@@ -1,0 +1,34 @@
+"""The keys by which a person leaves a container's terminal: those of docker's config.json, else Ctrl-P Ctrl-Q.
+
+https://docs.docker.com/reference/cli/docker/container/attach/#detach-keys
+"""
+
+from __future__ import annotations
+
+DEFAULT = "ctrl-p,ctrl-q"
+_CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"  # from 0 on
+
+
+def named() -> str:
+    """Give them as the SDK sends them to the daemon, which takes the same default where nothing is sent."""
+    from docker.utils.config import load_general_config
+
+    config = load_general_config()
+    found = config.get("detachKeys") if isinstance(config, dict) else None
+    return found if found and isinstance(found, str) else DEFAULT
+
+
+def typed(keys: str) -> bytes:
+    """Give the bytes that a keyboard sends for `keys`; none where the daemon refuses them.
+
+    It reads them so: https://github.com/moby/term/blob/v0.5.2/ascii.go
+    """
+    sent = [_sent(key) for key in keys.split(",")]
+    return b"".join(sent) if all(sent) else b""
+
+
+def _sent(key: str) -> bytes:
+    control = key.removeprefix("ctrl-")
+    if len(control) == 1 and control != key:
+        return bytes([_CONTROLS.index(control)]) if control in _CONTROLS else b""
+    return b"\x7f" if key == "DEL" else key.encode() if len(key.encode()) == 1 else b""
