@@ -178,7 +178,8 @@ def alone(tmp_path_factory):
     return of
 
 
-def test_two_replicas_have_the_losses_of_one_process_and_go_on_as_three(framework, alone, tmp_path):
+def test_two_replicas_have_the_losses_of_one_process_and_go_on_as_three(framework, alone, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for the world outside, and nobody's between them
     words = "cifar10", "--framework", framework, "--batch", "64"
     found, out, _ = trained(tmp_path, *words, "--replicas", "2", "--steps", "6", "--samples", "n1")
     assert out.count(": step ") == 6
