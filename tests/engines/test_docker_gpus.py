@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from socket import SHUT_WR
+from socket import socketpair as pair
 from typing import Any
 
 import pytest
 
 from ngcdl.engines.docker import gpus
-from ngcdl.errors import GpuNotInside
-from ngcdl.errors.gpu import GpuUnknown
+from ngcdl.errors import GpuNotInside, GpuUnknown
 
 MISSING = b'OCI runtime exec failed: exec failed: exec: "nvidia-smi": executable file not found in $PATH: unknown\r\n'
 
 
 @dataclass
 class Client:
-    """A daemon in whose container nvidia-smi writes what has been sent into `line`, and ends with `code`."""
+    """A daemon in whose container a program writes a text and ends with a code; None: it never does."""
 
-    line: Any
-    code: int | None
+    answers: dict[str, tuple[int | None, bytes]]
+    lines: list[socket.socket] = field(default_factory=list)
 
     def exec_create(self, container: str, command: list[str]) -> dict[str, str]:
-        return {"Id": "1"}
+        return {"Id": command[0]}
 
     def exec_start(self, identity: str, socket: bool) -> Any:
-        return self.line
+        code, text = self.answers[identity]
+        ours, theirs = pair()
+        self.lines += [ours, theirs]
+        if code is not None:
+            theirs.sendall(b"\1\0\0\0" + len(text).to_bytes(4, "big") + text)
+            theirs.shutdown(SHUT_WR)
+        return ours.makefile("rwb", buffering=0)
 
     def exec_inspect(self, identity: str) -> dict[str, int | None]:
-        return {"ExitCode": self.code}
+        return {"ExitCode": self.answers[identity][0]}
 
 
-@pytest.fixture
-def line() -> Iterator[tuple[Any, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield ours.makefile("rwb", buffering=0), theirs
+def looked(code: int | None, text: bytes, devices: tuple[int, bytes] = (127, b""), **how: Any) -> Any:
+    client = Client({"nvidia-smi": (code, text), "ls": devices})
+    try:
+        return gpus.look(client, "c0ffee", **how)
+    finally:
+        for line in client.lines:
+            line.close()
 
 
 @pytest.mark.parametrize(("code", "text", "found"), [
@@ -55,13 +63,23 @@ def line() -> Iterator[tuple[Any, socket.socket]]:
     (1, b"nvidia-smi: /lib/libc.so.6: version `GLIBC_2.7' not found\n", GpuUnknown),
 ])  # fmt: skip
 def test_only_a_tool_that_ran_and_saw_no_gpu_says_that_there_is_none(
-    line: Any, code: int, text: bytes, found: tuple[str, ...] | type[Exception]
+    code: int, text: bytes, found: tuple[str, ...] | type[Exception]
 ) -> None:
-    line[1].sendall(b"\1\0\0\0" + len(text).to_bytes(4, "big") + text)
-    line[1].shutdown(socket.SHUT_WR)
-    got = gpus.look(Client(line[0], code), "c0ffee")
+    got = looked(code, text)
     assert got == found if isinstance(found, tuple) else isinstance(got, found)
 
 
-def test_a_driver_that_hangs_is_not_waited_for(line: Any) -> None:
-    assert isinstance(gpus.look(Client(line[0], None), "c0ffee", seconds=0), GpuUnknown)
+@pytest.mark.parametrize(("code", "devices", "found"), [
+    (0, b"console\nnull\nnvidia-uvm\nnvidia0\nnvidiactl\n", GpuUnknown),
+    (0, b"dxg\nnull\n", GpuUnknown), (0, b"nvhost-gpu\nnull\n", GpuUnknown),
+    (0, b"console\nnull\nzero\n", GpuNotInside), (0, b"null nvidiactl nvidia-uvm\n", GpuNotInside),
+    (0, b"", GpuUnknown), (127, b"", GpuUnknown),
+])  # fmt: skip
+def test_where_the_tool_is_missing_a_container_without_any_device_has_no_gpu(
+    code: int, devices: bytes, found: type[Exception]
+) -> None:
+    assert isinstance(looked(126, MISSING, (code, devices)), found)
+
+
+def test_a_driver_that_hangs_is_not_waited_for() -> None:
+    assert isinstance(looked(None, b"", seconds=0), GpuUnknown)
