@@ -6,6 +6,9 @@ https://docs.docker.com/engine/cli/proxy/
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ngcdl.engines.docker import context
 
 _VARIABLES = {
@@ -21,7 +24,11 @@ def variables() -> dict[str, str]:
     """Give them in both spellings: those of the engine that is named, else the default ones."""
     from docker.utils.config import load_general_config
 
-    asked = load_general_config().get("proxies") or {}
-    found = asked.get(context.named(), asked.get("default")) or {}
+    asked = _table(_table(load_general_config()).get("proxies"))
+    found = _table(asked.get(context.named(), asked.get("default")))
     named = {name: str(found[key]) for key, name in _VARIABLES.items() if found.get(key)}
     return named | {name.lower(): value for name, value in named.items()}
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
