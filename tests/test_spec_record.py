@@ -116,6 +116,8 @@ def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
         "python key.py --steps 3 -k v",
         "--tokenizer bert --max-tokens 512 --monkey x --num-key-value-heads 8 --bypass y --author me --key-dim 64",
         "env KEYBOARD=us AUTHOR=x PASSES=3 MAX_TOKENS=9 TOKENIZERS_PARALLELISM=false COMPASS=n KEY= PWD=/x",
+        "--schedule warmup:100@lr:5 scp host:path@x:22",
+        "primary-key: id sort-key: name",
         "--auth none --pass 2 use_auth=true --no-password x --password-file /run/x",
         "git clone ssh://git@host:22/x --path y COMPAT=1 pat=x http://host:8080/a@b http://%s:%s@host",
     ],

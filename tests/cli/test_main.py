@@ -126,7 +126,7 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
 @pytest.mark.parametrize(
-    "option", ["--ipc", "--net", "--network", "--name", "-u", "--user", "--env-file", "--entrypoint", "--privileged"]
+    "option", ["--ipc", "--net", "--network", "--name", "--user", "--env-file", "--entrypoint", "--privileged"]
 )
 def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
     done = house.run("run", "tensorflow:1", option, *more)

@@ -39,6 +39,7 @@ from ngcdl.errors import (
     NvmlUnavailable,
     RegistryUnreachable,
 )
+from ngcdl.errors.engine import CONFIG
 from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import Card, Probe
 
@@ -119,7 +120,7 @@ SICK: dict[str, Sight] = {
     "desktop": replace(HEALTHY, engine=engine(is_desktop=True)),
     "snap": replace(HEALTHY, engine=engine(is_snap=True)),
     "context": replace(
-        HEALTHY, context="gone", engine=Trouble("", EngineAbsent("the default socket", "there is no socket"))
+        HEALTHY, context="gone", engine=Trouble("", EngineAbsent("x", "no socket", is_default=False, named_by=CONFIG))
     ),
     "not registered": replace(HEALTHY, engine=replace(ENGINE, way=GpuWay("none", ""))),
     "not restarted": replace(
@@ -313,6 +314,7 @@ def test_an_engine_that_is_not_installed_is_installed_first() -> None:
         ["journalctl --user -u docker -n 50", "systemctl --user restart docker"],
     ),
     ("unix:///home/me/.docker/desktop/docker.sock", []),
+    ("unix:///run/user/1000/docker-gpubox.sock", []),  # a tunnel's end
     ("tcp://gpubox:2376", []),
     ("gpubox:2375", []),
     ("http+docker://ssh", []),
@@ -329,10 +331,11 @@ def test_only_a_daemon_of_this_machine_is_restarted_when_it_hangs(
         assert commands(from_error("engine", "broken", trouble.error)) == typed
 
 
-def test_an_address_that_docker_host_names_is_not_mended_by_a_start() -> None:
-    error = EngineAbsent("tcp://10.0.0.1:2375", "the connection was refused", is_default=False)
-    finding = found(replace(HEALTHY, engine=Trouble("", error)))["engine"]
-    assert [step.command for step in finding.remedy if step.command.startswith("unset")] == ["unset DOCKER_HOST"]
+@pytest.mark.parametrize("variable", ["DOCKER_HOST", "DOCKER_CONTEXT"])
+def test_an_address_that_a_variable_names_is_not_mended_by_a_start(variable: str) -> None:
+    error = EngineAbsent("tcp://10.0.0.1:2375", "the connection was refused", is_default=False, named_by=variable)
+    finding = found(replace(HEALTHY, engine=Trouble("", error), context="gone"))["engine"]
+    assert [step.command for step in finding.remedy if step.command.startswith("unset")] == [f"unset {variable}"]
     assert "leave it out. Without Docker" in (finding.cause or ""), "the commands stand apart"
     assert all(step.by_hand for step in finding.remedy)
 

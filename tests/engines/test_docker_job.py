@@ -215,6 +215,15 @@ def test_a_container_whose_last_words_can_t_be_read_is_kept(line: Any, daemon: D
     assert daemon.state
 
 
+def test_a_container_that_somebody_removed_is_kept_by_nobody(line: Any, daemon: Daemon) -> None:
+    daemon.log = daemon.state = None
+    line[1].sendall(b"\2\0\0")
+    line[1].close()
+    with _logged_job(daemon, line[0], {**_ended(137), "Removed": True}) as job:
+        assert _chunks(job) == []
+        job.remove()
+
+
 def test_an_engine_that_is_away_after_the_last_words_costs_none(line: Any, daemon: Daemon) -> None:
     daemon.state = _ended(5)
     line[1].close()

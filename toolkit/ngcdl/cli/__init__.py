@@ -12,7 +12,7 @@ _DOCKERS = {
     "--ipc": "the container has a /dev/shm of its own, of --shm-size (1g)",
     **dict.fromkeys(("--net", "--network"), "the container has the engine's own network, and -p publishes a port"),
     "--name": "a run is named by its id",
-    **dict.fromkeys(("-u", "--user"), "the container runs as you, with --root as the image's own user"),
+    "--user": "the container runs as you, with --root as the image's own user",
     "--env-file": "-e NAME=VALUE sets each variable",
     "--entrypoint": "the image's own entrypoint starts the command that stands after --",
     "--privileged": "the container gets the GPUs that --gpus asks for, and no rights beside",

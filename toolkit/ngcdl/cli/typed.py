@@ -212,12 +212,13 @@ def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
     start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
     if start is None:
         raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
-    trained = {name: start.get(name) for name in ("workload", "batch", "seed")}
+    compared = ("workload", "seed") if asked.largest_batch else ("workload", "batch", "seed")
+    trained = {name: start.get(name) for name in compared}
     wanted = {"workload": asked.name, "batch": asked.batch, "seed": asked.seed}
     other = [name for name, value in trained.items() if value is not None and value != wanted[name]]
-    if other and not asked.largest_batch:
+    if other:
         said = ", ".join(f"{name} {trained[name]}" for name in other)
-        same = [f"--{name} {trained[name]}" for name in ("batch", "seed") if trained[name] is not None]
+        same = [f"--{name} {start[name]}" for name in ("batch", "seed") if start.get(name) is not None]
         words = [f"--train {trained['workload'] or asked.name}", *same, f"--resume {before}"]
         raise BadOption(
             f"--resume {before}: it trained with {said}, and goes on with nothing else.",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from ngcdl.errors.base import NgcdlError
+
+_ROOTLESS = re.compile(r"/run/user/\d+/docker\.sock\Z")
 
 
 def daemon_of(address: str) -> Literal["system", "user"] | None:
@@ -16,18 +19,21 @@ def daemon_of(address: str) -> Literal["system", "user"] | None:
     is_socket = ":" not in address or address.startswith(("unix://", "http+unix://", "/"))
     if not is_socket or "/.docker/" in address:
         return None
-    return "user" if "/run/user/" in address else "system"
+    if "/run/user/" in address:
+        return "user" if _ROOTLESS.search(address) else None  # by another name it is the end of a tunnel
+    return "system"
 
 
 class EngineError(NgcdlError):
     """Docker, or what stands for it."""
 
 
+CONFIG = "Docker's config.json"
 # What names an address, and how it is left out: `docker context use` does not help against a variable.
 _LEAVE = {
     "DOCKER_HOST": "    unset DOCKER_HOST",
     "DOCKER_CONTEXT": "    docker context ls\n    unset DOCKER_CONTEXT",
-    "Docker's config.json": "    docker context ls\n    docker context use default",
+    CONFIG: "    docker context ls\n    docker context use default",
 }
 
 
@@ -41,6 +47,7 @@ class EngineAbsent(EngineError):
             (start if is_default else named)
             + "Without Docker the training runs on this host:\n    ngcdl run --train cifar10 --engine local",
         )
+        self.named_by = None if is_default else named_by
 
 
 class EngineForbidden(EngineError):

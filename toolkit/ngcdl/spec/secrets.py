@@ -40,13 +40,14 @@ def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
         rf"(\A[^\s/@:]{{1,256}}:)(?!{filled_in})[^\s/@]{{1,1024}}(?=@[\w.-]{{1,256}}:\d{{1,5}}/?\Z)",
         r"(https?://)[\w.~%-]{26,1024}(?=@)",
         r"(authorization[\\\"']{0,2}\s?:\s?[\\\"']{0,2}(?:basic|bearer|token)\s)[\w+/.~-][\w+/.~=-]*",
-        r"(?<![\w-])((?:\w{1,32}-){1,8}(?:key|token): )[\w+/.~-][\w+/.~=-]*",
+        r"(?<![\w-])((?:x-[\w-]{0,64}|[\w-]{0,64}(?:api|auth|access|private)-)(?:key|token): )[\w+/.~-][\w+/.~=-]*",
     )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
 
 
 _TEMPLATE = r"[`{<]|%(?![0-9A-F]{2})"
 _ANYWHERE = _anywhere(_TEMPLATE)
+_IN_A_WORD = _ANYWHERE[:2] + _ANYWHERE[3:]  # warmup:100@lr:5 is no proxy
 _IN_A_LINE = _anywhere(rf"{_TEMPLATE}|\$[\w({{]")  # that a shell reads, as the one of `sh -c`
 
 
@@ -67,7 +68,7 @@ def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
             shown.append(f"{assigned[1]}{REDACTED}")
         else:
             is_line = any(map(str.isspace, word))
-            shown.append(_shown(_IN_SCRIPT.sub(rf"\1{REDACTED}", word), _IN_A_LINE if is_line else _ANYWHERE))
+            shown.append(_shown(_IN_SCRIPT.sub(rf"\1{REDACTED}", word), _IN_A_LINE if is_line else _IN_A_WORD))
         is_value = bool(_OPTION.fullmatch(word))
     return tuple(shown)
 

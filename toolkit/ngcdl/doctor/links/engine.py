@@ -6,7 +6,7 @@ from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen
 from ngcdl.doctor.packages import install, service
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
-from ngcdl.errors.engine import daemon_of
+from ngcdl.errors.engine import CONFIG, daemon_of
 
 NAME = "engine"
 _SNAP = "https://github.com/NVIDIA/nvidia-docker/issues/1642"
@@ -50,10 +50,10 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
             "the next login on. Rootless Docker needs none of it"
         )
         return broken(NAME, error.message, cause, Step("sudo usermod -aG docker $USER"), source=_GROUP)
-    if isinstance(error, EngineAbsent) and sight.context is not None:
+    if isinstance(error, EngineAbsent) and error.named_by == CONFIG:
         cause = f"Docker's context {sight.context} leads there"
         return broken(NAME, error.message, cause, Step("docker context use default"), source=_CONTEXTS)
-    if not isinstance(error, EngineAbsent) or "unset DOCKER_HOST" in error.hint:
+    if not isinstance(error, EngineAbsent) or error.named_by:
         return from_error(NAME, "broken", error)
     if "dockerd" in sight.programs.names:
         return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))

@@ -11,14 +11,14 @@ import shlex
 from urllib.parse import urlsplit
 
 from ngcdl.errors import EngineAbsent, EngineElsewhere
+from ngcdl.errors.engine import CONFIG
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
-_FILE = "Docker's config.json"
 
 
 def named_by() -> str:
     """Say what names the engine's address, where it is not the default one."""
-    return next((name for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(name)), _FILE)
+    return next((name for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(name)), CONFIG)
 
 
 def named() -> str:
@@ -50,7 +50,7 @@ def over_ssh(address: str) -> EngineElsewhere:
     port = re.search(r":(\d+)$", parts.netloc)
     here = f"$XDG_RUNTIME_DIR/docker-{parts.hostname or 'HOST'}.sock"
     there = shlex.quote(parts.path if len(parts.path) > 1 else DEFAULT_SOCKET.removeprefix("unix://"))
-    own = "docker context use default" if named_by() == _FILE else "unset DOCKER_HOST DOCKER_CONTEXT"
+    own = "docker context use default" if named_by() == CONFIG else "unset DOCKER_HOST DOCKER_CONTEXT"
     return EngineElsewhere(
         "ngcdl speaks no ssh:// to it.",
         "Where it has the same folders, ssh can bring its socket here:\n"

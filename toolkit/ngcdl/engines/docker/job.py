@@ -70,7 +70,7 @@ class DockerJob:
         else:
             # attach() shows only what is new; the log has the rest.
             yield from seen.noted(self._logged())
-        closed = time.time()
+        closed, state = time.time(), None
         while not self.detached and (state := self._settled_state()):
             # The stream broke, or the daemon came back: the container had gone on, and may have ended since.
             if not state["Running"] and not self._may_lack(state, closed):
@@ -79,7 +79,7 @@ class DockerJob:
             if not state["Running"]:
                 break
             closed = time.time()
-        self._is_kept = self._is_torn
+        self._is_kept = self._is_torn and not (state or {}).get("Removed")
         if self._is_torn and self._attachment is None:
             raise EngineLost(_READING)
 
