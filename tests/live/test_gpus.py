@@ -87,9 +87,12 @@ def test_two_detached_trainings_get_a_card_each_and_a_third_is_refused_with_who_
 
 def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
     _has_driver(gpu_user, "615.61")
-    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")
+    words = ("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")
+    refused = gpu_user.run(*words)
+    assert (refused.code, gpu_user.ids()) == (125, []), refused
+    assert "GTX 1050 Ti can't: use --gpus '1,'" in refused.err
+    done = gpu_user.run(*words, "--force")
     assert done.code == 0, done
-    assert "GTX 1050 Ti can't: use --gpus '1,'" in done.err
     assert "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU." in done.err
     record = gpu_user.shown()
     assert record["gpus"] == list(CARDS)
@@ -193,7 +196,7 @@ def test_an_engine_without_a_way_warns_auto_and_refuses_all(lab: dict[str, Any],
 
 def test_a_demanded_gpu_that_the_framework_does_not_see_stops_the_training_with_125(gpu_user: User) -> None:
     _has_driver(gpu_user, "615.61")
-    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "10", "--gpus", "all")
+    done = gpu_user.run("run", "pytorch:26.07-py3", *TRAIN, "--steps", "10", "--gpus", "all", "--force")
     assert done.code == 125, done
     assert "A GPU was asked for, but the run sees none" in done.err
     assert "--gpus none" in done.err

@@ -19,7 +19,7 @@ from ngcdl.errors import (
 from ngcdl.fetch import FINAL
 from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading
-from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge
 from ngcdl.registry.session import Keys, Session
@@ -187,24 +187,31 @@ def before(
     *,
     on_cpu: bool | None = None,
     force: bool = False,
+    on_each: bool = False,
 ) -> tuple[str, ...]:
     """Give the line of caution for a pull or a run of `ref`, if there is one. Raises ImageUnfit where it can't run.
 
     `found` is what look() gave, `command` what was typed. `on_cpu`: the run will compute on the CPU, whatever cards
-    there are; None for a pull, of which nothing runs yet. `force` makes a line of the refusal, too. Where nothing can
-    be known the pull will tell; what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
+    there are; None for a pull, of which nothing runs yet. `on_each`: it computes on all cards of `host`, so that one
+    decides which does worst. `force` makes a line of the refusal, too. Where nothing can be known the pull will tell;
+    what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
     """
     if isinstance(found, FINAL):
         raise found
     if isinstance(found, NgcdlError):
         return (f"whether {ref} can run here is not known: {found.message}",)
-    verdict = judge(found.facts, host)
+    verdict, others = judge(found.facts, host), ""
+    if on_each and len(verdict.cards) > 1:
+        others = "".join(f"; {reason.text}" for reason in verdict.reasons if reason.rule == "mixed")
+        worst = max(verdict.cards, key=lambda card: ("runs", "caution", "no").index(card.verdict))
+        host = replace(host, gpus=(worst.gpu,))
+        verdict = judge(found.facts, host)
     reasons = tuple(that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
     if refusals:
         with Session(Keys()) as session:
             take = _newest(ref, host, settings, session, None, offline=found.trouble is not None)
-        return (forced(refusal(ref, refusals, refusals[0].text, take, command), force),)
+        return (forced(refusal(ref, refusals, refusals[0].text + others, take, command), force),)
     if isinstance(found.trouble, FINAL):  # told last: nobody signs in for an image that can't run here
         raise found.trouble
     return tuple(line(reason) for reason in reasons if reason.level == "caution")[:1]
@@ -213,12 +220,6 @@ def before(
 def cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
     """Judge each card of `host` for an image; () where nothing is known of it."""
     return () if isinstance(found, NgcdlError) else judge(found.facts, host).cards
-
-
-def worst_card(found: Found | NgcdlError, host: HostFacts) -> tuple[Gpu, ...]:
-    """Give the card that does worst with an image; all where nothing is known of it."""
-    judged = cards(found, host)
-    return (max(judged, key=lambda card: ("runs", "caution", "no").index(card.verdict)).gpu,) if judged else host.gpus
 
 
 def _local(ref: ImageRef, engine: Engine) -> Found | None:

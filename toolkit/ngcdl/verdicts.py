@@ -67,12 +67,11 @@ class Verdicts:
         host, found = self._look(picked.engine, picked.image, picked.probe)
         if picked.uuids:
             host = replace(host, gpus=tuple(_named(picked.uuids, host.gpus)))
-        if self.asked.workload and picked.gpus.demanded:  # a replica on each: that one decides which does worst
-            host = replace(host, gpus=judge.worst_card(found, host))
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
         told = judge.before(
-            picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force
-        )
+            picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force,
+            on_each=bool(self.asked.workload) and picked.gpus.demanded,  # a replica on each
+        )  # fmt: skip
         for line in told:
             show.say(line)
 
