@@ -1,7 +1,7 @@
 """What sampling eight cards ten times a second costs, and how well it keeps time; side by side with its peers.
 
-Host and container are read twice a second meanwhile (telemetry/sampler.py); of the peers nvitop's collector reads the
-host at each sample, and gpustat does not.
+But for the cards' use and power all is read twice a second meanwhile (telemetry/sampler.py); the peers read all of a
+card at each sample, nvitop's collector the host, too.
 
 The cards are the stand-in's (scripts/lab_parts/nvml.c), which answers here from memory: what is measured is who asks.
 All run at the same time, each idle most of it. A start is not counted: the first two seconds are left out.
@@ -51,7 +51,8 @@ def measure(rounds: int | None) -> Iterator[Figure]:
             for name, percent in _percents(commands, environment).items():
                 took[name].append(percent)
             late.append(_jitter(samples))
-    note = f"{CARDS} stand-in cards, {HERTZ} a second for {SECONDS} s; host and container 2 a second"
+    seldom = "but for the cards' use and power all 2 a second"
+    note = f"{CARDS} stand-in cards, {HERTZ} a second for {SECONDS} s; {seldom}"
     ours = tuple(took.pop("ngcdl"))
     yield Figure("sampling, of one core", "%", ours, Goal("ours", 0.5), note=note)
     for name, theirs in took.items():
