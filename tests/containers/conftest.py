@@ -154,3 +154,13 @@ def framework(request):
     """A framework that is installed here; without it the test is skipped, and in CI fails."""
     needs({"tf2": "tensorflow", "pytorch": "torch"}[request.param])
     return request.param
+
+
+class Said(list):
+    """A stream that keeps what is written."""
+
+    def write(self, text):
+        self.append(text)
+
+    def flush(self):
+        pass

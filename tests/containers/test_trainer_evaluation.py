@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import events, needs, trainer
+from conftest import Said, events, needs, trainer
 from drawn import pets
 
 from trainer import data, evaluation
@@ -19,14 +19,6 @@ from trainer.workloads import cifar10
 class Guessing:
     def logits(self, images):
         return np.eye(10)[np.zeros(len(images), int)]
-
-
-class Said(list):
-    def write(self, text):
-        self.append(text)
-
-    def flush(self):
-        pass
 
 
 def test_every_test_image_counts_once(tmp_path):

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import events, names
+from conftest import Said, events, names
 
 from trainer import data, epochs, layers, loop
 from trainer.events import Events, Stop, Voice, clock
@@ -53,14 +53,6 @@ class FakeNetwork:
 
     def logits(self, images):
         return np.eye(10)[np.zeros(len(images), int)]
-
-
-class Said(list):
-    def write(self, text):
-        self.append(text)
-
-    def flush(self):
-        pass
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from ngcdl.errors import (
 from ngcdl.fetch import FINAL
 from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading
-from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge
 from ngcdl.registry.session import Keys, Session
@@ -203,7 +203,7 @@ def before(
     verdict, others = judge(found.facts, host), ""
     if on_each and len(verdict.cards) > 1:
         others = "".join(f"; {reason.text}" for reason in verdict.reasons if reason.rule == "mixed")
-        worst = max(verdict.cards, key=lambda card: ("runs", "caution", "no").index(card.verdict))
+        worst = max(verdict.cards, key=lambda card: LEVELS.index(card.verdict))
         host = replace(host, gpus=(worst.gpu,))
         verdict = judge(found.facts, host)
     reasons = tuple(that_matter(verdict, on_cpu))

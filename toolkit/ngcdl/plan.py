@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ngcdl.catalog import releases
-from ngcdl.engines.base import RUN_FOLDER
+from ngcdl.engines.base import HERE, RUN_FOLDER
 from ngcdl.errors import BadOption
 from ngcdl.spec import FEEDS, PRECISIONS, TEACHERS, GpuRequest, ImageRef, Mount, RunSpec, Workload
 from ngcdl.trainings import Bundled, bundled, containers_folder
 
 INSIDE = "/ngcdl"  # trainer/, data/, resume/ and run/ stand below it
-HERE = "/work"  # the caller's working directory, in an interactive container
 _DISTORTED = ("cifar10", "input-pipeline", "scaling")  # the tutorial's pictures: each time another cut, side and light
 _RACE = "cifar10-94"
 # What others call what --precision takes: 16 bits come mixed with 32.

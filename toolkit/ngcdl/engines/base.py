@@ -161,6 +161,7 @@ class Order:
 
 
 RUN_FOLDER = "/ngcdl/run"
+HERE = "/work"  # the caller's working directory, in an interactive container
 # A training saves a checkpoint on SIGTERM, at the end of its step.
 TRAINING_GRACE_SECONDS = 60
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Level, Mode, Reason
+from ngcdl.preflight.facts import LEVELS, CardVerdict, Gpu, HostFacts, ImageFacts, Level, Mode, Reason
 from ngcdl.preflight.kernels import is_jetson, kernels
 from ngcdl.preflight.loading import loading
 from ngcdl.preflight.require import unmet
@@ -12,17 +12,16 @@ from ngcdl.preflight.require import unmet
 CONSTRAINTS = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints"
 )
-_LEVELS: tuple[Level, ...] = ("runs", "caution", "no")
 _MODES: dict[str, Mode] = {"native": "native", "forward": "forward", "minor": "minor"}
 
 
 def worst(reasons: Sequence[Reason]) -> Level:
-    return max((reason.level for reason in reasons), key=_LEVELS.index, default="runs")
+    return max((reason.level for reason in reasons), key=LEVELS.index, default="runs")
 
 
 def decisive_first(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     """Order by level, and what was named first stays first."""
-    return tuple(sorted(reasons, key=lambda reason: -_LEVELS.index(reason.level)))
+    return tuple(sorted(reasons, key=lambda reason: -LEVELS.index(reason.level)))
 
 
 def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Level = Literal["runs", "caution", "no"]
+LEVELS: tuple[Level, ...] = ("runs", "caution", "no")  # the best first
 # native: the driver is at least the image's own. forward: the image's cuda-compat package stands in for a newer
 # driver (data-centre cards). minor: an older driver of the same CUDA major version. ptx: the GPU is newer than the
 # image's kernels, which the driver compiles at the first start.

@@ -5,6 +5,8 @@ Rules: capability, ptx, cuda10, igpu, unknown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known, version
 
 BINARIES = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility"
@@ -68,7 +70,7 @@ def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason
     if documented is not None and capability < documented:
         text = f"the image is documented for compute capability {_family(image.min_capability)} and newer"
         return _unfit(image, gpu, text, image.min_capability, "min_capability")
-    compiled = _sass(image)
+    compiled = _kernels(image.sass)
     if compiled and capability < compiled[0][0]:
         text = f"the image's oldest kernels are for compute capability {_family(compiled[0][1])}"
         return _unfit(image, gpu, text, compiled[0][1], "sass")
@@ -76,11 +78,11 @@ def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason
 
 
 def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...]) -> Reason | None:
-    """A kernel compiled for X.y runs on X.z, z >= y; PTX is compiled by the driver for any newer card."""
-    compiled = _sass(image)
+    """Judge by the kernels that are inside; PTX is compiled by the driver for any newer card."""
+    compiled = _kernels(image.sass)
     if not compiled:
         return None
-    fitting = [one for parts, one in compiled if parts[0] == capability[0] and parts <= capability]
+    fitting = _run_by(compiled, capability)
     source, recalled = image.sources.get("sass", BINARIES), "sass" in image.recalled
     if fitting:
         same = f"compiled kernels for {fitting[-1]} run on {gpu.title} ({text})"
@@ -104,9 +106,7 @@ def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Rea
     if capability < version(row.lowest):
         text = f"CUDA {image.cuda} makes no kernels below compute capability {_family(row.lowest)}"
         return Reason("capability", "no", text, gpu.capability, row.lowest, row.source, row.recalled)
-    # A kernel for X.y runs on X.z, z >= y, as in _compiled; one of a Jetson on no other card.
-    same_major = [one for one in row.listed if one not in _JETSONS and version(one)[0] == capability[0]]
-    if not any(version(one) <= capability for one in same_major):
+    if not _run_by(_kernels(row.listed), capability):
         text = _ptx_text(gpu, gpu.capability or "")
         return Reason("ptx", "caution", text, gpu.capability, row.listed[-1], row.source, row.recalled)
     text = f"CUDA {image.cuda} can make kernels that {gpu.title} ({gpu.capability}) runs; which are inside is not known"
@@ -122,11 +122,16 @@ def _as_documented(image: ImageFacts, gpu: Gpu) -> Reason:
     return Reason("capability", "runs", text, gpu.capability, image.min_capability, source, recalled)
 
 
-def _sass(image: ImageFacts) -> list[tuple[tuple[int, ...], str]]:
-    """Give its kernels, without those for a Jetson: "the binary compatibility between desktop and Tegra is not
+def _kernels(capabilities: Iterable[str] | None) -> list[tuple[tuple[int, ...], str]]:
+    """Give what kernels are for, ascending, without Jetsons: "the binary compatibility between desktop and Tegra is not
     supported", as BINARIES has it."""
-    every = [one for one in image.sass or () if one not in _JETSONS]
+    every = [one for one in capabilities or () if one not in _JETSONS]
     return sorted((parts, one) for one in every if (parts := known(one)) is not None)
+
+
+def _run_by(kernels: Iterable[tuple[tuple[int, ...], str]], capability: tuple[int, ...]) -> list[str]:
+    """Give those that a card runs: one for X.y runs on X.z, z >= y."""
+    return [one for parts, one in kernels if parts[0] == capability[0] and parts <= capability]
 
 
 def _ptx_text(gpu: Gpu, capability: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ngcdl.preflight.card import decisive_first, judge_card, worst
-from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known, version
+from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known, version
 from ngcdl.preflight.image import UNPACKED_PER_COMPRESSED
 from ngcdl.preflight.kernels import JETSON
 from ngcdl.spec import GpuRequest
@@ -64,7 +64,7 @@ def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
 def _rank(card: CardVerdict) -> tuple[int, int, bool]:
     """The best one is the least. Of two that can't run it, that one is better which a newer driver mends."""
     return (
-        ("runs", "caution", "no").index(card.verdict),
+        LEVELS.index(card.verdict),
         _MODES.index(card.mode),
         card.verdict == "no" and card.reasons[0].rule != "driver",
     )

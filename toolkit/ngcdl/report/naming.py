@@ -17,7 +17,7 @@ _DEFAULTS = {one.name: one.default for one in fields(Workload)}
 _ALWAYS = ("name", "steps", "batch", "seed")  # said also where they are what they are by default
 _PLACED = Placement().as_json()
 _CONTAINER = RunSpec(None)  # what a container is given where nothing was typed
-_FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE and HERE)
+_FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE, engines/base.py: HERE)
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 # What a feed leaves that trains nothing, or nothing new (containers/trainer/feed.py): its speed is not a training's.
 _WITHOUT_RESULT = {
@@ -189,7 +189,7 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _typed(mount: str) -> bool:
-    """Was it typed, and not planned by ngcdl itself? (plan.py: INSIDE and HERE; a claim at /work was typed)"""
+    """Was it typed, and not planned by ngcdl itself? A claim at /work was typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
     return not inside.startswith("/ngcdl/") and not (inside == "/work" and mount.startswith("/"))
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption
 from ngcdl.spec import REDACTED, Placement, RunSpec, redacted, redacted_words
 
 RUN_LABEL = "ngcdl.run"
 INSIDE = "/ngcdl"
 TRAINER, RESUME = f"{INSIDE}/trainer", f"{INSIDE}/resume"
-HERE = "/work"  # where other engines mount the caller's working directory (plan.py)
 LABEL_LENGTH = 63  # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show
+from ngcdl.engines.base import HERE, GpuWay, Job, LayerStore, Node, NoImages, Order, Show
 from ngcdl.engines.kubernetes import nodes, yaml
-from ngcdl.engines.kubernetes.asked import HERE, gpus, name, placed, without_callers_folder
+from ngcdl.engines.kubernetes.asked import gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
