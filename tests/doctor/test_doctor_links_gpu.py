@@ -1,0 +1,184 @@
+"""The links of the driver, the cards and how they get into a container, judged from what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.sick import BY_CDI, GTX, NO_LIBRARY, SICK, UNLOADED, silent
+from doctor.sights import (
+    A100,
+    DRIVER,
+    HEALTHY,
+    KERNEL,
+    WITHOUT_GPU,
+    commands,
+    found,
+    not_in_order,
+)
+from ngcdl.doctor.sight import CdiSpec, Kernel, Node, Programs
+from ngcdl.telemetry import driver
+from ngcdl.telemetry.card import Probe
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, UNLOADED])
+@pytest.mark.parametrize(("what", "typed"), [
+    ("driver gives no answer", ["sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot"]),
+    ("driver hangs", ["sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot"]),
+    ("no binding", ["pip install nvidia-ml-py"]),
+])  # fmt: skip
+def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: list[str], kernel: Kernel) -> None:
+    assert commands(found(replace(SICK[what], kernel=kernel))["driver"]) == typed
+
+
+@pytest.mark.parametrize("what", ["no driver", "nouveau"])
+@pytest.mark.parametrize(("distribution", "typed", "text"), [
+    (("ubuntu", "debian"), ["sudo ubuntu-drivers install", "sudo reboot"], "A reboot ends"),
+    (("debian",), ["sudo apt-get update && sudo apt-get install nvidia-driver", "sudo reboot"], "non-free-firmware"),
+    (("fedora",), [], "NVIDIA's guide says how"),
+])  # fmt: skip
+def test_each_distribution_gets_its_own_driver_and_no_reboot_alone(
+    distribution: tuple[str, ...], typed: list[str], text: str, what: str
+) -> None:
+    sight = replace(SICK[what], kernel=replace(SICK[what].kernel, distribution=distribution))
+    finding = found(sight)["driver"]
+    assert (commands(finding), text in (finding.cause or "")) == (typed, True)
+    assert finding.source == driver.INSTALL
+
+
+@pytest.mark.parametrize(("manager", "before", "install"), [
+    ("apt-get", ["gnupg", "gpg --dearmor --yes", "signed-by=", "sudo apt-get update"], "apt-get install"),
+    ("dnf", ["-o /etc/yum.repos.d/nvidia-container-toolkit.repo"], "dnf install"),
+    ("zypper", ["-o /etc/zypp/repos.d/nvidia-container-toolkit.repo"], "zypper install"),
+    ("pacman", [], "pacman -S"),
+])  # fmt: skip
+def test_nvidias_toolkit_is_installed_after_its_repository_was_added(
+    manager: str, before: list[str], install: str
+) -> None:
+    sight = replace(SICK["runtime gone"], programs=Programs(frozenset({manager, "nvidia-ctk"}), "1.19.1"))
+    typed = commands(found(sight)["gpu-way"])
+    at = typed.index(f"sudo {install} nvidia-container-toolkit")
+    assert [part in command for part, command in zip(before, typed[:at], strict=True)] == [True] * len(before)
+    assert typed[at + 1] == "sudo nvidia-ctk runtime configure --runtime=docker"
+
+
+@pytest.mark.parametrize(("capability", "driver_version", "newest"), [
+    ("6.1", "535.104.05", "tensorflow:24.12-tf2-py3"),
+    ("6.1", "390.12", "tensorflow:18.08-py3"),
+    ("2.1", "390.12", "No image that does"),
+])  # fmt: skip
+def test_an_old_card_is_told_the_newest_image_that_runs_on_it_with_this_driver(
+    capability: str, driver_version: str, newest: str
+) -> None:
+    card = replace(GTX, compute_capability=capability)
+    kernel = replace(KERNEL, module=driver_version)
+    finding = found(replace(HEALTHY, kernel=kernel, gpus=Probe((card,), replace(DRIVER, version=driver_version))))[
+        "cards"
+    ]
+    assert finding.state == "warning"
+    assert newest in (finding.cause or "")
+
+
+def test_cards_that_are_given_to_a_virtual_machine_or_hidden_from_a_container_are_no_fault() -> None:
+    two = replace(KERNEL, pci=("0000:01:00.0", "0000:41:00.0"), in_container=True)
+    assert found(replace(HEALTHY, kernel=two))["cards"].state == "ok"
+
+
+@pytest.mark.parametrize(("nodes", "state", "text"), [
+    ((True, False, False, False), "ok", "; 3 more not given to this job"),
+    ((True,), "ok", "; 3 more not given to this job"),
+    ((True, True, False, False), "warning", "; 2 more not given to this job (its control group keeps them from it); "),
+    ((True, True, True, True), "warning", "8.0); the PCI bus has 3 more"),
+])  # fmt: skip
+def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer_are(
+    nodes: tuple[bool, ...], state: str, text: str
+) -> None:
+    """The driver drives four, and shows one of them: the others are another job's, or sick."""
+    four = tuple(f"0000:0{index}:00.0" for index in range(4))
+    named = tuple(Node(f"/dev/nvidia{index}", 195, index, True, can_open) for index, can_open in enumerate(nodes))
+    others = (Node("/dev/nvidiactl", 195, 255, True),)
+    kernel = replace(KERNEL, pci=four, driven=frozenset(four), nodes=named + others)
+    finding = found(replace(HEALTHY, kernel=kernel))["cards"]
+    assert (finding.state, text in finding.found) == (state, True), finding
+    idle = found(replace(HEALTHY, kernel=replace(kernel, pci=(*four, "0000:09:00.0"))))["cards"]
+    assert idle.state == "warning", "one that the driver does not drive stays one"
+
+
+@pytest.mark.parametrize(("spec", "text"), [
+    ({"missing": frozenset({"/dev/nvidia1"})}, "names /dev/nvidia1, which is not there"),
+    ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, and no card is called so"),
+    ({"devices": frozenset({"all", "MIG-1"})}, "describes MIG devices, and MIG is off"),
+])  # fmt: skip
+def test_a_description_of_things_that_are_gone_is_stale(spec: dict[str, Any], text: str) -> None:
+    one = CdiSpec(Path("/etc/cdi/nvidia.yaml"), frozenset({"535.104.05"}), **spec)
+    finding = found(replace(HEALTHY, engine=replace(BY_CDI, specs=(one,))))["cdi"]
+    assert finding.state == "broken"
+    assert text in finding.found
+
+
+def test_mig_that_is_on_and_not_described_makes_a_description_stale() -> None:
+    one = CdiSpec(Path("/var/run/cdi/nvidia.yaml"), devices=frozenset({"all", "0"}))
+    gpus = Probe((replace(A100, mig=True),), DRIVER)
+    finding = found(replace(HEALTHY, gpus=gpus, engine=replace(BY_CDI, specs=(one,))))["cdi"]
+    assert "MIG is on" in finding.found
+    assert commands(finding) == ["sudo systemctl restart nvidia-cdi-refresh"]
+
+
+FRESH = frozenset({KERNEL.module or ""})
+OLD = frozenset({"525.60.13"})
+
+
+@pytest.mark.parametrize(("specs", "named", "typed"), [
+    (
+        {"/etc/cdi/nvidia.yaml": FRESH, "/var/run/cdi/nvidia.yaml": OLD},
+        ["/var/run/cdi/nvidia.yaml"],
+        ["sudo systemctl restart nvidia-cdi-refresh"],
+    ),
+    (
+        {"/etc/cdi/a.yaml": OLD, "/etc/cdi/b.json": OLD, "/run/cdi/c.yaml": OLD, "/var/run/cdi/d.yaml": OLD},
+        ["/etc/cdi/a.yaml", "/etc/cdi/b.json", "/run/cdi/c.yaml", "/var/run/cdi/d.yaml"],
+        [
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/a.yaml",
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/b.json",
+            "sudo systemctl restart nvidia-cdi-refresh",
+        ],
+    ),
+])  # fmt: skip
+def test_every_stale_description_is_named_and_made_anew_and_no_other(
+    specs: dict[str, frozenset[str]], named: list[str], typed: list[str]
+) -> None:
+    all_of_them = tuple(CdiSpec(Path(path), drivers) for path, drivers in specs.items())
+    finding = found(replace(HEALTHY, engine=replace(BY_CDI, specs=all_of_them)))["cdi"]
+    told = [f"{path}: it is for driver 525.60.13, and 535.104.05 is loaded" for path in named]
+    assert finding.found == "; ".join(told)
+    assert commands(finding) == typed
+
+
+def test_a_library_without_a_card_is_no_broken_driver() -> None:
+    assert not_in_order(replace(WITHOUT_GPU, gpus=silent(driver.NOT_LOADED))) == {}
+
+
+def test_where_the_bus_can_not_be_seen_a_library_that_answers_is_a_driver() -> None:
+    blind = replace(WITHOUT_GPU, kernel=replace(WITHOUT_GPU.kernel, pci=None), gpus=silent(driver.NOT_LOADED))
+    assert not_in_order(blind) == {"driver": "broken", "cards": "unchecked", "gpu-way": "broken"}
+
+
+def test_windows_own_driver_is_not_missed_under_wsl() -> None:
+    wsl = replace(UNLOADED, pci=(), has_dxg=True, has_windows_driver=True)
+    links = found(replace(HEALTHY, kernel=wsl))
+    assert "WSL" in links["driver"].found
+    assert links["wsl"].state == "ok"
+    assert "install it there" in (found(replace(HEALTHY, kernel=wsl, gpus=NO_LIBRARY))["driver"].cause or "")
+    assert commands(found(replace(SICK["no binding"], kernel=wsl))["driver"]) == ["pip install nvidia-ml-py"]
+
+
+def test_a_card_of_another_maker_under_wsl_is_no_nvidia_card() -> None:
+    sight = replace(WITHOUT_GPU, kernel=replace(WITHOUT_GPU.kernel, has_dxg=True))
+    links = found(sight)
+    assert not_in_order(sight) == {}
+    assert not {"cards", "gpu-way", "cdi"} & set(links)
+    assert links["driver"].found == "Windows has no NVIDIA driver: trainings run on the CPU"
+    assert "install its driver in Windows: https://" in (links["driver"].cause or "")
