@@ -3,14 +3,17 @@ import torch
 from torch.nn import functional
 
 from ... import layers
+from . import spectral
 from .numbers import LAST, uncast
 
 WIDE = hasattr(torch, "asarray")  # from PyTorch 1.11 on numbers can be taken for others of another width
 
 
 def conv(word, x, at):
-    biases = at.get(word, "biases") if len(word["arrays"]) == 2 else None
-    return functional.conv2d(x, at.get(word, "weights"), biases, stride=word["stride"], padding=word["padding"])
+    weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
+    if spectral.can_be(word, x, at):
+        return spectral.conv(word, x, weights, biases)
+    return functional.conv2d(x, weights, biases, stride=word["stride"], padding=word["padding"])
 
 
 def dense(word, x, at):
@@ -48,15 +51,16 @@ class Normalised(torch.autograd.Function):
         scale = torch.mm(x * x, band).add_(bias)
         root = scale.rsqrt()
         power = root.sqrt().mul_(root) if beta == 0.75 else scale.pow(-beta)  # a power takes as long as several roots
-        ctx.save_for_backward(x, band, scale, power)
+        found = x * power
+        ctx.save_for_backward(x, band, scale, power, found)
         ctx.beta = beta
-        return x * power
+        return found
 
     @staticmethod
     def backward(ctx, gradient):
-        x, band, scale, power = ctx.saved_tensors
-        pull = torch.mm((gradient * x).mul_(power).div_(scale), band)
-        return pull.mul_(x).mul_(-2 * ctx.beta).addcmul_(gradient, power), None, None, None
+        x, band, scale, power, found = ctx.saved_tensors
+        pull = torch.mm((gradient * found).div_(scale), band * (-2 * ctx.beta))
+        return pull.mul_(x).addcmul_(gradient, power), None, None, None
 
 
 def dropout(word, x, at):

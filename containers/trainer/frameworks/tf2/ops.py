@@ -4,6 +4,7 @@ import binascii
 import tensorflow as tf
 
 from ... import layers
+from . import spectral
 
 
 def conv(word, x, at):
@@ -14,7 +15,10 @@ def conv(word, x, at):
     elif layers.keeps_size(word):
         padding = "SAME"
     weights = at.get(word, "weights")
-    x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
+    if spectral.can_be(word, x, weights):
+        x = spectral.conv(word, x, tf.convert_to_tensor(weights))
+    else:
+        x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
     return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
 
 
@@ -45,8 +49,8 @@ def lrn(word, x, at):
 
 def normalised(word, x):
     """Give x [n, channels] / (bias + x * x times a symmetric band) ** beta, with its way back written out."""
-    near, bias, beta = tf.range(x.shape[1]), word["bias"], word["beta"]
-    band = tf.cast(tf.abs(near[:, None] - near) <= word["radius"], tf.float32) * word["alpha"]
+    places, bias, beta = tf.range(x.shape[1]), word["bias"], word["beta"]
+    band = tf.cast(tf.abs(places[:, None] - places) <= word["radius"], tf.float32) * word["alpha"]
 
     @tf.custom_gradient
     def divided(x):
@@ -55,7 +59,8 @@ def normalised(word, x):
         power = root * tf.sqrt(root) if beta == 0.75 else scale ** -beta  # a power takes as long as several roots
 
         def back(gradient):
-            return gradient * power - 2 * beta * x * tf.matmul(gradient * x * power / scale, band)
+            own = gradient * power
+            return own + x * tf.matmul(own * x / scale, -2 * beta * band)
 
         return x * power, back
 

@@ -1,0 +1,158 @@
+"""A convolution by its spectra is the convolution, there and back, and is taken only where it pays."""
+
+import importlib
+from itertools import product
+
+import numpy as np
+import pytest
+from conftest import needs
+
+from trainer import layers, spectra
+
+SEVERAL = [  # window, padding, height, width
+    (5, None, 12, 12),
+    (3, 0, 7, 7),
+    (3, 1, 5, 8),
+    (1, 0, 3, 2),
+    ((3, 5), None, 6, 9),
+    ((1, 4), (0, 3), 4, 5),
+    (7, 3, 4, 4),
+    (4, 1, 9, 6),
+]
+
+
+def word_of(window, padding, inputs=3, outputs=4, stride=1):
+    zeros = layers.constant(0.0)
+    return layers.conv("conv", window, inputs, outputs, zeros, zeros, padding=padding, stride=stride)
+
+
+def drawn(word, examples, height, width):
+    random = np.random.RandomState(0)
+    inputs, outputs = word["shape"][2:]
+    after = spectra.sides_after(word, (height, width))
+    shapes = (examples, height, width, inputs), word["shape"], (outputs,), (examples, *after, outputs)
+    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def slid(word, x, weights, biases, gradient):
+    """The convolution by its definition, in float64, and the gradients of x, weights and biases."""
+    x, weights, gradient = (array.astype(np.float64) for array in (x, weights, gradient))
+    (up, left), (rows, columns) = word["padding"], word["shape"][:2]
+    wide = np.pad(x, [(0, 0), (up, up), (left, left), (0, 0)])
+    found, pulled, moved = np.zeros(gradient.shape) + biases, np.zeros(wide.shape), np.zeros(weights.shape)
+    height, width = gradient.shape[1:3]
+    for row in range(rows):
+        for column in range(columns):
+            seen = np.s_[:, row : row + height, column : column + width]
+            found += wide[seen] @ weights[row, column]
+            pulled[seen] += gradient @ weights[row, column].T
+            moved[row, column] = np.einsum("nhwi,nhwo->io", wide[seen], gradient)
+    inner = pulled[:, up : up + x.shape[1], left : left + x.shape[2]]
+    return found, inner, moved, gradient.sum((0, 1, 2))
+
+
+@pytest.mark.parametrize(("window", "padding", "height", "width"), SEVERAL)
+def test_a_product_of_spectra_is_the_convolution(window, padding, height, width):
+    word = word_of(window, padding)
+    x, weights, _, gradient = drawn(word, 2, height, width)
+    found = spectra.tables(word, height, width)
+    half = [np.split(table.astype(np.float64), 2) for table in found[1:]]
+    into, taps, out = (real + 1j * imaginary for real, imaginary in half)
+    spectrum = np.einsum("fp,npi->fni", into, x.reshape(2, height * width, -1))
+    windows = np.einsum("ft,tio->fio", taps, weights.reshape(len(taps.T), *weights.shape[2:]))
+    given = spectrum @ windows.conj()
+    given = np.einsum("fp,fno->npo", out.real, given.real) + np.einsum("fp,fno->npo", out.imag, given.imag)
+    wanted = slid(word, x, weights, 0, gradient)[0]
+    assert found.count == len(into) == spectra.counted(spectra.period(word, (height, width)))
+    assert given.reshape(gradient.shape) == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(("window", "padding", "height", "width"), SEVERAL)
+def test_frameworks_lead_gradients_back_through_it(framework, window, padding, height, width, biased):
+    word = word_of(window, padding)
+    x, weights, biases, gradient = drawn(word, 2, height, width)
+    given = BY[framework](word, x, weights, biases if biased else None, gradient)
+    wanted = slid(word, x, weights, biases if biased else 0, gradient)
+    for one, other in zip(given, wanted, strict=False):
+        assert one == pytest.approx(other, abs=1e-4)
+    assert len(given) == 3 + (biased and framework == "pytorch"), "TensorFlow adds biases apart"
+
+
+def by_pytorch(word, x, weights, biases, gradient):
+    import torch
+
+    spectral = importlib.import_module("trainer.frameworks.pytorch.spectral")
+    wanted = [torch.from_numpy(array).requires_grad_() for array in (x, weights, biases) if array is not None]
+    seen, kernel, *last = wanted
+    found = spectral.conv(word, seen.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), last[0] if last else None)
+    found = found.permute(0, 2, 3, 1)
+    gradients = torch.autograd.grad(found, wanted, torch.from_numpy(gradient))
+    return [tensor.detach().numpy() for tensor in (found, *gradients)]
+
+
+def by_tensorflow(word, x, weights, biases, gradient):
+    import tensorflow as tf
+
+    spectral = importlib.import_module("trainer.frameworks.tf2.spectral")
+
+    @tf.function(autograph=False)
+    def both(x, weights):
+        with tf.GradientTape() as tape:
+            tape.watch([x, weights])
+            found = spectral.conv(word, x, weights) + (0 if biases is None else biases)
+        return [found, *tape.gradient(found, [x, weights], tf.constant(gradient))]
+
+    return [one.numpy() for one in both(tf.constant(x), tf.constant(weights))]
+
+
+BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}
+
+
+@pytest.mark.torch
+def test_none_is_led_back_to_pictures_that_want_none():
+    needs("torch")
+    import torch
+
+    spectral = importlib.import_module("trainer.frameworks.pytorch.spectral")
+    word = word_of(3, 1)
+    x, weights, _, gradient = drawn(word, 2, 5, 5)
+    kernel, seen = torch.from_numpy(weights).requires_grad_(), torch.from_numpy(x)
+    given = spectral.conv(word, seen.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), None)
+    given.permute(0, 2, 3, 1).backward(torch.from_numpy(gradient))
+    assert kernel.grad.numpy() == pytest.approx(slid(word, x, weights, 0, gradient)[2], abs=1e-4)
+    assert seen.grad is None
+
+
+@pytest.mark.torch
+def test_a_network_takes_it_where_it_pays_and_computes_in_32_bits():
+    needs("torch")
+    import torch
+
+    pytorch = importlib.import_module("trainer.frameworks.pytorch")
+    ops = importlib.import_module("trainer.frameworks.pytorch.ops")
+    word = word_of(5, None, 64, 64)
+    kept = {f"conv/{which}": torch.ones(shape) for which, shape in (("weights", (64, 64, 5, 5)), ("biases", (64,)))}
+    kept["conv/weights"].requires_grad_()
+
+    def way(examples, **said):
+        return ops.conv(word, torch.ones(examples, 64, 12, 12), pytorch.Pass(kept, True, **said)).grad_fn.name()
+
+    assert way(128) == "SpectralBackward"
+    assert way(1) == way(128, half=torch.bfloat16) == way(128, is_compiled=True) == "ConvolutionBackward0"
+
+
+def test_it_pays_for_large_windows_on_small_pictures_in_large_batches():
+    tutorial = word_of(5, None, 64, 64)
+    assert spectra.pays(tutorial, 128, 12, 12)
+    assert not spectra.pays(tutorial, 1, 12, 12), "the windows' own spectra are too dear for one picture"
+    assert not spectra.pays(tutorial, 128, 24, 24), "transforms grow with the square of the places"
+    assert not spectra.pays(word_of(3, 1, 64, 64), 128, 12, 12), "a small window takes little by itself"
+    assert not spectra.pays(word_of(5, None, 3, 64), 128, 12, 12), "three channels do not make up for it"
+    assert not spectra.pays(word_of(5, None, 64, 64, stride=2), 128, 12, 12)
+    assert not spectra.pays(word_of(3, 1, 512, 512), 2000, 7, 7), "spectra of 71 MB are waited for"
+
+
+def test_frequencies_are_counted_without_being_listed():
+    for across in product(range(1, 10), repeat=2):
+        assert spectra.counted(across) == len(spectra.frequencies(across))
