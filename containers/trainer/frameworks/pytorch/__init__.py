@@ -149,9 +149,7 @@ class Network:
         for factor in {factor for _, factor in self.model.decays}:
             names = [name for name, other in self.model.decays if other == factor]
             weights = [self.kept[name] for name in names]
-            pulls = [weight.clone() for weight in weights]
-            each("mul", pulls, factor)
-            each("add", [gradients[self.model.weights.index(name)] for name in names], pulls)
+            each("add", [gradients[self.model.weights.index(name)] for name in names], weights, alpha=factor)
             total = total + factor / 2 * squares(weights)
         return total
 
