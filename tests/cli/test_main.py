@@ -72,6 +72,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "--train", "cifar10", "--", "ls"), "no command can stand after --"),
         (("run", "--train", "cifar10", "--shm-size", "0"), "no size"),
         (("run", "--train", "cifar10", "--ulimit", "x"), "NAME=NUMBER"),
+        (("run", "--train", "cifar10", "--ulimit", "stack=1:2"), "soft and the hard limit alike"),
         (("run", "--train", "cifar10", "-v", "x"), "HOST:CONTAINER"),
         (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
         (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),

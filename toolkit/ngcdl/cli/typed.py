@@ -233,9 +233,12 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
     here, home = str(_here()), os.environ.get("HOME", "/")
     limits = {"memlock": -1, "stack": 67108864}
     for text in typed.ulimits:
-        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)", text)
+        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
         if not match:
-            raise BadOption(f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1; memlock=host leaves it out.")
+            raise BadOption(
+                f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1, for the soft and the hard limit alike; "
+                "memlock=host leaves it out."
+            )
         if match[2] == "host":
             limits.pop(match[1], None)
         else:
