@@ -166,7 +166,7 @@ def fed(asked, network, source, first, group=ALONE):
     source = source if asked.feed == "resident" else trace.Source(source)  # which are gathered: none is made
     about = {"workload": asked.workload, "feed": asked.feed, "batch": asked.batch, "device": network.device}
     path = os.path.join(asked.out, trace.NAME)
-    return trace.first(network.batches(source, first, last, asked.feed), asked.trace, path, about)
+    return trace.first(network.batches(source, first, last, asked.feed), asked.trace, path, about, first)
 
 
 def within(seconds, batches, log, now=clock, agree=bool):

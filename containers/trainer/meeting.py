@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import socket
 import struct
 import time
@@ -38,7 +39,7 @@ def meet(nodes, node, replicas, signals):
 
 def received(nodes, address, port, ports, signals, until):
     """Wait for all the others, then tell them."""
-    found, lines = {0: (address, ports)}, []
+    found, lines = {0: (address, ports)}, {}
     with contextlib.closing(socket.socket()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -61,19 +62,32 @@ def received(nodes, address, port, ports, signals, until):
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
-                    found[told["node"]] = host, told["ports"]
+                    came, found[told["node"]] = told["node"], (host, told["ports"])
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # somebody else, or one that died
                     line.close()
                     continue
-                lines.append(line)
+                if came in lines:  # it died after it had come, and came again
+                    lines[came].close()
+                lines[came] = line
                 go_by(line.getsockname()[0])
+                for gone in [n for n, waiting in lines.items() if is_closed(waiting)]:
+                    lines.pop(gone).close()
+                    del found[gone]
             workers = ["%s:%d" % (host, port) for _, (host, ports) in sorted(found.items()) for port in ports]
-            for line in lines:
-                line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
+            for line in lines.values():
+                try:
+                    line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
+                except EnvironmentError:  # it died meanwhile: where they all begin it will be missed
+                    continue
         finally:
-            for line in lines:
+            for line in lines.values():
                 line.close()
     return workers
+
+
+def is_closed(line):
+    """Has the other side gone? It says nothing more: all that can be read is an end."""
+    return bool(select.select([line], [], [], 0)[0])
 
 
 def reported(node, address, port, ports, signals, until):

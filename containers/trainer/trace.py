@@ -51,12 +51,12 @@ def begin():
     _kept = []
 
 
-def first(batches, steps, path, about):
-    """Yield the batches; of the first so many steps keep what was done, and write it when they are over. A step lasts
-    until the next batch is asked for."""
+def first(batches, steps, path, about, begin=0):
+    """Yield the batches; of the first so many steps, from begin on, keep what was done and write it when they are over.
+    A step lasts until the next batch is asked for."""
     began, rest = clock(), iter(batches)
     try:
-        for step in range(steps):
+        for step in range(begin, begin + steps):
             with Slice("wait for a batch", step):
                 batch = next(rest, None)
             if batch is None:

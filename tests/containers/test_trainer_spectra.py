@@ -2,6 +2,7 @@
 
 import importlib
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -110,22 +111,36 @@ BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}
 
 
 @pytest.mark.torch
-def test_none_is_led_back_to_pictures_that_want_none():
+@pytest.mark.parametrize("wants", [True, False])
+def test_none_is_led_back_to_pictures_that_want_none(wants):
     needs("torch")
     import torch
 
     spectral = importlib.import_module("trainer.frameworks.pytorch.spectral")
     word = word_of(3, 1)
     x, weights, _, gradient = drawn(word, 2, 5, 5)
-    kernel, seen = torch.from_numpy(weights).requires_grad_(), torch.from_numpy(x)
+    kernel, seen = torch.from_numpy(weights).requires_grad_(), torch.from_numpy(x).requires_grad_(wants)
     given = spectral.conv(word, seen.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), None)
-    given.permute(0, 2, 3, 1).backward(torch.from_numpy(gradient))
-    assert kernel.grad.numpy() == pytest.approx(slid(word, x, weights, 0, gradient)[2], abs=1e-4)
-    assert seen.grad is None
+    pulled, moved, *others = given.grad_fn.apply(torch.from_numpy(gradient).permute(0, 3, 1, 2))
+    inner, wanted, _ = slid(word, x, weights, 0, gradient)[1:]
+    assert moved.permute(2, 3, 1, 0).detach().numpy() == pytest.approx(wanted, abs=1e-4)
+    if wants:
+        assert pulled.permute(0, 2, 3, 1).detach().numpy() == pytest.approx(inner, abs=1e-4)
+    assert (pulled is not None, others) == (wants, [None, None])
+
+
+def test_a_dark_part_is_off_by_no_more_than_a_millionth_of_the_bright_one(framework):
+    word = word_of(5, None, 16, 16)
+    x, weights, _, gradient = drawn(word, 4, 12, 12)
+    x[:, :6] *= 1e-3
+    given = BY[framework](word, x, weights, None, gradient)[0]
+    wanted = slid(word, x, weights, 0, gradient)[0]
+    assert np.abs(given - wanted).max() < 1e-6 * np.abs(wanted).max()
+    assert np.abs(wanted[:, :4]).max() < 1e-2 * np.abs(wanted).max(), "there is a dark part"
 
 
 @pytest.mark.torch
-def test_a_network_takes_it_where_it_pays_and_computes_in_32_bits():
+def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last():
     needs("torch")
     import torch
 
@@ -135,11 +150,34 @@ def test_a_network_takes_it_where_it_pays_and_computes_in_32_bits():
     kept = {f"conv/{which}": torch.ones(shape) for which, shape in (("weights", (64, 64, 5, 5)), ("biases", (64,)))}
     kept["conv/weights"].requires_grad_()
 
-    def way(examples, **said):
-        return ops.conv(word, torch.ones(examples, 64, 12, 12), pytorch.Pass(kept, True, **said)).grad_fn.name()
+    def way(examples, lying=torch.channels_last, **said):
+        seen = torch.ones(examples, 64, 12, 12).contiguous(memory_format=lying)
+        return ops.conv(word, seen, pytorch.Pass(kept, True, **said)).grad_fn.name()
 
     assert way(128) == "SpectralBackward"
-    assert way(1) == way(128, half=torch.bfloat16) == way(128, is_compiled=True) == "ConvolutionBackward0"
+    others = way(1), way(128, torch.contiguous_format), way(128, half=torch.bfloat16), way(128, is_compiled=True)
+    assert set(others) == {"ConvolutionBackward0"}
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_takes_it_where_it_pays_for_32_bits():
+    needs("tensorflow")
+    import tensorflow as tf
+
+    ops = importlib.import_module("trainer.frameworks.tf2.ops")
+    word = word_of(5, None, 64, 64)
+
+    def convolves(examples, kind=tf.float32):
+        kept = {"weights": tf.ones((5, 5, 64, 64), kind), "biases": tf.ones((64,), kind)}
+        at = SimpleNamespace(get=lambda _, which: kept[which])
+        traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
+        graph = traced.get_concrete_function(tf.TensorSpec((examples, 12, 12, 64), kind)).graph
+        return "Conv2D" in {one.type for one in graph.get_operations()}
+
+    assert not convolves(128)
+    assert convolves(1)
+    assert convolves(None), "nobody knows whether it pays"
+    assert convolves(128, tf.bfloat16)
 
 
 def test_it_pays_for_large_windows_on_small_pictures_in_large_batches():

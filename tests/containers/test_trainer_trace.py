@@ -27,10 +27,12 @@ STAGES = {
 }
 
 
-def traced(path, name, steps=3, taken=None):
+def traced(path, name, steps=3, taken=None, begin=0):
     """Take batches that threads make ahead, and give the trace: the names of its threads, and its slices."""
     trace.begin()
-    batches = trace.first(ahead(trace.Source(SOURCES[name]()), 0, 8), steps, str(path), {"workload": name})
+    batches = trace.first(
+        ahead(trace.Source(SOURCES[name]()), begin, begin + 8), steps, str(path), {"workload": name}, begin
+    )
     for number, _ in enumerate(batches, 1):
         if number == taken:
             batches.close()
@@ -62,6 +64,13 @@ def test_the_stages_of_a_batch_lie_within_its_making_and_beside_the_training(tmp
 
 def slices_of(slices, name):
     return [one for one in slices if one["name"] == name]
+
+
+def test_a_resumed_training_s_steps_have_the_numbers_of_their_batches(tmp_path):
+    _, slices = traced(tmp_path / "trace.json", "shuffled", begin=5)
+    for name in "wait for a batch", "step":
+        assert [one["args"]["step"] for one in slices_of(slices, name)] == [5, 6, 7]
+    assert {5, 6, 7} <= {one["args"]["step"] for one in slices_of(slices, "make a batch")}
 
 
 def test_who_takes_fewer_has_a_trace_of_those_and_no_thread_is_left(tmp_path):

@@ -4,12 +4,14 @@ import functools
 import torch
 
 from ... import spectra
+from .numbers import LAST
 
 
 def can_be(word, x, at):
-    """Would it be faster? On a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum."""
+    """Would it be faster? On a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum. What comes out lies
+    channels last, and so must what goes in."""
     return (x.device.type == "cpu" and x.dtype == torch.float32 and not (at.half or at.is_compiled)
-            and spectra.pays(word, len(x), *x.shape[2:]))
+            and LAST is not None and x.is_contiguous(memory_format=LAST) and spectra.pays(word, len(x), *x.shape[2:]))
 
 
 def conv(word, x, weights, biases):
