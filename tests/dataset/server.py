@@ -1,8 +1,9 @@
-"""A real HTTP server on loopback that answers as one is told: Range, If-Range, cuts, pauses, wrong bytes, web pages."""
+"""A real HTTP server on loopback that answers as one is told: Range, cuts, pauses, wrong bytes, web pages, TLS."""
 
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,8 +33,11 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, *replies: Reply) -> None:
+    def __init__(self, *replies: Reply, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.scheme = "https" if tls else "http"
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.replies = list(replies)
         self.seen: list[dict[str, str]] = []
         self.over = threading.Event()
@@ -43,7 +47,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/cifar-10-binary.tar.gz"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}/cifar-10-binary.tar.gz"
 
     def stop(self) -> None:
         self.over.set()

@@ -21,7 +21,6 @@ from ngc_server import (
 from registry_asker import GOOD, ref
 
 from ngcdl.errors import (
-    BadOption,
     DigestMismatch,
     KeyRejected,
     KeyWithoutRights,
@@ -245,12 +244,6 @@ def test_a_ca_file_takes_no_trust_away(tls_url, certificate, tmp_path, swapped):
     wire.close()
 
 
-@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-def test_a_bundle_that_is_not_there_is_said(tmp_path, variable):
-    with pytest.raises(BadOption, match=variable):
-        Wire(environ={variable: str(tmp_path / "absent.pem")})
-
-
 @pytest.mark.parametrize(("variable", "value"), [("HTTPS_PROXY", "http://127.0.0.1:1"), ("ALL_PROXY", "socks5://x:1")])
 def test_a_proxy_that_fails_is_named_as_the_cause(naps, monkeypatch, variable, value):
     for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
@@ -260,12 +253,6 @@ def test_a_proxy_that_fails_is_named_as_the_cause(naps, monkeypatch, variable, v
     with Registry("nosuch.invalid", sleep=naps.append) as registry, pytest.raises(RegistryUnreachable, match="proxy"):
         registry.ping()
     assert naps == []
-
-
-def test_a_ca_file_that_is_none_is_said(tmp_path):
-    for path in (tmp_path / "absent.pem", tmp_path):
-        with pytest.raises(BadOption, match="NGCDL_CA_FILE"):
-            Wire(environ={"NGCDL_CA_FILE": str(path)})
 
 
 def test_a_server_that_drips_does_not_hold_the_rest_back(ngc):

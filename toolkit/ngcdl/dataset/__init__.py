@@ -105,7 +105,7 @@ def prepare(
     urls = address.addresses(archive, environ)
     patience = pace.from_environment(patience or Patience(), environ)
     try:
-        return _made(kept, say, lambda: Fetch(archive, kept.packed, patience, say, progress).run(urls))
+        return _made(kept, say, lambda: Fetch(archive, kept.packed, patience, say, environ, progress).run(urls))
     except Offline as offline:
         say(f"CIFAR-10 is not in {kept.cache} and can't be downloaded, as nothing answers ({offline}).")
         say(

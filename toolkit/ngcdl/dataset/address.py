@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -24,12 +26,21 @@ _REDIRECTS = 5
 class Failure(Exception):
     """Why an address gave nothing. `answered`: there is a network, and something at its end."""
 
-    def __init__(self, why: str, *, answered: bool = True, again: bool = False, wait: float | None = None) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        answered: bool = True,
+        again: bool = False,
+        wait: float | None = None,
+        is_untrusted: bool = False,
+    ) -> None:
         super().__init__(why)
         self.why = why
         self.answered = answered
         self.again = again  # it may pass by itself
         self.wait = wait  # seconds that the server asks for
+        self.is_untrusted = is_untrusted  # its certificate, here
 
 
 def addresses(archive: Archive, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -76,11 +87,13 @@ def _allowed(url: str, before: str | None = None) -> bool:
 
 
 @contextlib.contextmanager
-def answer(url: str, headers: Mapping[str, str], patience: Patience) -> Iterator[requests.Response]:
+def answer(
+    url: str, headers: Mapping[str, str], patience: Patience, environ: Mapping[str, str] = os.environ
+) -> Iterator[requests.Response]:
     """Ask, follow redirects within the rules, and hand over the answer with its body still to be read."""
-    import requests
+    from ngcdl.registry import trust
 
-    with requests.Session() as session:
+    with trust.session(environ) as session:
         for _ in range(_REDIRECTS + 1):
             response = _get(session, url, headers, patience)
             location = response.headers.get("Location")
@@ -105,19 +118,22 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
     try:
         return session.get(url, headers=dict(headers), stream=True, timeout=timeout, allow_redirects=False)
     except requests.exceptions.SSLError as error:
-        raise Failure(f"TLS failed: {_innermost(error)}") from error
+        below = _innermost(error)
+        if isinstance(below, ssl.SSLCertVerificationError):
+            raise Failure(f"its certificate is not trusted ({below.verify_message})", is_untrusted=True) from error
+        raise Failure(f"TLS failed: {_words(error)}") from error
     except requests.exceptions.ProxyError as error:
         # A proxy that wants a password is a setting to mend; one that leads nowhere is no network.
-        raise Failure(f"the proxy does not lead there: {_innermost(error)}", answered="407" in str(error)) from error
+        raise Failure(f"the proxy does not lead there: {_words(error)}", answered="407" in str(error)) from error
     except requests.exceptions.ConnectTimeout as error:
         raise Failure(f"no connection within {patience.connect_seconds:g} s", answered=False) from error
     except requests.exceptions.ReadTimeout as error:
         raise Failure(f"no answer within {patience.stall_seconds:g} s") from error
     except requests.exceptions.ConnectionError as error:
         connected = "NewConnectionError" not in repr(error) and "NameResolutionError" not in repr(error)
-        raise Failure(_innermost(error), answered=connected, again=True) from error
+        raise Failure(_words(error), answered=connected, again=True) from error
     except (requests.exceptions.RequestException, ValueError) as error:  # ValueError: it redirects to no address
-        raise Failure(_innermost(error)) from error
+        raise Failure(_words(error)) from error
 
 
 def _resolves(name: str, seconds: float) -> bool:
@@ -134,9 +150,17 @@ def _resolves(name: str, seconds: float) -> bool:
     return bool(found)
 
 
-def _innermost(error: BaseException) -> str:
+def _words(error: BaseException) -> str:
     """Give the operating system's words out of the layers around them."""
-    seen: BaseException = error
-    while (below := seen.__cause__ or seen.__context__) is not None:
+    below = _innermost(error)
+    return (below.strerror if isinstance(below, OSError) else None) or str(below) or type(below).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Walk down the layers; urllib3 never raises some of them, so that these have what is below as an argument."""
+    seen = error
+    while (below := seen.__cause__ or seen.__context__ or next(iter(seen.args), None)) is not None:
+        if not isinstance(below, BaseException):
+            break
         seen = below
-    return (seen.strerror if isinstance(seen, OSError) else None) or str(seen) or type(seen).__name__
+    return seen

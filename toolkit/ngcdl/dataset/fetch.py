@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ class Fetch:
     path: Path
     patience: Patience
     say: Callable[[str], None]
+    environ: Mapping[str, str]
     progress: Progress | None = None
 
     @property
@@ -65,7 +66,7 @@ class Fetch:
                     self.say(f"{address.host(url)}: {failure.why}. Trying {address.host(urls[number])}.")
         why = "; ".join(f"{name}: {failure.why}" for name, failure in failures)
         if any(failure.answered for _, failure in failures):
-            raise DatasetUnavailable(why)
+            raise DatasetUnavailable(why, is_untrusted=any(failure.is_untrusted for _, failure in failures))
         raise Offline(why)
 
     def _from(self, url: str) -> None:
@@ -93,7 +94,7 @@ class Fetch:
                     tries = 0
                 tries += 1
                 if not (failure.again and reached) or tries >= self.patience.tries:
-                    raise Failure(failure.why, answered=reached) from failure
+                    raise Failure(failure.why, answered=reached, is_untrusted=failure.is_untrusted) from failure
                 pause = 2.0 ** (tries - 1) if failure.wait is None else min(failure.wait, _LONGEST_WAIT_SECONDS)
                 log.info("%s: %s; trying again in %g s", address.host(url), failure.why, pause)
                 self.patience.sleep(pause)
@@ -108,7 +109,7 @@ class Fetch:
             headers["Range"] = f"bytes={have}-"
             if validator := self.part.validator(url):
                 headers["If-Range"] = validator
-        with address.answer(url, headers, self.patience) as response:
+        with address.answer(url, headers, self.patience, self.environ) as response:
             if response.status_code == 416:
                 self.part.forget()
                 raise Failure("it has less than what is here already", again=True)

@@ -11,17 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
-from urllib3.util import create_urllib3_context
 
 from ngcdl import __version__
-from ngcdl.errors import BadOption, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
-from ngcdl.registry import challenge
+from ngcdl.errors import NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
+from ngcdl.registry import challenge, trust
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import Secret
 from ngcdl.registry.line_trouble import FOREIGN, translated
@@ -103,28 +101,6 @@ class _OwnAuth(AuthBase):
         return request
 
 
-class _TrustingAdapter(HTTPAdapter):
-    """Trusts `ca_file` and, where it `has_system`, the system's certificates, beside the bundle that requests loads."""
-
-    def __init__(self, ca_file: str | None, *, has_system: bool) -> None:
-        self._context, self._lacks_system = create_urllib3_context(), has_system
-        if ca_file:
-            self._context.load_verify_locations(ca_file)
-        super().__init__()
-
-    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
-        if self._lacks_system:  # 45 ms that plain http does not pay
-            self._context.load_default_certs()
-            self._lacks_system = False
-        return super().send(*args, **kwargs)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-
-    def proxy_manager_for(self, proxy: Any, **kwargs: Any) -> Any:
-        return super().proxy_manager_for(proxy, ssl_context=self._context, **kwargs)
-
-
 class Wire:
     """A pool of connections. Errors name the host that was asked, which may be the token server.
 
@@ -141,17 +117,8 @@ class Wire:
         self._sleep = sleep
         self._given_seconds, self._until = math.inf, math.inf
         self.asked_requests, self.asked_bytes = 0, 0
-        self._session = requests.Session()
+        self._session = trust.session(environ)
         self._session.headers["User-Agent"] = f"ngcdl/{__version__}"
-        self._bundle: bool | str = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or True
-        if isinstance(self._bundle, str) and not os.access(self._bundle, os.R_OK):
-            raise BadOption(f"REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE: {self._bundle} can't be read.")
-        ca_file = environ.get("NGCDL_CA_FILE")
-        try:
-            # A bundle that is named stands for the system's.
-            self._session.mount("https://", _TrustingAdapter(ca_file, has_system=self._bundle is True))
-        except (OSError, ValueError) as error:
-            raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read there.") from error
 
     def close(self) -> None:
         """Close the connections; harmless twice."""
@@ -246,7 +213,6 @@ class Wire:
             timeout=timeout_seconds,
             allow_redirects=False,
             stream=True,
-            verify=self._bundle,
         )
 
     def _body(self, response: requests.Response, question: Question) -> bytes:
