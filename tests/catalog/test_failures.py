@@ -183,6 +183,13 @@ EXAMPLES = {
     "disk-full": [
         "write /var/lib/docker/tmp/GetImageBlob123: no space left on device",
         "OSError: [Errno 28] No space left on device: '/ngcdl/run/checkpoints'",
+        "OSError: [Errno 122] Disk quota exceeded: '/ngcdl/run/checkpoints'",
+    ],
+    "docker-init-missing": ['Error response from daemon: exec: "docker-init": executable file not found in $PATH'],
+    "mount-forbidden": [
+        "error while creating mount source path '/mnt/nfsshare/dir': mkdir /mnt/nfsshare/dir: permission denied.",
+        'invalid mount config for type "bind": stat /home/u/.local/state/ngcdl/runs/x: permission denied',
+        'runc create failed: error mounting "/nfs/u/x" to rootfs at "/ngcdl/run": permission denied: unknown',
     ],
     "wrong-processor": [
         "exec /opt/nvidia/nvidia_entrypoint.sh: exec format error",

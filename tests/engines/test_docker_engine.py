@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -14,13 +15,14 @@ import pytest
 
 from ngcdl.engines.base import Order
 from ngcdl.engines.docker import context, passwd
+from ngcdl.engines.docker.client import client
 from ngcdl.engines.docker.engine import DockerEngine, address, connect, is_socket
-from ngcdl.errors import EngineAbsent, EngineElsewhere
+from ngcdl.errors import DiskFull, EngineAbsent, EngineElsewhere
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec
 
 
 @dataclass
-class Client:
+class Daemon:
     """A daemon that knows itself only."""
 
     said: dict[str, Any] = field(default_factory=dict)
@@ -31,7 +33,7 @@ class Client:
 
 
 @dataclass
-class Maker(Client):
+class Maker(Daemon):
     """A daemon that makes and starts a container; `asked` has each call with the time that it was given."""
 
     timeout: float | None = 60
@@ -57,7 +59,7 @@ class Maker(Client):
 
 
 def _engine(**said: Any) -> DockerEngine:
-    return DockerEngine(Client(said))
+    return DockerEngine(Daemon(said))
 
 
 def _order(user: str | None) -> Order:
@@ -187,6 +189,71 @@ def test_a_context_that_names_no_docker_engine_is_refused(
     with pytest.raises(EngineAbsent, match="at the context x: "):
         connect()
     assert address() == "the default socket", "for what is only said"
+
+
+KEY = base64.b64encode(b"CANARY-without-a-colon").decode()
+
+
+@pytest.mark.parametrize("config", [
+    {"auths": {"ghcr.io": {"auth": "CANARY-x"}}}, {"auths": {"ghcr.io": {"auth": KEY}}},
+    {"auths": {"ghcr.io": {"auth": ""}}}, {"auths": {"ghcr.io": {"auth": None}}}, {"auths": {"ghcr.io": "CANARY"}},
+    {"auths": {"ghcr.io": None}}, {"auths": [1]}, {"auths": "CANARY"}, {"ghcr.io": {"auth": "CANARY-x"}}, [1], [], "x",
+    {"proxies": [1]}, {"proxies": {"default": "x"}}, {"HttpHeaders": {"auth": "CANARY"}}, {"HttpHeaders": [1]},
+    {"credsStore": 7}, {"credHelpers": [1]},
+])  # fmt: skip
+def test_what_is_broken_in_docker_s_config_is_in_no_engine_s_way(home: Path, config: Any) -> None:
+    (home / "config.json").write_text(json.dumps(config))
+    made = client(version="1.41", timeout=1)
+    assert made.base_url == "http+docker://localhost"
+    assert "CANARY" not in str(made._auth_configs)
+
+
+def test_the_client_takes_headers_and_detach_keys_of_docker_s_config_and_no_key(home: Path) -> None:
+    headers = {"X-Meta": "1"}
+    auths = {"nvcr.io": {"auth": base64.b64encode(b"$oauthtoken:CANARY").decode()}}
+    (home / "config.json").write_text(json.dumps({"auths": auths, "HttpHeaders": headers, "detachKeys": "ctrl-@"}))
+    made = client(version="1.41", timeout=1)
+    assert made._general_configs == {"detachKeys": "ctrl-@", "HttpHeaders": headers}
+    assert "CANARY" not in str(made._auth_configs)
+
+
+def test_the_client_goes_where_docker_s_context_says(home: Path) -> None:
+    _keep_context(home, "far", _context_of("far", "tcp://far:2375"))
+    (home / "config.json").write_text('{"currentContext": "far"}')
+    assert client(version="1.41", timeout=1).base_url == "http://far:2375"
+
+
+@dataclass
+class Full(Maker):
+    """A daemon whose disk is full."""
+
+    def create_container_from_config(self, body: dict[str, Any], name: str) -> dict[str, Any]:
+        raise docker.errors.APIError("x", explanation="mkdir /data/x: no space left on device")
+
+    def pull(self, *_: Any, **__: Any) -> Any:
+        return iter([{"error": "write /data/x: disk quota exceeded"}])
+
+
+@pytest.mark.parametrize(
+    ("info", "folder"),
+    [
+        ({"DockerRootDir": "/data/my docker"}, "'/data/my docker'"),
+        (
+            {"DockerRootDir": "/d", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]},
+            "/var/lib/containerd",
+        ),
+        ({}, "\"$(docker info --format '{{.DockerRootDir}}')\""),
+    ],
+)
+def test_a_disk_that_is_full_is_named_by_the_engine_s_folder(info: dict[str, Any], folder: str) -> None:
+    engine = DockerEngine(Full({"ID": "x", **info}))
+    with pytest.raises(DiskFull) as started:
+        engine.start(_order(OURS))
+    with pytest.raises(DiskFull) as pulled:
+        engine.pull(ImageRef.parse("tensorflow:18.01-py2"), lambda _: None)
+    for error in (started.value, pulled.value):
+        assert f"\n    df -h {folder}\n" in error.hint
+        assert "/data/x: " in error.message
 
 
 @pytest.mark.parametrize("current", ["", "default", None])

@@ -54,7 +54,15 @@ RUNC = (
         (RUNC + 'exec: "./x": stat ./x: no such file or directory: unknown', CommandNotFound),
         (RUNC + 'exec: "/etc/passwd": permission denied: unknown', CannotInvoke),
         (RUNC + 'exec: "/tmp": is a directory: unknown', CannotInvoke),
+        ('exec: "docker-init": executable file not found in $PATH', EngineRefused),
+        (
+            RUNC + 'error mounting "/nfs/x" to rootfs at "/x": mount src=/nfs/x: permission denied: unknown',
+            EngineRefused,
+        ),
+        ('invalid mount config for type "bind": stat /home/u/x: permission denied', EngineRefused),
+        (RUNC + 'error mounting "proc" to rootfs at "/proc": permission denied: unknown', EngineRefused),
         ("write /var/lib/docker/tmp/x: no space left on device", DiskFull),
+        ("write /home/u/.local/share/docker/tmp/x: disk quota exceeded", DiskFull),
         ("filesystem layer verification failed for digest sha256:0", DigestMismatch),
         ("toomanyrequests: You have reached your pull rate limit", RateLimited),
         ("error parsing HTTP 429 response body: too many", RateLimited),
@@ -80,7 +88,10 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", "cdi-devices-unresolvable"),
         (RUNC + "nvidia-container-cli: initialization error: nvml error: driver not loaded", "no-driver-at-the-engine"),
         (RUNC + "nvidia-container-cli: initialization error: driver rpc error: timed out", "driver-times-out"),
-        ("error setting rlimits for ready process: error setting rlimit type 8", "rlimit-forbidden"),
+        ('exec: "docker-init": executable file not found in $PATH', "docker-init-missing"),
+        (RUNC + 'error mounting "/nfs/x" to rootfs at "/x": permission denied: unknown', "mount-forbidden"),
+        ('invalid mount config for type "bind": stat /home/u/x: permission denied', "mount-forbidden"),
+        ("error setting rlimits for ready process: setrlimit RLIMIT_", "rlimit-forbidden"),
         ("manifest for nvcr.io/nvidia/nemo:v1 not found: manifest unknown", "manifest-unknown"),
         ("no matching manifest for linux/arm64/v8 in the manifest list entries", "no-matching-manifest"),
         ("Bind for 0.0.0.0:8888 failed: port is already allocated", "port-taken"),
@@ -91,6 +102,26 @@ def test_the_remedy_of_a_famous_text_is_the_catalogue_s(text: str, name: str) ->
     (row,) = (row for row in failures.table() if row.name == name)
     assert meaning(text).hint == row.advice
     assert row.cause in meaning(text).hint
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("error setting rlimit type 3: operation not permitted", "stack"),
+        ("error setting rlimit type 7: operation not permitted", "nofile"),
+        ("error setting rlimits for ready process: error setting rlimit type 8: operation not permitted", "memlock"),
+        ("error setting rlimit type 14: operation not permitted", "rtprio"),
+        ("crun: setrlimit `RLIMIT_NPROC`: Operation not permitted: OCI permission denied", "nproc"),
+    ],
+)
+def test_a_limit_that_is_refused_is_left_out_by_its_name(text: str, name: str) -> None:
+    error = meaning(text)
+    assert type(error) is EngineRefused
+    assert f"    ngcdl run ... --ulimit {name}=host\n" in error.hint
+
+
+def test_a_source_that_is_no_folder_of_a_mount_gets_no_advice_on_folders() -> None:
+    assert meaning('error mounting "proc" to rootfs at "/proc": permission denied: unknown').hint == ""
 
 
 def test_every_row_that_has_a_class_of_its_own_is_in_the_catalogue() -> None:
@@ -116,11 +147,31 @@ def test_unknown_words_are_kept() -> None:
         ("received unexpected HTTP status: 502 Bad Gateway", RegistryAnswer),
         ("error parsing HTTP 403 response body: invalid character '<'", RegistryAnswer),
         ("unexpected EOF", RegistryAnswer),
+        ("error parsing HTTP 429 response body: invalid character '<' looking for beginning of value", RateLimited),
+        ("received unexpected HTTP status: 429 Too Many Requests", RateLimited),
         ("no space left on device", DiskFull),
     ],
 )
 def test_a_text_of_a_pull_is_the_error_it_means(text: str, kind: type[NgcdlError]) -> None:
     assert type(pull_meaning(text, "nvcr.io")) is kind
+
+
+@pytest.mark.parametrize("text", [
+    'Get "https://mirror:5443/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
+    "x509: cannot validate certificate for 10.0.0.5 because it doesn't contain any IP SANs",
+])  # fmt: skip
+def test_a_certificate_that_the_engine_does_not_trust_is_given_to_the_engine(text: str) -> None:
+    error = pull_meaning(text, "mirror:5443")
+    assert "/etc/docker/certs.d/mirror:5443/ca.crt\n" in error.hint
+    assert "NGCDL_CA_FILE" not in error.hint
+
+
+def test_a_registry_that_limits_is_named() -> None:
+    assert pull_meaning("toomanyrequests: slow down", "nvcr.io").message.startswith("nvcr.io limits")
+
+
+def test_a_registry_without_tls_has_no_certificate_to_trust() -> None:
+    assert "certs.d" not in pull_meaning("http: server gave HTTP response to HTTPS client", "mirror").hint
 
 
 HEX = st.text("0123456789abcdef", min_size=61, max_size=61).flatmap(
@@ -156,7 +207,9 @@ def test_trouble_on_the_way_is_worth_another_try(text: str) -> None:
     assert is_transient(text)
 
 
-@pytest.mark.parametrize("text", ["unauthorized", "denied: 502", "verification failed: EOF", "no space left: EOF", "x"])
+@pytest.mark.parametrize("text", [
+    "unauthorized", "denied: 502", "verification failed: EOF", "no space left: EOF", "disk quota exceeded: EOF", "x",
+])  # fmt: skip
 def test_a_no_is_not(text: str) -> None:
     assert not is_transient(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Literal
 
 from ngcdl.errors.base import NgcdlError
@@ -45,7 +46,7 @@ class EngineAbsent(EngineError):
         super().__init__(
             f"No Docker engine answers at {address}: {why}.",
             (start if is_default else named)
-            + "Without Docker the training runs on this host:\n    ngcdl run --train cifar10 --engine local",
+            + "Without Docker a bundled training runs on this host:\n    ngcdl run --train cifar10 --engine local",
         )
         self.named_by = None if is_default else named_by
 
@@ -80,11 +81,14 @@ class EngineTooOld(EngineError):
 class EngineLost(EngineError):
     def __init__(self, doing: str, *, is_training: bool = False) -> None:
         """`is_training`: a training was under way, whose checkpoints are left."""
-        again = "go on from the last checkpoint" if is_training else "try again"
+        start = "    sudo systemctl start docker"
+        ended = "With live-restore it still runs. If it has ended, go on from its last checkpoint:"
         super().__init__(
             f"The Docker engine went away during {doing}.",
-            f"Look at its log, start it, and {again}:\n    sudo systemctl start docker"
-            + ("\n    ngcdl run ... --resume last" if is_training else ""),
+            f"Look at its log, start it, and see what became of the training:\n{start}\n    ngcdl show last\n"
+            f"{ended}\n    ngcdl run ... --resume last"
+            if is_training
+            else f"Look at its log, start it, and try again:\n{start}",
         )
         self.doing = doing
 
@@ -100,8 +104,11 @@ class EngineRefused(EngineError):
 
 
 class DiskFull(EngineError):
-    def __init__(self, where: str, what: str) -> None:
+    def __init__(self, where: str | None, what: str) -> None:
+        """`where` None: in the folder of a Docker engine, which is not known."""
+        folder = shlex.quote(where) if where else "\"$(docker info --format '{{.DockerRootDir}}')\""
         super().__init__(
-            f"No space left in {where}: {what}",
-            f"Free some and try again; what is whole was kept:\n    df -h {where}\n    docker system df",
+            f"No space left in {where or 'the folder of Docker'}: {what}",
+            f"Free some and try again; what is whole was kept:\n    df -h {folder}\n    docker system df",
         )
+        self.what = what

@@ -12,23 +12,31 @@ def _is_ngc(sign_in: str) -> bool:
     return sign_in.startswith("ngcdl")
 
 
+_CA = """A mirror, or a company's proxy that opens TLS, has a CA of its own. Name its file:
+    export NGCDL_CA_FILE=/path/to/ca.crt
+Or copy it to /usr/local/share/ca-certificates, for all programs (for Docker from its next start on):
+    sudo update-ca-certificates"""
+# It is read at each pull: https://docs.docker.com/engine/security/certificates/
+_CA_OF_DOCKER = """Docker does not trust its certificate. Where the engine runs, give it the CA of the mirror, or of the
+company's proxy that opens TLS:
+    sudo install -D -m 644 /path/to/ca.crt /etc/docker/certs.d/{host}/ca.crt
+The certificate itself has to be valid today and to name the host, or its address, as a subjectAltName."""
+
+
 class RegistryError(NgcdlError):
     """The registry said no, or nothing."""
 
 
 class RegistryUnreachable(RegistryError):
-    def __init__(self, host: str, why: str, *, is_untrusted: bool = False) -> None:
-        """`is_untrusted`: its certificate is not trusted here."""
-        super().__init__(
-            f"{host} can't be reached: {why}.",
-            "A mirror, or a company's proxy that opens TLS, has a CA of its own. Name its file:\n"
-            "    export NGCDL_CA_FILE=/path/to/ca.crt\n"
-            "Or copy it to /usr/local/share/ca-certificates, for all programs (for Docker from its next start on):\n"
-            "    sudo update-ca-certificates"
-            if is_untrusted
-            else f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
-            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. A mirror is named by NGCDL_REGISTRY.",
+    def __init__(self, host: str, why: str, *, is_untrusted: bool = False, by_engine: bool = False) -> None:
+        """`is_untrusted`: its certificate is not trusted here, or `by_engine`, which has files of its own."""
+        hint = (
+            f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
+            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. A mirror is named by NGCDL_REGISTRY."
         )
+        if is_untrusted:
+            hint = _CA_OF_DOCKER.format(host=host) if by_engine else _CA
+        super().__init__(f"{host} can't be reached: {why}.", hint)
 
 
 class RegistryAnswer(RegistryError):

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, Order, Show, Started
-from ngcdl.engines.docker import context, keys, layers, memlock, messages, passwd, proxies, request
+from ngcdl.engines.docker import client, context, host, keys, layers, memlock, messages, passwd, proxies, request
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
-from ngcdl.errors import BadOption, EngineAbsent, EngineRefused, NgcdlError
+from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineRefused, NgcdlError
 from ngcdl.spec import ImageRef, Placement, redacted
 
 _PING_SECONDS = 10
@@ -43,18 +43,16 @@ def is_socket(address: str) -> bool:
 
 def connect() -> DockerEngine:
     """Connect as the docker command would (DOCKER_HOST, context, default socket). Raises EngineError."""
-    import docker
-
     if (named := context.named()).startswith("ssh://"):
         raise context.over_ssh(named)
     with messages.docker_errors(address(), "the first call"):
-        client = docker.from_env(version="auto", timeout=_PING_SECONDS).api
-        client.timeout = 60
+        made = client.client(version="auto", timeout=_PING_SECONDS)
+        made.timeout = 60
 
     def look() -> Any:
-        return docker.from_env(version=client.api_version, timeout=_LOOK_SECONDS).api
+        return client.client(version=made.api_version, timeout=_LOOK_SECONDS)
 
-    return DockerEngine(client, look)
+    return DockerEngine(made, look)
 
 
 class DockerEngine:
@@ -168,7 +166,7 @@ class DockerEngine:
         return found
 
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
-        with messages.docker_errors(self.address, "the pull"):
+        with self._naming_its_folder(), messages.docker_errors(self.address, "the pull"):
             return pull(self._client, image, auth, show)
 
     def layer_store(self) -> LayerStore:
@@ -216,16 +214,17 @@ class DockerEngine:
 
         On failure nothing is left behind. Raises StartError, GpuError or EngineError.
         """
-        allowed = self._allowed(order)
-        if allowed is not order:
-            return self._start(allowed, memlock.note, is_news=False)
-        try:
-            return self._start(order, None)
-        except EngineRefused as error:
-            if not memlock.is_refusal(error.message):
-                raise
-        memlock.remember_forbidden(self.info)
-        return self._start(memlock.without(order), memlock.note)
+        with self._naming_its_folder():
+            allowed = self._allowed(order)
+            if allowed is not order:
+                return self._start(allowed, memlock.note, is_news=False)
+            try:
+                return self._start(order, None)
+            except EngineRefused as error:
+                if not memlock.is_refusal(error.message):
+                    raise
+            memlock.remember_forbidden(self.info)
+            return self._start(memlock.without(order), memlock.note)
 
     def _start(self, order: Order, note: Callable[[int], str] | None, is_news: bool = True) -> Job:
         body = request.create_body(order, self._terms(order))
@@ -248,6 +247,17 @@ class DockerEngine:
         notes = (note(pid),) if note else ()
         started = Started(notes, notes if is_news else (), pid or None)
         return DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
+
+    @contextlib.contextmanager
+    def _naming_its_folder(self) -> Iterator[None]:
+        """A text of the daemon's does not tell which disk is full."""
+        try:
+            yield
+        except DiskFull as error:
+            folder = None
+            with contextlib.suppress(NgcdlError):
+                folder = host.read(self.info, host.here() if self.is_here else None).images_folder
+            raise DiskFull(folder, error.what) from error
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:

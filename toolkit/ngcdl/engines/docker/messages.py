@@ -41,6 +41,13 @@ _SERVER_TROUBLE = (
     r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
 )
 
+# By their numbers, which are the same on amd64 and arm64:
+# https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/resource.h
+_LIMITS = (
+    *("cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock"),
+    *("as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"),
+)
+
 # Rows of the catalogue's failures that are more than an answer of no.
 _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "no-gpu-driver-in-docker": NoGpuWay,
@@ -51,6 +58,8 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "driver-mismatch": GpuHookFailed,
     "no-driver-at-the-engine": GpuHookFailed,
     "requirement-unsatisfied": GpuHookFailed,
+    "docker-init-missing": EngineRefused,  # its words are those of a command that the image lacks
+    "rlimit-forbidden": lambda what, advice: _limit_refused(what, advice),
 }
 _HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECASE)
 
@@ -58,8 +67,8 @@ _HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECA
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"bind source path does not exist: (?P<what>.+)", MountMissing),
     (r"executable file not found|exec: .*no such file or directory", lambda what: CommandNotFound(what)),
-    (r"exec: .*(permission denied|is a directory)|: permission denied: unknown", lambda what: CannotInvoke(what)),
-    (r"no space left on device", lambda what: DiskFull("Docker's folder", what)),
+    (r"exec: .*(permission denied|is a directory)", lambda what: CannotInvoke(what)),
+    (r"no space left on device|disk quota exceeded", lambda what: DiskFull(None, what)),
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
     (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
     (r"client version .* too (old|new)|minimum supported API version", EngineTooOld),
@@ -91,9 +100,13 @@ def meaning(text: str) -> NgcdlError:
 def pull_meaning(text: str, host: str) -> NgcdlError:
     """Say what `text` means where a pull from `host` ended with it."""
     clean = " ".join(text.split())
+    if re.search(_TOO_MANY, clean, re.IGNORECASE):
+        return RateLimited(host, None)
     if re.search(r"no such host|connection refused|no route to host|network is unreachable|lookup .*:", clean):
         return RegistryUnreachable(host, clean)
-    if re.search(r"x509|certificate|server gave HTTP response to HTTPS", clean):
+    if re.search(r"x509|certificate", clean):
+        return RegistryUnreachable(host, clean, is_untrusted=True, by_engine=True)
+    if re.search(r"server gave HTTP response to HTTPS", clean):
         return RegistryUnreachable(host, clean)
     if re.search(r"i/o timeout|request canceled|Client.Timeout|deadline exceeded", clean):
         return RegistryUnreachable(host, clean)
@@ -102,9 +115,20 @@ def pull_meaning(text: str, host: str) -> NgcdlError:
     return meaning(clean)
 
 
+def _limit_refused(what: str, advice: str) -> EngineRefused:
+    """Give the advice for the limit that is named: by its number in runc's words, by its name in crun's."""
+    found = re.search(r"rlimit type (\d+)|RLIMIT_([A-Z]+)", what)
+    name = "NAME"
+    if found and found[2]:
+        name = found[2].lower()
+    elif found and int(found[1]) < len(_LIMITS):
+        name = _LIMITS[int(found[1])]
+    return EngineRefused(what, advice.replace("NAME", name))
+
+
 def is_transient(text: str) -> bool:
     """Is it worth a second try? Never for a wrong key, a wrong name, wrong bytes or a full disk."""
-    return bool(_TRANSIENT.search(text)) and not re.search(r"denied|unauthorized|verif|no space", text)
+    return bool(_TRANSIENT.search(text)) and not re.search(r"denied|unauthorized|verif|no space|disk quota", text)
 
 
 @contextmanager

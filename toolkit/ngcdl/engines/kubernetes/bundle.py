@@ -1,7 +1,7 @@
 """What a ConfigMap brings into the pods: the script that runs there, and the trainer as one packed file.
 
 A ConfigMap has no folders and holds 1 MiB (https://kubernetes.io/docs/concepts/configuration/configmap/); the trainer
-has both folders and, packed, less than a tenth of that.
+has both folders and, packed, less than a quarter of that.
 """
 
 from __future__ import annotations
