@@ -341,3 +341,14 @@ def test_the_data_is_found_once_for_two_images(config: settings.Settings, shelf:
     ((_, one), (_, two)), _ = compare.settle(made, config, shelf, FakeShow())
     assert one.data is two.data
     assert [settled.digest for settled in (one, two)] == ["sha256:" + "1" * 64, "sha256:" + "2" * 64]
+
+
+def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(shelf: Store) -> None:
+    shelf.create(Run("one", "finished", 1.0, 2.0))
+    shelf.create(Run("two", "running", 2.0))
+    trials = (Trial("cpu", 1, "one"), Trial("gpu", 1, "two"))
+    kept = Kept("20260101-000000-compare-aaaaaa", "device", 3, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials)
+    assert "it goes on: 1 of 6 runs have ended" in "\n".join(compared.lines(compare.compared(kept, shelf)))
+    shelf.save(Run("two", "lost", 2.0))
+    text = "\n".join(compared.lines(compare.compared(kept, shelf)))
+    assert "it did not reach its end: 2 of 6 runs were begun" in text

@@ -124,6 +124,7 @@ def test_a_note_is_kept_once() -> None:
 def test_how_long_a_run_took_is_unknown_until_it_has_ended() -> None:
     assert Run("x", "running", 1.0).seconds is None
     assert FULL.seconds == 3.5
+    assert Run("x", "finished", 5.0, 2.0).seconds is None, "a clock was put back"
 
 
 def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:

@@ -292,6 +292,24 @@ def test_a_container_whose_training_the_kernel_killed_is_told_what_to_take_inste
     assert rules(Summary(), replace(killed, status="finished")) == []
 
 
+def test_a_training_on_a_gpu_that_the_kernel_killed_did_not_want_for_the_gpu_s_memory() -> None:
+    killed = replace(GPU_RUN, status="failed", oom_killed=True)
+    start = {"event": "start", "batch": 512}
+    found = only(Summary(memory_limit_bytes=1 << 30), killed, start)
+    assert found.text == "A batch of 512 does not fit into the memory that the container may have."
+    assert found.advice == "    ngcdl run ... --batch 256"
+    assert "the machine's memory" in only(Summary(), killed, start).text
+    assert "the GPU's memory" in only(Summary(), killed, start, OOM).text
+    known = replace(killed, diagnosis=Diagnosis("gpu-out-of-memory"))
+    assert "the GPU's memory" in only(Summary(), known, start).text
+
+
+def test_an_earlier_attempt_that_wanted_for_memory_is_no_word_against_the_last() -> None:
+    start = {"event": "start", "batch": 512}
+    assert rules(Summary(), GPU_RUN, start, OOM, start, {"event": "finish"}) == []
+    assert rules(Summary(), GPU_RUN, start, OOM, start, OOM) == ["out-of-memory"]
+
+
 def test_a_run_that_found_its_batch_says_so_and_one_that_still_failed_does_not_trust_it() -> None:
     tried, start = {"event": "oom", "batch": 64, "fits": 60}, {"event": "start", "batch": 60}
     found = only(Summary(memory_oom_kills=3), CPU_RUN, tried, start)

@@ -71,6 +71,12 @@ def test_processors_have_their_least_most_and_mean(lines: list[Any], many: int) 
     assert len(measured.cores) == max(map(len, rows), default=0)
 
 
+def test_an_error_is_that_of_the_last_attempt() -> None:
+    error = {"event": "error", "kind": "no_gpu"}
+    assert told(RUN, [{"event": "start"}, error, {"event": "start"}], []).training.error is None
+    assert told(RUN, [{"event": "start"}, error], []).training.error == "no_gpu"
+
+
 def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
     brief = {"uuid": "GPU-1", "gpu_percent": 50, "watts": 70.0}
     whole = brief | {

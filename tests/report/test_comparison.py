@@ -15,7 +15,7 @@ from ngcdl.report import compared
 from ngcdl.report.compared import _listed
 from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
 from ngcdl.report.pairs import published
-from ngcdl.report.spread import Spread
+from ngcdl.report.spread import Spread, times
 
 
 def test_the_ratio_is_the_median_of_the_rounds_own_with_the_least_and_the_most() -> None:
@@ -37,6 +37,28 @@ def test_the_verdict_says_that_the_gpu_is_used_and_what_it_does_with_the_spread(
     assert compared.verdict(it) == "The GPU is used and does 7.80 times (7.60..7.90) the CPU's work."
     slower = comparison(arms([600.0, 600.0], [300.0, 306.0]), "device")
     assert "the CPU is the faster one here" in compared.verdict(slower)
+
+
+@pytest.mark.parametrize(("percent", "said"), [
+    (0.0, "Its framework computed on the GPU, which was 0 % busy by NVML and does 7.80 times (7.60..7.90)"),
+    (0.4, "Its framework computed on the GPU, which was 0.40 % busy by NVML and does"),
+    (88.4, "The GPU is used (88 % busy) and does 7.80 times"),
+])  # fmt: skip
+def test_a_gpu_that_nvml_saw_idle_is_not_said_to_be_used(percent: float, said: str) -> None:
+    it = comparison(arms([600.0, 600.0, 600.0], [4680.0, 4740.0, 4560.0]), "device")
+    seen = replace(it, arms=(it.arms[0], replace(it.arms[1], gpu_percent=percent)))
+    assert compared.verdict(seen).startswith(said)
+
+
+@pytest.mark.parametrize(("spread", "said"), [
+    (Spread(7.81, 7.6, 7.93), "7.81 times (7.60..7.93)"),
+    (Spread(0.02, 0.004, 0.11), "0.0200 times (0.0040..0.1100)"),
+    (Spread(0.0051, 0.0044, 0.0057), "0.0051 times (0.0044..0.0057)"),
+    (Spread(50.0, 45.0, 60.0), "50.0 times (45.0..60.0)"),
+    (Spread(0.0, 0.0, 0.2), "0.00 times (0.00..0.20)"),
+])  # fmt: skip
+def test_a_ratio_that_is_not_0_is_not_written_as_0(spread: Spread, said: str) -> None:
+    assert times(spread) == said
 
 
 def test_one_round_gives_both_figures_and_no_ratio() -> None:

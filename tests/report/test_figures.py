@@ -293,3 +293,17 @@ def test_clocks_and_threads_are_means() -> None:
 def test_foreign_lines_give_a_summary_that_a_record_can_hold(events: list[Any], samples: list[Any]) -> None:
     run = Run("x", "lost", 1.0, summary=summary(events, samples, 8))
     assert Run.from_json(json.loads(json.dumps(run.as_json(), allow_nan=False))) == run
+
+
+def test_the_steps_of_several_trainings_from_nothing_are_those_of_all_of_them() -> None:
+    one = [step(0, 1), step(190, 2), {"event": "eval", "step": 200, "precision_at_1": 0.9}, {"event": "raced"}]
+    finish = {"event": "finish", "step": 200}
+    assert summary([*one, finish], []).steps == 200
+    assert summary([*one, *one, *one, finish], []).steps == 600
+    assert summary([*one, *one, step(0, 5), step(60, 6), {"event": "error", "step": 70}], []).steps == 460
+    assert summary([{"event": "start"}, *one, {"event": "start"}, *one, finish], []).steps == 200, "it was taken back"
+
+
+def test_a_process_that_was_killed_on_a_node_that_fell_silent_is_counted() -> None:
+    kills = [sample(t, memory_oom_kills=kills) for t, kills in enumerate([2, 3, 1])]
+    assert summary([], kills).memory_oom_kills == 1

@@ -253,6 +253,13 @@ def test_a_run_that_ended_well_is_not_said_to_have_failed_for_what_was_recognise
         assert (head in text, f"Why {story.run.id} failed" in text) == (True, status == "failed")
 
 
+@pytest.mark.parametrize("status", ["interrupted", "lost", "running"])
+def test_what_was_recognised_in_a_run_that_did_not_fail_is_not_why_it_ended(status: str) -> None:
+    known = Diagnosis("x", "no SHMEM", "Shared memory is small.", "--shm-size 8g", "https://x", "seen")
+    text = Parsed(page([GPU.story(diagnosis=known, status=status)])).text
+    assert ("Recognised in" in text, "Why " in text) == (True, False)
+
+
 def test_a_training_with_all_threads_differs_from_one_with_two_by_these_words() -> None:
     spec = GPU.run("b").spec or {}
     two = GPU.story("b", "B", spec={**spec, "workload": {**spec["workload"], "threads": 2}})

@@ -16,6 +16,7 @@ from ngcdl.record import Run
 from ngcdl.report import throttling
 from ngcdl.report.columns import told
 from ngcdl.report.curves import COLUMNS, Curve, thinned
+from ngcdl.report.pictures import _time
 from ngcdl.report.scale import axis, bytes_axis, seconds_axis
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
@@ -109,6 +110,11 @@ def test_the_chart_marks_every_reason_that_the_findings_know(reason: str) -> Non
     cards = [{"uuid": "GPU-1", "sm_mhz": 900, "throttle_reasons": [reason, "gpu_idle"]}]
     (card,) = told(RUN, [], [{"t": STARTED + t, "gpus": cards} for t in range(3)]).measured.cards.values()
     assert (card.throttled.reasons, card.throttled.spans) == ({reason}, [(0.0, 2.0)])
+
+
+def test_where_the_clock_was_put_back_the_axis_of_time_is_as_long_as_what_was_told() -> None:
+    made = Made(steps=2000)
+    assert _time([made.story("a", finished=STARTED - 3)]) == _time([made.story("a", finished=None)])
 
 
 def test_cores_are_summed_up_while_it_trained_only() -> None:

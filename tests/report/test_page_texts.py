@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from made_runs import DIGEST, STARTED, UUID, Made
 
 from ngcdl import trainings
-from ngcdl.record import Gpu, GpuSummary, Image, Machine, Run, Summary
+from ngcdl.record import Diagnosis, Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report import naming, pairs, sheet, theirs
 from ngcdl.report.columns import told
 from ngcdl.report.difference import difference
 from ngcdl.report.markdown import markdown, plain
-from ngcdl.report.tables import conditions
+from ngcdl.report.tables import COUNTERPARTS, conditions, figures, outcome
 from ngcdl.report.verdict import duration, verdict
 from ngcdl.spec import ImageRef, Port, RunSpec, Workload
 from ngcdl.store import EVENTS, SAMPLES, Store, lines
@@ -49,6 +49,51 @@ def test_a_run_that_did_not_end_well_is_told_to_have_before_its_figures(more: di
     text = verdict([GPU.story(**more)])  # type: ignore[arg-type]  # fields of Run
     assert f"1050 Ti) {said}" in text
     assert text.index(said) < text.index("examples/s")
+
+
+def test_words_in_the_log_are_why_a_run_failed_and_not_why_it_was_stopped() -> None:
+    known = Diagnosis("x", "no SHMEM", "Shared memory is small.")
+    stopped = verdict([GPU.story(status="interrupted", exit_code=130, reason="stopped by SIGINT", diagnosis=known)])
+    assert "was interrupted with exit code 130: stopped by SIGINT; " in stopped
+    assert "failed: Shared memory is small; " in verdict([GPU.story(status="failed", reason="x", diagnosis=known)])
+
+
+def test_the_time_in_a_queue_is_not_the_steps() -> None:
+    events, samples = list(GPU.events()), list(GPU.measured())
+    run = replace(GPU.story().run, engine="slurm", started=STARTED - 3 * 3600)
+    assert "300 steps in 7.9 s," in verdict([told(run, events, samples)])
+    steps = [event for event in events if event["event"] != "step"]
+    assert "300 steps, precision" in verdict([told(run, steps, samples)])
+    command = Run("x", "finished", STARTED, STARTED + 75, 0, engine="slurm", image=Image("cuda:12"))
+    assert verdict([told(command, [], [])]) == "a command in cuda:12: 75 s with the time in the queue."
+
+
+def test_a_clock_that_was_put_back_leaves_no_time() -> None:
+    story = GPU.story(finished=STARTED - 3)
+    assert "300 steps, precision" in verdict([story])
+    assert outcome(story.run) == "finished"
+
+
+def test_a_figure_that_is_not_0_is_not_written_as_0() -> None:
+    small = Summary(
+        loss_first=0.004, loss_last=0.0004, precision_at_1=0.00004, energy_joules=0.4, energy_from="counter",
+        throttled_share={"hw_thermal_slowdown": 0.004}, gpus=(GpuSummary("u", watts_mean=0.3),),
+    )  # fmt: skip
+    run = replace(GPU.run("r"), summary=small)
+    rows = dict(figures([told(run, [], [])]))
+    assert rows["loss, first → last"] == ("0.0040 → 0.00040",)
+    assert rows["precision @ 1"] == ("0.000040",)
+    assert rows["GPU energy while it trained"] == ("0.40 J (counter)",)
+    assert rows["GPU power (mean)"] == ("0.30 W",)
+    assert rows["clocks held down"] == ("0.40 % of the time (hw_thermal_slowdown)",)
+    assert COUNTERPARTS["loss"](told(run, [], [])) == "0.00040 at the end"
+
+
+def test_runs_of_commands_are_said_to_have_no_speed() -> None:
+    run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("cuda:12", DIGEST))
+    a, b, c = (told(replace(run, id=letter), [], [], letter) for letter in "ABC")
+    assert verdict([a, b]) == "These 2 runs can't be set against each other: A and B: no training, so no speed."
+    assert "each other: A: no training, so no speed (B, C)." in verdict([a, b, c])
 
 
 def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:
@@ -250,6 +295,24 @@ def test_a_difference_names_what_was_asked_and_the_figures_with_their_change() -
     speed = found.figures["examples_per_second"]
     assert speed.change == pytest.approx(-0.5, abs=0.02)
     assert found.figures["precision_at_1"].change == 0
+
+
+def test_what_two_runs_reached_and_used_has_no_change_where_they_can_t_be_compared() -> None:
+    one, other = GPU.story("a").run, replace(GPU, batch=64).story("b").run
+    found = difference(one, other, ["another batch (128 / 64)"])
+    assert found.refused == ("another batch (128 / 64)",)
+    for name in ("loss_first", "loss_last", "precision_at_1", "energy_joules", "gpus.0.joules", "seconds_per_batch"):
+        assert (found.figures[name].a is not None, found.figures[name].change) == (True, None)
+    assert found.figures["gpu_percent_mean"].change is not None
+
+
+def test_without_a_speed_of_both_results_are_kept_apart_all_the_same_and_the_energy_of_commands_is_not() -> None:
+    trained, command = Summary(steps=9, loss_last=2.0), Summary(energy_joules=9.0)
+    run = GPU.story("a").run
+    for summary, refused in ((trained, ("why",)), (command, ())):
+        found = difference(replace(run, summary=summary), replace(run, summary=summary), ["why"])
+        assert found.refused == refused
+    assert found.figures["energy_joules"].change == 0
 
 
 def test_a_figure_that_is_nought_in_both_has_a_change_of_nought_and_in_one_alone_none() -> None:

@@ -51,7 +51,7 @@ def test_of_other_trainings_and_of_foreign_values_nothing_is_told() -> None:
 
 def test_the_figures_are_of_all_of_them() -> None:
     found = summary(TWO, [])
-    assert (found.loss_first, found.loss_last, found.steps) == (2.3, 0.7, 3)
+    assert (found.loss_first, found.loss_last, found.steps) == (2.3, 0.7, 6)
     assert found.examples_per_second == 150.0
     assert found.precision_at_1 == pytest.approx(0.93)
     assert summary(ONE, []).precision_at_1 == 0.9

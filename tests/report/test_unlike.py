@@ -195,6 +195,34 @@ def test_a_run_on_the_cpu_is_not_refused_for_what_its_card_did() -> None:
     assert refused(it) == []
 
 
+def test_an_earlier_attempt_s_error_is_not_held_against_the_one_that_went_well() -> None:
+    run, no_gpu = measured("g1", 4700.0, "gpu").run, {"event": "error", "kind": "no_gpu"}
+    assert Measured.of(run, [START, no_gpu, START, {"event": "finish"}]).error is None
+    assert Measured.of(run, [START, START, no_gpu]).error == "no_gpu"
+
+
+def test_a_run_that_trained_nothing_has_no_speed_and_is_not_said_to_have_had_too_few_steps() -> None:
+    command = measured("g1", None, "gpu", spec={"image": "t:1", "command": ["true"]}, start={})
+    it = comparison(arms([600.0] * 2, [4680.0] * 2, (1, command)), "device")
+    assert [one.why for one in it.refused if one.field == "examples_per_second"] == ["no training, so no speed"]
+
+
+def test_of_arms_that_have_no_end_for_the_same_reason_each_has_its_own_status() -> None:
+    slow = Arm("cpu", (measured("c1", 600.0, status="running"),), "cpu")
+    fast = Arm("gpu", (measured("g1", 4700.0, "gpu", status="failed"),), "gpu")
+    it = comparison([slow, fast], "device")
+    assert [one.values for one in it.refused] == [{"cpu, round 1": "running"}, {"gpu, round 1": "failed"}]
+    assert "No ratio is given (cpu still runs; gpu failed)" in compared.verdict(it)
+
+
+def test_more_rounds_are_advised_only_where_none_was_refused() -> None:
+    bad = [(n, measured(f"g{n}", 4700.0, "gpu", status="failed", reason="it crashed")) for n in (2, 3)]
+    several = compared.verdict(comparison(arms([600.0] * 3, [4680.0] * 3, *bad), "device"))
+    assert "(one pair, no spread: gpu failed: it crashed)" in several
+    one = compared.verdict(comparison(arms([600.0], [4680.0]), "device"))
+    assert "(one pair, no spread: --repeat 2 and more give one)" in one
+
+
 @pytest.mark.parametrize("status", ["failed", "interrupted", "lost", "running"])
 def test_a_run_that_did_not_reach_its_end_is_refused_with_its_reason(status: str) -> None:
     other = measured("g2", 4700.0, "gpu", status=status, reason="out of memory")

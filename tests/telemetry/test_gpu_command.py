@@ -111,3 +111,9 @@ def test_without_a_driver_the_error_is_raised(card: Host) -> None:
     code = "from ngcdl.errors import NvmlUnavailable\nfrom ngcdl.cli.gpu import gpu\ntry: gpu()\n"
     done = card.python(code + "except NvmlUnavailable as error: print(error.exit_code, error.message)")
     assert done.stdout == "125 The NVIDIA driver is installed but not loaded.\n"
+
+
+def test_who_uses_a_card_is_not_available_where_the_driver_does_not_tell(card: Host) -> None:
+    assert "processes" not in show(card)
+    card.set(**{"fail__gpu0__DeviceGetComputeRunningProcesses_v3": 3})
+    assert show(card).split("\n\n")[1].endswith("temperature 64 C\n  processes n/a")

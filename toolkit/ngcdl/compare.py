@@ -153,10 +153,10 @@ def compared(kept: Kept, shelf: Store) -> Comparison:
 def _unfinished(kept: Kept, runs: Sequence[Run]) -> Iterator[str]:
     """Say what is still to come, or never came, of a comparison that nobody saw reach its end."""
     planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
-    if kept.finished is None and len(kept.trials) < planned:
+    if kept.finished is None and going:
+        yield f"it goes on: {len(kept.trials) - going} of {planned} runs have ended"
+    elif kept.finished is None and len(kept.trials) < planned:
         yield f"it did not reach its end: {len(kept.trials)} of {planned} runs were begun"
-    elif kept.finished is None and going:
-        yield f"it goes on: {planned - going} of {planned} runs have ended"
 
 
 def _path(shelf: Store, name: str) -> Path:

@@ -76,4 +76,7 @@ def _why(end: End, events: Sequence[Line]) -> str | None:
 
 
 def _error(events: Sequence[Line]) -> Line | None:
-    return next((event for event in reversed(events) if event.get("event") == "error"), None)
+    """Give the last attempt's error: what ended an earlier one is over."""
+    seldom = (event for event in reversed(events) if event.get("event") in ("error", "start"))
+    last = next(seldom, None)
+    return last if last and last.get("event") == "error" else None

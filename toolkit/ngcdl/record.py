@@ -94,8 +94,10 @@ class Summary:
     """Medians over the logged steps after warm-up; means over the samples taken while it trained.
 
     `examples_per_second` and `seconds_per_batch` leave out the first logged interval, in which the framework starts.
-    `precision_at_1` of several trainings from nothing is their mean.
-    `cpu_percent_mean` is of all cores, 0..100; `container_cpu_percent_mean` has 100 for one core.
+    `precision_at_1` of several trainings from nothing is their mean, `steps` are those of all of them.
+    `cpu_percent_mean` is of all cores, 0..100; `container_cpu_percent_mean` has 100 for one core. Of several nodes the
+    first is their mean, as `cores_busy` and `threads_running_mean` are, and the second their sum, as `memory_oom_kills`
+    are; the other figures of memory are of the node that has most of it, or can get least.
     `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None where no GPU was read.
     `cores_busy` are processors of the host, as `threads_running_mean`; `cpu_busiest_core_percent_mean` is of whichever
     was busiest at each moment. The limit of the memory and its pressure (0..100, the most) are the container's;
@@ -207,7 +209,8 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        return None if self.finished is None else self.finished - self.started
+        """Unknown also where a clock was put back meanwhile."""
+        return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
     def noting(self, *notes: str) -> Run:
         """Give this run with `notes` added, each once."""

@@ -101,6 +101,7 @@ def _card(card: GpuReading, names: Mapping[str, str]) -> str:
         lines.append(f"  error: {card.error}")
     if card.error is None or card.memory_used_bytes is not None or card.gpu_percent is not None:
         lines += _use(card)
+        lines += [f"  processes {_NONE}"] if card.processes is None else []
     return "\n".join(lines + _processes(card.processes, names))
 
 

@@ -40,7 +40,7 @@ def diff(one: str, other: str, as_json: bool) -> None:
 
 def _remarks(found: Difference) -> Iterator[str]:
     if found.refused:
-        yield f"The speeds can't be compared: {'; '.join(found.refused)}."
+        yield f"The figures can't be compared: {'; '.join(found.refused)}."
     if any(figure.change for figure in found.figures.values()):
         yield "Each figure is of one run: no spread is known."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ngcdl import console
@@ -11,17 +11,19 @@ from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming, raced, tuned
+from ngcdl.report.lines import Line
 from ngcdl.store import EVENTS, TRACE, Store, lines
 
+_SELDOM = ("stages", *raced.EVENTS)
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
 
 
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
     run = kept.with_figures(shelf, run)
-    start = next((event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "start"), {})
+    start, told = _told(lines(shelf.folder(run.id) / EVENTS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
-    rows += [*_figures(run), *_stages(shelf, run, start), *_raced(shelf, run, start), *_why(run)]
+    rows += [*_figures(run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     if (trace := shelf.folder(run.id) / TRACE).exists():
@@ -29,6 +31,21 @@ def show_summary(shelf: Store, run: Run) -> None:
     width = max(len(name) for name, _ in rows)
     shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
     console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in shown))
+
+
+def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
+    """Give the last attempt's start event, and what is told of stages and of trainings from nothing that no attempt
+    from nothing took back since."""
+    start: Line = {}
+    seldom: list[Line] = []
+    for event in events:
+        if event.get("event") == "start":
+            start = event
+            if event.get("resumed_from_step") is None:
+                seldom.clear()
+        elif event.get("event") in _SELDOM:
+            seldom.append(event)
+    return start, seldom
 
 
 def how_it_ended(run: Run) -> str:
@@ -106,9 +123,9 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         peak = (figures.peak_share, figures.peak_source, figures.peak_recalled)
         rows.append(("computed", operations(figures.flops_per_second, *peak)))
     if figures.loss_first is not None:
-        rows.append(("loss", f"{number(figures.loss_first, 2)} first, {number(figures.loss_last, 2)} last"))
+        rows.append(("loss", f"{measured(figures.loss_first, 2)} first, {measured(figures.loss_last, 2)} last"))
     if figures.precision_at_1 is not None:
-        rows.append(("precision @ 1", number(figures.precision_at_1, 3)))
+        rows.append(("precision @ 1", measured(figures.precision_at_1, 3)))
     container = figures.container_cpu_percent_mean
     of_it = f", the run itself {number(container / 100)} cores" if container is not None else ""
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
@@ -124,11 +141,13 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     rows += _energy(figures)
     if figures.throttled_share:
         worst_first = sorted(figures.throttled_share.items(), key=lambda item: -item[1])
-        shares = (f"{reason} {number(100 * share, 0, ' %')}" for reason, share in worst_first)
+        shares = (f"{reason} {measured(100 * share, 0, ' %')}" for reason, share in worst_first)
         rows.append(("clocks held down", ", ".join(shares) + " of the time"))
     if figures.shared_gpu:
         rows.append(("GPU shared", "other processes computed on it meanwhile"))
-    at_most = " at most" if figures.memory_bytes_max is not None else ""
+    nodes = ((run.spec or {}).get("placement") or {}).get("nodes") or 1
+    where = " on a node" if nodes > 1 else ""
+    at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""
     limit = f", of {size(figures.memory_limit_bytes)}" if figures.memory_limit_bytes is not None else ""
     rows.append(("memory", size(figures.memory_bytes_max) + at_most + limit))
     if figures.gaps:
@@ -136,30 +155,28 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     return rows
 
 
-def _stages(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _stages(start: Line, told: Iterable[Line]) -> list[tuple[str, str]]:
     """How fast the pipeline is up to each of its stages, of a run that did nothing else."""
     if start.get("feed") != "input":
         return []
-    told = (naming.stages(event) for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") == "stages")
-    return [("stages", f"{text} examples/s, each with those before it") for text in told if text]
+    known = (naming.stages(event) for event in told if event.get("event") == "stages")
+    return [("stages", f"{text} examples/s, each with those before it") for text in known if text]
 
 
-def _raced(shelf: Store, run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if start.get("feed") != "resident":  # as all have that train from nothing again and again: no need to read on
-        return []
-    told = raced.told([event for event in lines(shelf.folder(run.id) / EVENTS) if event.get("event") in raced.EVENTS])
-    return [("from nothing", told)] if told else []
+def _raced(told: Iterable[Line]) -> list[tuple[str, str]]:
+    text = raced.told([event for event in told if event.get("event") in raced.EVENTS])
+    return [("from nothing", text)] if text else []
 
 
 def _energy(figures: Summary) -> list[tuple[str, str]]:
     """What the GPUs used while it trained, how that is known, and what was left out."""
     if figures.energy_joules is None:
         return []
-    text = f"{number(figures.energy_joules, 0, ' J')} by the GPUs in {number(figures.energy_seconds, 0, ' s')}"
+    text = f"{measured(figures.energy_joules, 0, ' J')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"
     if figures.examples_per_joule is not None:
         text += f", {measured(figures.examples_per_joule, 2)} examples/J"
     left_out = figures.energy_gap_seconds
-    missing = f"; {number(left_out, 0, ' s')} without a reading left out" if left_out else ""
+    missing = f"; {measured(left_out, 0, ' s')} without a reading left out" if left_out else ""
     return [("energy", f"{text} ({figures.energy_from}{missing})")]
 
 

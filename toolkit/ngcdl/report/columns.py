@@ -158,6 +158,7 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
     step = number(event.get("step"))
     if kind == "start":
         it.start = event
+        it.error = None  # it ended an attempt, and not this one
         resumed = number(event.get("resumed_from_step"))
         it.losses.cut_from(resumed or 0)  # told again from there; the later telling counts
         for after in (it.epoch_losses, it.accuracies, it.training_accuracies):

@@ -8,6 +8,7 @@ from ngcdl import console
 from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.report import theirs
 from ngcdl.report.arm import counted
+from ngcdl.report.case import IDLE_PERCENT
 from ngcdl.report.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.pairs import Published
 from ngcdl.report.scaling import UNITS
@@ -82,10 +83,11 @@ def _left_out(it: Comparison) -> Iterator[str]:
 
 def _why(it: Comparison, arm: str | None = None) -> str:
     """Say in words why `arm`, or else the last, has no ratio."""
-    if it.why_no_ratio(arm) == ONE_PAIR:
-        return f"{ONE_PAIR}: --repeat 2 and more give one"
     wanted = arm or (it.arms[-1].name if it.arms else "")
-    return "; ".join(_refusals(it, [it.arms[0].name, wanted] if it.arms else [])) or "no round is whole"
+    reasons = "; ".join(_refusals(it, [it.arms[0].name, wanted] if it.arms else []))
+    if it.why_no_ratio(arm) == ONE_PAIR:  # where others were refused, there were more rounds
+        return f"{ONE_PAIR}: {reasons or '--repeat 2 and more give one'}"
+    return reasons or "no round is whole"
 
 
 def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
@@ -128,9 +130,13 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         )
     if it.vary == "device":
         arm = next(arm for arm in it.arms if arm.name == ratio.arm)
-        busy = f" ({arm.gpu_percent:.0f} % busy)" if arm.gpu_percent is not None else ""
+        percent = measured(arm.gpu_percent, 0, " % busy")
         slower = ": the CPU is the faster one here" if ratio.max < 1 else ""
-        return f"The GPU is used{busy} and does {times(ratio)} the CPU's work{slower}."
+        if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML seldom sees what is over at once
+            used = f"Its framework computed on the GPU, which was {percent} by NVML"
+        else:
+            used = f"The GPU is used{f' ({percent})' if arm.gpu_percent is not None else ''}"
+        return f"{used} and does {times(ratio)} the CPU's work{slower}."
     subject = _phrase(it, ratio.arm)
     do = "do" if subject.endswith(("threads", "GPUs", "nodes")) else "does"
     if it.vary not in ("image", "framework"):  # a name keeps its letters

@@ -1,11 +1,12 @@
 """What differs between two records: what was asked and what it ran on, by name, and the figures with their change.
 
-Each is one run: no change has a spread. Speeds of runs that can't be compared have no change.
+Each is one run: no change has a spread. What they reached and used has no change where they can't be compared.
 What always differs (id, times, container, process ids, folders of the run) is left out. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +21,8 @@ _SPEEDS = frozenset({
     "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
     "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
 })  # fmt: skip
+_RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joules"})
+_JOULES_OF_CARD = re.compile(r"gpus\.\d+\.joules")
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
 
 
@@ -34,8 +37,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Difference:
-    """`data`: on what they trained, told where either is SYNTHETIC, also if both are. `refused`: why the speeds can't
-    be compared."""
+    """`data`: on what they trained, told where either is SYNTHETIC, also if both are. `refused`: why the speeds
+    and results can't be compared."""
 
     a: str
     b: str
@@ -58,7 +61,7 @@ class Difference:
 
 def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
     """Compare two records. A figure that neither has is left out; one that both have alike stays, with change 0.
-    `refused`: what likeness.py says against comparing their speeds."""
+    `refused`: what likeness.py says against comparing their speeds and results."""
     here, there = _flat(one), _flat(other)
     names = dict.fromkeys([*here, *there])
     figures = {
@@ -66,6 +69,14 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
         for name in names
         if name.startswith("summary.") and not name.endswith(_NO_FIGURE)
     }
+    shown = {
+        short: (here.get(name), there.get(name))
+        for short, name in figures.items()
+        if number(here.get(name)) is not None or number(there.get(name)) is not None
+    }
+    # of a command's no speed is known, and its energy is what it is
+    has_training = one.summary.steps is not None or other.summary.steps is not None
+    apart = {name for name in shown if name in _SPEEDS or (has_training and _is_result(name))} if refused else set()
     return Difference(
         one.id,
         other.id,
@@ -74,18 +85,14 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
             for name in names
             if not name.startswith("summary.") and here.get(name) != there.get(name)
         },
-        {
-            short: _figure(here.get(name), there.get(name), is_related=not (refused and short in _SPEEDS))
-            for short, name in figures.items()
-            if number(here.get(name)) is not None or number(there.get(name)) is not None
-        },
+        {name: _figure(*two, is_related=name not in apart) for name, two in shown.items()},
         (tables.data(one), tables.data(other)) if naming.is_synthetic(one) or naming.is_synthetic(other) else None,
-        tuple(refused) if _have_speeds(one, other) else (),
+        tuple(refused) if any(None not in shown[name] for name in apart) else (),
     )
 
 
-def _have_speeds(*runs: Run) -> bool:
-    return any(all(getattr(run.summary, name) is not None for run in runs) for name in _SPEEDS)
+def _is_result(name: str) -> bool:
+    return name in _RESULTS or _JOULES_OF_CARD.fullmatch(name) is not None
 
 
 def _figure(here: Any, there: Any, *, is_related: bool) -> Figure:

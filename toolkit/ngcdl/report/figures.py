@@ -25,20 +25,18 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     over all."""
     told, samples = list(events), list(samples)
     events = _standing(told)
-    counted = [event for event in events if isinstance(number(event.get("step")), int)]
     steps = _steps(events)
     # The trainer leaves the first of these null: the framework's start hides in it.
     rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
     losses = numbers(steps, "loss")
     taught = numbers([step for step in steps if step.get("seconds_per_batch")], "teacher_seconds_per_batch")
     latencies = sorted(seconds for step in steps for seconds in numbers_in(step.get("latency_seconds")))
-    reached = [event["step"] for event in counted if event.get("event") != "error"]
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
     raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
     during = _while_training(told, samples)
     starts = [event for event in events if event.get("event") == "start"]
     summed = Summary(
-        steps=max(reached) if reached else None,
+        steps=_reached(events),
         examples_per_second=median(rates) if rates else None,
         seconds_per_batch=median(batches) if batches else None,
         loss_first=losses[0] if losses else None,
@@ -86,6 +84,19 @@ def _steps(events: Iterable[Line]) -> list[Line]:
     return list(found.values())
 
 
+def _reached(events: Iterable[Line]) -> int | None:
+    """Give how many steps were done, of several trainings from nothing those of all of them."""
+    most: dict[int, int] = {}
+    trainings = 0
+    for event in events:
+        kind, step = event.get("event"), event.get("step")
+        trainings += kind == "raced"
+        if isinstance(step, int) and number(step) is not None and kind != "error":
+            training = 0 if kind == "finish" else trainings  # it comes after all, and has the steps of one
+            most[training] = max(most.get(training, step), step)
+    return sum(most.values()) if most else None
+
+
 def _rank(values: Sequence[float], share: float) -> float | None:
     """Give the least of the sorted `values` that so many of them do not exceed; None of too few to have a p95."""
     return values[ceil(share * len(values)) - 1] if len(values) >= FEWEST_LATENCIES else None
@@ -123,6 +134,6 @@ def _with_memory(summed: Summary, measured: Sequence[Line], samples: Sequence[Li
         memory_bytes_max=most(numbers(samples, "memory_bytes")),
         memory_limit_bytes=int(min(limits)) if limits else None,
         memory_pressure_percent=max(numbers(measured, "memory_pressure_percent"), default=None),
-        # the group may be older than the run
-        memory_oom_kills=int(max(kills[-1] - kills[0], 0)) if kills else None,
+        # the group may be older than the run; of several nodes the one that was killed may be silent in the end
+        memory_oom_kills=int(max(kills) - kills[0]) if kills else None,
     )

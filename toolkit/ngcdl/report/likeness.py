@@ -8,7 +8,7 @@ from typing import Any
 
 from ngcdl.report import naming, tuned
 from ngcdl.report.story import Story
-from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
+from ngcdl.report.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
 
 # What `ngcdl compare` holds the same and two runs of different days seldom have: it is named beside the figures, and
 # does not by itself change what a step is.
@@ -81,7 +81,7 @@ def kept_apart(two: Mapping[str, Measured]) -> list[str]:
 
 def _said(refusal: Refusal) -> str:
     name = refusal.field.replace("_", " ")
-    if len(refusal.values) < 2:
-        return f"{next(iter(refusal.values)).partition(',')[0]}: {refusal.why}"
+    if not refusal.why.startswith(UNEQUAL):
+        return f"{' and '.join(label.partition(',')[0] for label in refusal.values)}: {refusal.why}"
     shown = " / ".join("n/a" if value is None else str(value) for value in refusal.values.values())
     return f"another {name} ({shown})" if len(shown) < 60 else f"another {name}"

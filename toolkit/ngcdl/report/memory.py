@@ -18,7 +18,9 @@ PRESSURE_PERCENT = 10.0
 def out_of_memory(case: Case) -> Iterator[Finding]:
     """The trainer or the engine says so, or the last `oom` event of a search, with the largest batch that fits."""
     told = [event for event in case.events if event.get("event") == "oom"][-1:]
-    failed = [event for event in case.events if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
+    since = max((at for at, event in enumerate(case.events) if event.get("event") == "start"), default=0)
+    last = case.events[since:]  # an earlier attempt's error is none of this one's
+    failed = [event for event in last if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
     killed = case.run.oom_killed and case.run.status == "failed" and case.workload
     known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
     has_ended = bool(failed or killed or known)
@@ -29,7 +31,11 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
         told = []  # what was found by trying did not do after all
     batch = number(told[0].get("batch")) if told else case.asked("batch")
     fits = number(told[0].get("fits")) if told else None
-    what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {_where(case)}"
+    on_card = not (case.on_cpu or case.run.device == "cpu")
+    # the kernel kills for the container's or the machine's memory; of a card's the framework or the log tells
+    is_hosts = not on_card or bool(killed and not failed and not known)
+    where = _hosts_memory(case) if is_hosts else "the GPU's memory"
+    what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {where}"
     if fits is not None and begun:
         taken = number(begun[-1].get("batch"))
         is_less = taken is not None and taken < fits
@@ -40,14 +46,13 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     does = f"; {fits:.0f} does" if fits is not None else ""
     smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
     advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
-    advice += [] if told else ["    ngcdl run ... --batch largest"]
+    # beside a card, the search asks for the card's memory
+    advice += [] if told or (on_card and is_hosts) else ["    ngcdl run ... --batch largest"]
     yield finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
 
 
-def _where(case: Case) -> str:
-    """Name the memory that did not suffice."""
-    if not (case.on_cpu or case.run.device == "cpu"):
-        return "the GPU's memory"
+def _hosts_memory(case: Case) -> str:
+    """Name the memory that a process beside no card can have."""
     limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
     is_held = limit is not None and whole is not None and limit < whole
     return "the memory that the container may have" if is_held else "the machine's memory"

@@ -65,8 +65,8 @@ def _recognised(story: Story) -> Markup | None:
     known = story.run.diagnosis
     if not known:
         return None
-    # a run that ended well is told what it should know all the same
-    title = f"Recognised in {story.run.id}" if story.run.status == "finished" else f"Why {story.run.id} failed"
+    # a run that did not fail is told what it should know all the same
+    title = f"Why {story.run.id} failed" if story.run.status == "failed" else f"Recognised in {story.run.id}"
     return tag("section", tag("h2", title), tag("pre", diagnosis.told(known)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from statistics import median
 from typing import Protocol
 
@@ -61,8 +62,10 @@ def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread
 
 
 def times(it: Spreading) -> str:
-    """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057)."""
+    """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057): of the least two digits count, whatever the most is."""
     digits = 4 if it.max < 0.1 else 2 if it.max < 10 else 1 if it.max < 100 else 0
+    if it.min > 0:
+        digits = max(digits, 1 - floor(log10(it.min)))
     return f"{it.median:,.{digits}f} times ({it.min:,.{digits}f}..{it.max:,.{digits}f})"
 
 

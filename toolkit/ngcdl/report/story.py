@@ -25,7 +25,7 @@ class Training:
     start: Mapping[str, object] = field(default_factory=dict)
     stages: Mapping[str, object] = field(default_factory=dict)  # how fast the stages of the pipeline are
     raced: list[Line] = field(default_factory=list)  # the events of trainings from nothing (raced.py)
-    error: str | None = None  # the kind of the error that ended it
+    error: str | None = None  # the kind of the error that ended it, after its last start
     span: tuple[float, float] | None = None  # the first and the last logged step, s since the run's start
 
 

@@ -11,7 +11,7 @@ from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operati
 from ngcdl.record import Run
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.story import Story
-from ngcdl.report.verdict import duration, rate
+from ngcdl.report.verdict import duration, lasted, rate
 from ngcdl.spec import USED_BY
 
 Row = tuple[str, tuple[str, ...]]
@@ -33,7 +33,7 @@ def outcome(run: Run) -> str:
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
     words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
-    words += [duration(run.seconds)] if run.seconds is not None else []
+    words += [duration(seconds)] if (seconds := lasted(run)) is not None else []
     return ", ".join(words)
 
 
@@ -49,7 +49,7 @@ def _losses(story: Story) -> str:
     summary = story.run.summary
     if summary.loss_first is None:
         return NOT_AVAILABLE
-    return f"{number(summary.loss_first, 2)} → {number(summary.loss_last, 2)}"
+    return f"{measured(summary.loss_first, 2)} → {measured(summary.loss_last, 2)}"
 
 
 def _computed(story: Story) -> str:
@@ -62,7 +62,7 @@ def _computed(story: Story) -> str:
 
 def _watts(story: Story) -> str:
     known = [gpu.watts_mean for gpu in story.run.summary.gpus if gpu.watts_mean is not None]
-    return number(sum(known) if known else None, 0, " W")
+    return measured(sum(known) if known else None, 0, " W")
 
 
 def _cores(story: Story) -> str:
@@ -74,14 +74,15 @@ def _energy(story: Story) -> str:
     summary = story.run.summary
     if summary.energy_joules is None:
         return NOT_AVAILABLE
-    return f"{number(summary.energy_joules, 0)} J ({summary.energy_from or 'source unknown'})"
+    return f"{measured(summary.energy_joules, 0)} J ({summary.energy_from or 'source unknown'})"
 
 
 def _held(story: Story) -> str:
     shares = story.run.summary.throttled_share
     if shares is None:
         return NOT_AVAILABLE
-    return ", ".join(f"{share * 100:.0f} % of the time ({reason})" for reason, share in shares.items()) or "never"
+    told = [f"{measured(share * 100, 0)} % of the time ({reason})" for reason, share in shares.items()]
+    return ", ".join(told) or "never"
 
 
 SPEED = "examples/s (median)"
@@ -105,7 +106,7 @@ _FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a train
     ("computed (convolutions and matrix products)", _computed, "where known"),
     ("trained from nothing", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),
     ("loss, first → last", _losses, "where known"),
-    ("precision @ 1", lambda it: number(it.run.summary.precision_at_1, 3), "where known"),
+    ("precision @ 1", lambda it: measured(it.run.summary.precision_at_1, 3), "where known"),
     ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), "always"),
     ("CPU use of the run", _cores, "where known"),
     ("memory at most", lambda it: size(it.run.summary.memory_bytes_max), "where known"),
@@ -132,7 +133,9 @@ def _last_loss(story: Story) -> str:
     summary = story.run.summary
     if summary.loss_last is None:
         return NOT_AVAILABLE
-    return f"{summary.loss_last:.2f} at the end" + (f", {summary.steps:,} steps" if summary.steps is not None else "")
+    return f"{measured(summary.loss_last, 2)} at the end" + (
+        f", {summary.steps:,} steps" if summary.steps is not None else ""
+    )
 
 
 # What stands in others' tables, as far as it is measured here too.

@@ -48,6 +48,7 @@ _NAMES = {"name": "workload"}
 _MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 NOT_ENDED = "it did not reach its end"
+TOO_FEW_STEPS = "too few steps: nothing is left of them without the start-up"
 UNEQUAL = "it must be the same, and is not that of"
 # Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them: a card
 # under load lives at it, in every round.
@@ -56,8 +57,8 @@ _SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_dam
 
 @dataclass(frozen=True)
 class Measured:
-    """One run with what its trainer told: `start` is its start event, {} where there is none, `error` the kind of the
-    error that ended it."""
+    """One run with what its trainer told: `start` is its last start event, {} where there is none, `error` the kind of
+    the error that ended it."""
 
     run: Run
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Measured:
         error = None
         for event in events:
             if event.get("event") == "start":
-                start = event
+                start, error = event, None  # another attempt: what ended the one before did not end the run
             elif event.get("event") == "error":
                 error = lines.text(event.get("kind"))
         return cls(run, start, error)
@@ -131,7 +132,8 @@ def _happened(entry: Entry) -> list[Refusal]:
     elif entry.device and run.device != entry.device:
         refuse("device", run.device, f"it was to compute on the {entry.device.upper()}")
     elif run.summary.examples_per_second is None:
-        refuse("examples_per_second", None, "too few steps: nothing is left of them without the start-up")
+        is_training = naming.workload(run) or entry.measured.start
+        refuse("examples_per_second", None, TOO_FEW_STEPS if is_training else "no training, so no speed")
     if run.device == "gpu":
         if run.summary.shared_gpu:
             refuse("shared_gpu", True, "others computed on its card at the same time")
@@ -155,12 +157,13 @@ def throttled(run: Run) -> Mapping[str, float]:
 
 
 def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
-    """One refusal for all runs that were refused for the same."""
-    found: dict[tuple[str, str], Refusal] = {}
+    """One refusal for all runs that were refused for the same, and of those that have no end for the same status."""
+    found: dict[tuple[str, ...], Refusal] = {}
     for one in refused:
-        old = found.get((one.field, one.why))
+        same = (one.field, one.why, *(str(value) for value in one.values.values() if one.field == "status"))
+        old = found.get(same)
         values, runs = (old.values, old.runs) if old else ({}, ())
-        found[one.field, one.why] = Refusal(one.field, {**values, **one.values}, one.why, runs + one.runs)
+        found[same] = Refusal(one.field, {**values, **one.values}, one.why, runs + one.runs)
     return list(found.values())
 
 

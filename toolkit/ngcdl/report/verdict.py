@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ngcdl.console import measured
+from ngcdl.record import Run
 from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.story import Story
+from ngcdl.spec import QUEUES
 
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
@@ -25,7 +27,9 @@ def _of_one(story: Story) -> str:
         return f"{head} still runs: {_reached(story)}."
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
     if run.status in ended:
-        why = run.diagnosis.cause if run.diagnosis and run.diagnosis.cause else run.reason
+        # words in the log of a run that somebody ended are not why
+        is_known = run.status == "failed" and run.diagnosis and run.diagnosis.cause
+        why = run.diagnosis.cause if run.diagnosis and is_known else run.reason
         code = f" with exit code {run.exit_code}" if run.exit_code else ""
         text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
         return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
@@ -38,10 +42,10 @@ def _reached(story: Story) -> str:
     if figures.examples_per_second is not None:
         words.append(f"{rate(figures.examples_per_second)} examples/s (median)")
     if figures.steps is not None:
-        seconds = f" in {duration(run.seconds)}" if run.seconds is not None else ""
-        words.append(f"{figures.steps:,} steps{seconds}")
-    elif run.seconds is not None:
-        words.append(duration(run.seconds))
+        seconds = _trained_seconds(story)
+        words.append(f"{figures.steps:,} steps{f' in {duration(seconds)}' if seconds is not None else ''}")
+    elif (seconds := lasted(run)) is not None:
+        words.append(f"{duration(seconds)}{' with the time in the queue' if run.engine in QUEUES else ''}")
     if why := naming.without_result(run, story.training.start):
         words.append(why)
     if figures.precision_at_1 is not None:
@@ -49,6 +53,19 @@ def _reached(story: Story) -> str:
     if naming.is_synthetic(run):
         words.append("on SYNTHETIC data, not on real data")
     return ", ".join(words) or "nothing was measured"
+
+
+def _trained_seconds(story: Story) -> float | None:
+    """Give how long the run took; of one that had to wait in a queue, its steps, None where they do not tell."""
+    if story.run.engine not in QUEUES:
+        return lasted(story.run)
+    span = story.training.span
+    return span[1] - span[0] if span else None
+
+
+def lasted(run: Run) -> float | None:
+    """Give the seconds from its start to its end; None: not known, as where the clock was put back meanwhile."""
+    return run.seconds if run.seconds is not None and run.seconds >= 0 else None
 
 
 def _of_several(stories: Sequence[Story]) -> str:
@@ -75,7 +92,9 @@ def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
     kept_out: dict[str, list[str]] = {}
     for letter, reasons in refusals.items():
         for reason in reasons:
-            kept_out.setdefault(reason.removeprefix(f"{letter}: ").partition(" (")[0], []).append(letter)
+            # of "A and B: ..." and "A and C: ..." both are A's
+            said = reason.removeprefix(f"{letter}: ").replace(f" and {letter}: ", ": ", 1)
+            kept_out.setdefault(said.partition(" (")[0], []).append(letter)
     return "; ".join(f"{reason} ({', '.join(letters)})" for reason, letters in kept_out.items())
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from ngcdl.errors import NvmlUnavailable
 
-_IDLE_PERCENT = 5  # what a desktop may use of a card that is free
+_IDLE_PERCENT = 5  # what a desktop may use of a card that is free, and of its memory
 
 # Why clocks are held down, by bit, in the words of `nvidia-smi --query-gpu=clocks_event_reasons...`:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -95,10 +95,16 @@ class GpuReading:
 
     @property
     def is_free(self) -> bool:
-        """It works, and nothing computes on it. Without a list of processes (WSL), its use decides."""
+        """It works, and nothing computes on it. Without a list of processes (WSL), its use decides; where that is
+        unknown, too, its memory. Of which nothing is known, that is free."""
         if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
             return False
-        return (self.gpu_percent or 0) <= _IDLE_PERCENT if self.processes is None else not self.processes
+        if self.processes is not None:
+            return not self.processes
+        percent: float | None = self.gpu_percent
+        if percent is None and self.memory_used_bytes is not None and self.memory_total_bytes:
+            percent = 100 * self.memory_used_bytes / self.memory_total_bytes
+        return percent is None or percent <= _IDLE_PERCENT
 
     @property
     def use(self) -> tuple[int, int, int]:

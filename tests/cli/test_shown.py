@@ -1,0 +1,68 @@
+"""`ngcdl show`: what a run came to, of the attempt that counts, and no figure rounded to nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from house import House
+from made_runs import STARTED, Made, filled
+
+from ngcdl.cli import shown
+from ngcdl.record import GpuSummary, Run, Summary
+
+
+def rows(house: House, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
+    """Give what is shown of it, each row with one space between its words."""
+    folder = house.shelf.create(run)
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    shown.show_summary(house.shelf, run)
+    return "\n".join(" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
+
+
+def test_the_last_attempt_is_shown_and_no_training_that_it_took_back(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Made(steps=200)
+    start, *trained, finish = made.events()
+    start |= {"feed": "resident", "resumed_from_step": None}
+    first = [start | {"precision": "tf32"}, {"event": "raced", "seconds": 3.0, "precision_at_1": 0.1}]
+    second = [start | {"precision": "float32"}, *trained, {"event": "raced", "seconds": 3.0, "precision_at_1": 0.94}]
+    events = [*first, *second, finish]
+    text = rows(house, filled(made.run("x"), events, []), capsys, *events)
+    assert "computed on GPU, float32" in text
+    assert "from nothing tested after 3.00 s: precision @ 1 0.9400\n" in text
+
+
+def test_what_went_on_from_a_checkpoint_was_not_taken_back(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Made(steps=200)
+    start, *_ = made.events()
+    start |= {"feed": "input"}
+    stages = {"event": "stages", "stages": [{"name": "crop", "examples_per_second": 10.0}]}
+    events = [start, stages, start | {"resumed_from_step": 100}]
+    assert rows(house, filled(made.run("x"), events, []), capsys, *events).count("stages crop 10") == 1
+
+
+def test_a_small_figure_is_not_shown_as_nothing(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    summed = Summary(
+        steps=1, precision_at_1=0.00004, loss_first=0.004, loss_last=0.0004,
+        throttled_share={"hw_thermal_slowdown": 0.004}, energy_joules=0.4,
+        energy_seconds=0.3, energy_gap_seconds=0.02, energy_from="counter",
+        gpus=(GpuSummary("u", "T4", index=0),),
+    )  # fmt: skip
+    text = rows(house, Run("x", "finished", STARTED, STARTED + 3, summary=summed), capsys)
+    assert "loss 0.0040 first, 0.00040 last" in text
+    assert "precision @ 1 0.000040" in text
+    assert "clocks held down hw_thermal_slowdown 0.40 % of the time" in text
+    assert "energy 0.40 J by the GPUs in 0.30 s (counter; 0.020 s without a reading left out)" in text
+
+
+def test_the_memory_of_several_nodes_is_that_of_the_one_that_has_most(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run("x", "finished", 1.0, summary=Summary(steps=1, memory_bytes_max=60 << 30))
+    assert "memory 60.0 GiB at most\n" in rows(house, run, capsys)
+    run = replace(run, id="y", spec={"placement": {"nodes": 2}, "gpus": "1"})
+    assert "memory 60.0 GiB at most on a node\n" in rows(house, run, capsys)

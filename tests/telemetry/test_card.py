@@ -1,0 +1,36 @@
+"""A card is free where nothing computes on it, as far as that can be known."""
+
+from __future__ import annotations
+
+import pytest
+
+from ngcdl.telemetry.card import GpuProcess, GpuReading
+
+GIB = 1 << 30
+
+
+def reading(percent: int | None, used: int | None, processes: tuple[GpuProcess, ...] | None = None) -> GpuReading:
+    return GpuReading(
+        0, "GPU-x", memory_total_bytes=16 * GIB, memory_used_bytes=used, gpu_percent=percent, processes=processes
+    )
+
+
+@pytest.mark.parametrize(
+    ("percent", "used", "is_free"),
+    [
+        (3, 15 * GIB, True),
+        (60, 0, False),
+        (None, 15 * GIB, False),
+        (None, GIB // 2, True),
+        (None, None, True),
+    ],
+)
+def test_without_a_list_of_processes_its_use_decides_and_without_that_its_memory(
+    percent: int | None, used: int | None, is_free: bool
+) -> None:
+    assert reading(percent, used).is_free is is_free
+
+
+def test_a_list_of_processes_decides_alone() -> None:
+    assert reading(None, 15 * GIB, ()).is_free
+    assert not reading(None, None, (GpuProcess(1),)).is_free
