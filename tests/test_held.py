@@ -114,12 +114,20 @@ def test_the_dead_the_ended_and_those_of_another_host_hold_none(shelf: Store) ->
         dead = Owner(child.pid, 1, this_process().boot)
     for more in (
         {"owner": None}, {"owner": dead}, {"owner": replace(this_process(), boot="another host's")},
-        {"status": "finished"}, {"status": "lost"},
+        {"status": "finished"}, {"status": "lost", "owner": None},
+        {"status": "lost", "owner": replace(dead, boot="before the power cut")},
     ):  # fmt: skip
         recorded(shelf, "all", TRAINING, **more)
     broken = recorded(shelf, "all", TRAINING)
     (shelf.folder(broken) / "run.json").write_text("{")
     assert held.cards(shelf) == {}
+
+
+def test_a_run_that_lost_its_engine_holds_its_cards_until_it_is_known_to_have_ended(shelf: Store) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        gave_up = Owner(child.pid, 1, this_process().boot)
+    run_id = recorded(shelf, "all", TRAINING, status="lost", owner=gave_up)
+    assert held.cards(shelf) == {CARDS[0]: run_id}
 
 
 def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> None:

@@ -249,13 +249,23 @@ def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dic
         (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU"),
         (Workload("cifar10-94"), "tensorflow:24.05-tf2-py3", "gpu", "cifar10-94: with PyTorch alone"),
         (replace(CIFAR10, channels_last=False), "tensorflow:24.05-tf2-py3", "gpu", "with PyTorch alone"),
+        (replace(CIFAR10, channels_last=False), None, "cpu", "--channels-first: with PyTorch alone"),
     ],
 )
 def test_what_an_image_or_a_device_can_t_compute_is_refused_by_name(
-    asked: Workload, image: str, device: str, said: str
+    asked: Workload, image: str | None, device: str, said: str
 ) -> None:
     with pytest.raises(BadOption, match=said):
-        plan.check_place(asked, ImageRef.parse(image), device)
+        plan.check_place(asked, ImageRef.parse(image) if image else None, device)
+
+
+def test_a_gpu_and_none_of_them_are_a_contradiction_before_anything_is_chosen() -> None:
+    on_gpu = replace(CIFAR10, device="gpu")
+    with pytest.raises(BadOption, match="--device gpu and --gpus none contradict each other") as refused:
+        plan.check_workload(on_gpu, gpus=GpuRequest("none"))
+    assert refused.value.hint == "Leave one of them out."
+    plan.check_workload(on_gpu)
+    plan.check_workload(replace(CIFAR10, device="cpu"), gpus=GpuRequest("none"))
 
 
 @pytest.mark.parametrize("image", ["tensorflow:24.05-tf2-py3", "pytorch:24.05-py3", "tensorflow:99.01-py3", None])

@@ -110,8 +110,10 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
 def test_a_training_that_must_be_on_a_gpu_is_refused_where_none_is_before_anything_is_pulled(
     daemon: Daemon, config: settings.Settings, shelf: Store
 ) -> None:
-    with pytest.raises(NoGpu, match="--device gpu asks for one, and this host has no NVIDIA driver"):
+    with pytest.raises(NoGpu, match=r"^--device gpu: this host has no NVIDIA driver") as refused:
         prepare.prepare(training(gpus=GpuRequest(), device="gpu"), config, shelf, FakeShow())
+    assert "    ngcdl run ... --device cpu\n" in refused.value.hint
+    assert "--gpus" not in refused.value.hint
     assert not any("/images/create" in path for path in daemon.asked)
     assert shelf.ids() == []
 

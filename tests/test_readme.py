@@ -105,3 +105,23 @@ def test_every_link_of_the_markdown_files_leads_somewhere() -> None:
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
         for target in re.findall(r"\]\(([^)#:]+)[)#]", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_sample_of_a_check_begins_and_ends_as_a_check_does(tmp_path: Path) -> None:
+    (typed,) = re.findall(r'`(--host driver=\S+ .*?")`', README)
+    sample = re.findall(r"^```\n(image  .*?)^```", README, re.MULTILINE | re.DOTALL)[0]
+    nobody = {"HTTPS_PROXY": "http://127.0.0.1:1"}
+    shown = House(tmp_path).run("check", "tensorflow:24.05-tf2-py3", *shlex.split(typed), env=nobody).stdout
+    assert sample.splitlines()[:2] == shown.splitlines()[:2]
+    row = re.compile(r"^(\S.{11}) ", re.MULTILINE)
+    after = row.findall(sample.partition("\n...\n")[2])
+    assert after == row.findall(shown)[-len(after) :]
+    assert len(after) == 2
+
+
+def test_the_readme_has_every_variable_that_the_command_reads() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "toolkit/ngcdl").rglob("*.py"))
+    scripts = "\n".join((ROOT / "scripts" / name).read_text() for name in ("ngcdl", "environment"))
+    read = {*re.findall(r"environ.*?\"(NGCDL_\w+)\"", sources), *re.findall(r"\$\{(NGCDL_\w+)", scripts)}
+    assert {"NGCDL_BROWSER", "NGCDL_PYTHON", "NGCDL_VENV"} <= read
+    assert {name for name in read if f"`{name}`" not in README} == set()

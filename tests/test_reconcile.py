@@ -19,7 +19,7 @@ from house import TRAIN, House, until
 
 from ngcdl import store
 from ngcdl.owner import this_process
-from ngcdl.reconcile import UNWATCHED, reconcile
+from ngcdl.reconcile import RESTARTED, UNWATCHED, reconcile, still_runs
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.store import Store
 
@@ -130,6 +130,18 @@ def test_the_next_run_closes_what_was_left_open(house: House) -> None:
     assert house.shelf.load(run_id).status == "lost"
 
 
+def test_the_next_run_finds_out_what_became_of_one_that_lost_its_engine(
+    house: House, unwatched: tuple[Daemon, Run, Path]
+) -> None:
+    """With live-restore its container goes on while dockerd is away."""
+    daemon, run, _ = unwatched
+    daemon.state = {"Running": True}
+    house.shelf.create(replace(run, status="lost", finished=2.0, reason="The engine went away"))
+    assert house.run(*TRAIN, env={"DOCKER_HOST": daemon.host}).returncode == 0
+    found = house.shelf.load(run.id)
+    assert (found.status, found.finished, found.notes) == ("running", None, (UNWATCHED,))
+
+
 @pytest.mark.parametrize(
     ("last", "status", "reason"),
     [
@@ -234,6 +246,45 @@ def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker
     assert found.diagnosis
     assert found.diagnosis.name == "gpu-out-of-memory"
     assert daemon.state is None, "removed"
+
+
+@pytest.mark.parametrize(("code", "owner", "machine", "status", "reason"), [
+    (255, DEAD, Machine(), "interrupted", RESTARTED),
+    (143, DEAD, Machine(), "interrupted", RESTARTED),
+    (1, DEAD, Machine(), "failed", None),
+    (255, replace(DEAD, boot=this_process().boot), Machine(), "failed", None),
+    (255, Owner(DEAD.pid), Machine(), "failed", None),
+    (255, DEAD, ELSEWHERE, "failed", None),
+])  # fmt: skip
+def test_a_container_that_went_down_with_its_host_was_interrupted(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path], code: int, owner: Owner, machine: Machine,
+    status: str, reason: str | None,
+) -> None:  # fmt: skip
+    """After a power cut Docker gives 255, which a command may give as well: only another boot tells."""
+    daemon, run, log = unwatched
+    daemon.state = {**ENDED, "ExitCode": code}
+    shelf.save(replace(run, owner=owner, machine=machine, engine_id="this-one"))
+    os.utime(log, (1, 1))
+    found = reconcile(shelf, shelf.load(run.id))
+    assert (found.status, found.exit_code, found.reason) == (status, code, reason)
+
+
+@pytest.mark.parametrize(("more", "runs"), [
+    ({}, True), ({"status": "failed"}, False), ({"machine": ELSEWHERE}, False), ({"owner": DEAD}, False),
+    ({"machine": ELSEWHERE, "engine": "slurm"}, True), ({"owner": None, "machine": ELSEWHERE}, False),
+])  # fmt: skip
+def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silent_for_long(
+    shelf: Store, more: dict[str, Any], runs: bool
+) -> None:
+    """A home that is shared, or a new machine in the place of one that was taken away."""
+    now = time.time()
+    run = replace(RUN, **{"owner": replace(DEAD, boot=this_process().boot), "started": now - 400, **more})
+    events = shelf.create(run) / store.EVENTS
+    events.touch()
+    assert still_runs(shelf, run) == (run.status == "running")
+    for path in events.parent.iterdir():
+        os.utime(path, (now - 400, now - 400))
+    assert still_runs(shelf, run) == runs
 
 
 @pytest.mark.parametrize("kept", [b"epoch 2\n", b"ep"])

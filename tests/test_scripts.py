@@ -114,6 +114,31 @@ def test_without_a_python_that_is_new_enough_what_helps_is_named(
     assert refused(clone, "find_python", **variables).endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (("hypothesis", "pytest_timeout"), "lacks hypothesis, pytest-timeout"),
+        (("torch", "numpy"), "lacks numpy, torch"),
+        ((), "lacks a GPU that PyTorch sees"),
+    ],
+)
+def test_what_a_python_lacks_for_the_look_at_a_gpu_is_named_and_the_rest_is_done(
+    clone: Path, lacking: tuple[str, ...], said: str
+) -> None:
+    packages = clone.parent / "packages"
+    packages.mkdir()
+    for name in {"hypothesis", "numpy", "pytest", "pytest_timeout", "torch"}.difference(lacking):
+        (packages / f"{name}.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
+    put(clone, "python", f'#!/bin/sh\nPYTHONPATH="{packages}" exec {sys.executable} -S "$@"\n')
+    put(clone, "nvidia-smi", "#!/bin/sh\necho cards\n")
+    (clone / "scripts/ngcdl").write_text("#!/bin/sh\necho ngcdl $*\n")
+    environment = {"PATH": f"{clone.parent}/bin:{os.defpath}", "NGCDL_BENCH_PYTHON": "python"}
+    words = [clone / "scripts/gpu-check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert f"python {said}\n" in done.stderr
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ngcdl gpu")
+
+
 def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) -> None:
     put(clone, "python", OLD)
     put(clone, "apt-get", '#!/bin/sh\necho "$@" >> "$HOME/asked"\n[ $1 = update ]\n')

@@ -278,6 +278,19 @@ def test_nodes_and_cards_that_can_t_be_compared_are_refused(vary: str, more: dic
         arms(replace(ON_SLURM, **more), vary, [TORCH], REGISTRY)
 
 
+@pytest.mark.parametrize(("vary", "more", "images", "scaling"), [
+    ("threads=1,2", {}, [TORCH, TORCH], None),
+    ("gpus=none,1", {}, [TORCH], None),
+    ("gpus=all,1", {"gpus": GpuRequest("all")}, [TORCH], "weak"),
+])  # fmt: skip
+def test_a_line_to_type_instead_names_a_training(
+    vary: str, more: dict[str, Any], images: list[ImageRef], scaling: str | None
+) -> None:
+    with pytest.raises(BadOption) as refused:
+        arms(replace(ON_SLURM, **more), vary, images, REGISTRY, scaling)
+    assert " --train cifar10 " in refused.value.hint
+
+
 def test_scaling_is_strong_unless_it_was_typed_and_nothing_else_has_it() -> None:
     assert [scaling_of(vary, None) for vary in ("nodes", "gpus", "batch", "")] == ["strong", "strong", None, None]
     assert scaling_of("nodes", "weak") == "weak"

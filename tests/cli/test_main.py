@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from docker_socket import Daemon, serving
 from house import LIKE_OTHERS, TRAIN, House
 
 from ngcdl import __version__
-from ngcdl.record import Run
+from ngcdl.record import Owner, Run
 
 HEAVY = {"docker", "requests", "typer", "rich", "pynvml", "psutil"}
 
@@ -73,6 +74,8 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "--train", "cifar10", "--shm-size", "0"), "no size"),
         (("run", "--train", "cifar10", "--ulimit", "x"), "NAME=NUMBER"),
         (("run", "--train", "cifar10", "--ulimit", "stack=1:2"), "soft and the hard limit alike"),
+        (("run", "--train", "cifar10", "--ulimit", "foo=1"), "core, cpu, data, fsize, locks, memlock"),
+        (("run", "--train", "cifar10", "--ulimit", "foo=host"), "no limit of Docker's"),
         (("run", "--train", "cifar10", "-v", "x"), "HOST:CONTAINER"),
         (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
         (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),
@@ -177,6 +180,36 @@ def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
     assert said in done.stderr
     assert f"ngcdl run ... --train cifar10 --batch 8 --seed 3 --resume {older}" in done.stderr
     assert house.shelf.ids() == [older], "nothing was recorded"
+
+
+def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_runs(house: House, tmp_path: Path) -> None:
+    """With live-restore its container goes on while dockerd is away: a second one beside it would be of no use."""
+    house.bring_trainer()
+    older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
+    checkpoints = house.shelf.folder(older) / "checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "step-3.npz").touch()
+    run = Run(older, "lost", 1.0, 2.0, engine="docker", container="c0ffee", owner=Owner(2**22 + 1, 5))
+    house.shelf.save(run)
+    with serving(Daemon(tmp_path / "docker.sock", state={"Running": True})) as daemon:
+        done = house.run(*TRAIN, "--resume", "last", env={"DOCKER_HOST": daemon.host})
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--resume {older}: it still runs" in done.stderr
+        assert [f"      ngcdl {word} {older}" for word in ("logs -f", "stop")] == done.stderr.splitlines()[-2:]
+        assert house.shelf.ids() == [older], "nothing was recorded"
+        daemon.state = {"Running": False, "ExitCode": 143, "OOMKilled": False, "FinishedAt": ""}
+        daemon.log = b""
+        assert house.run(*TRAIN, "--resume", "last", env={"DOCKER_HOST": daemon.host}).returncode == 0
+
+
+def test_a_resume_of_a_record_that_can_t_be_read_is_left_to_its_checkpoints(house: House) -> None:
+    house.bring_trainer()
+    older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
+    checkpoints = house.shelf.folder(older) / "checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "step-3.npz").touch()
+    (house.shelf.folder(older) / "run.json").write_text("{")
+    assert house.run(*TRAIN, "--resume", "last").returncode == 0
 
 
 def test_a_resume_without_a_checkpoint_or_of_no_training_is_refused(house: House) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from house import LIKE_OTHERS, House
 
+from ngcdl.cli import kept as kept_runs
 from ngcdl.cli import runs
-from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Run, Summary
+from ngcdl.owner import this_process
+from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
 
+GONE = Owner(2**22 + 1, 5)
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 
 
@@ -102,6 +107,62 @@ def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House)
     assert [row.strip() for row in rows["trace"][1:6]] == ["error    crash: a", "b", "c", "d", "..."]
 
 
+@pytest.mark.parametrize(("run", "said"), [
+    (Run("x", "interrupted", 1.0), "a checkpoint was saved; go on from it with: ngcdl run ... --resume x"),
+    (Run("x", "failed", 1.0), "--resume x"),
+    (Run("x", "lost", 1.0), "--resume x"),
+    (Run("x", "lost", 1.0, owner=GONE, engine="docker"), "what became of it is not known yet: ngcdl show x"),
+    (Run("x", "finished", 1.0), ""), (Run("x", "running", 1.0), ""),
+])  # fmt: skip
+def test_an_unfinished_training_with_a_checkpoint_is_shown_with_the_line_that_goes_on(
+    house: House, run: Run, said: str
+) -> None:
+    checkpoints = house.shelf.create(replace(run, started=time.time())) / "checkpoints"
+    assert "--resume" not in house.run("show", "x").stderr
+    checkpoints.mkdir()
+    (checkpoints / "step-3.npz").touch()
+    told = house.run("show", "x").stderr
+    assert (said in told, "--resume" in told) == (True, "--resume" in said)
+
+
+STEPS = tuple({"event": "step", "t": float(t), "step": t} for t in (0, 100, 130))
+
+
+@pytest.mark.parametrize(("events", "more", "seconds", "is_long"), [
+    (STEPS, {}, 601, True), (STEPS, {}, 599, False),
+    (({"event": "start", "t": 1.0}, *STEPS[:1]), {}, 301, True), ((), {}, 299, False),
+    ((*STEPS, {"event": "step", "t": "torn"}), {}, 601, True),
+    (STEPS, {"status": "finished"}, 9999, False), (None, {}, 9999, False),
+    (STEPS, {"engine": "slurm", "reason": "queued: Priority"}, 9999, False),
+    (STEPS, {"engine": "kubernetes"}, 9999, False),
+])  # fmt: skip
+def test_only_a_training_that_runs_and_was_silent_for_twenty_of_its_steps_is_told_of(
+    house: House, events: tuple[dict[str, Any], ...] | None, more: dict[str, Any], seconds: float, is_long: bool
+) -> None:
+    run = replace(Run("x", "running", 1.0, engine="docker"), **more)
+    path = house.shelf.create(run) / "events.jsonl"
+    if events is not None:
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+        os.utime(path, (1000, 1000))
+    assert kept_runs.silence(house.shelf, run, lambda: 1000 + seconds) == (seconds if is_long else None)
+
+
+def test_a_training_that_stands_still_is_told_in_the_table_and_when_it_is_shown(house: House) -> None:
+    run = Run("x", "running", time.time() - 9e4, engine="local", owner=this_process())
+    path = house.shelf.create(run) / "events.jsonl"
+    path.write_text(json.dumps(STEPS[0]) + "\n")
+    for ago, said in ((12 * 60, "no step for 12 min"), (25 * 3600, "no step for 25 h")):
+        os.utime(path, (time.time() - ago - 1,) * 2)
+        listed, shown = house.run("runs"), house.run("show", "x")
+        assert f"running, {said}" in listed.stdout
+        for done in (listed, shown):
+            assert f"x: {said}" in done.stderr
+            assert "ngcdl gpu" in done.stderr
+            assert "ngcdl stop x" in done.stderr
+    os.utime(path)
+    assert "no step" not in house.run("runs").stdout
+
+
 def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None:
     summary = Summary(
         steps=10, training_samples=9, energy_joules=1234.6, energy_from="counter", energy_seconds=9.0,
@@ -116,7 +177,7 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
     house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=findings))
     lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
     rows = {line[:18].strip(): line[18:] for line in lines if line[:18].strip()}
-    assert rows["energy"] == "1,235 J by the GPUs in 9 s, 3.14 examples/J (counter; 2 s without a reading left out)"
+    assert rows["energy"] == "1,235 J by the GPUs in 9.0 s, 3.14 examples/J (counter; 2.0 s without a reading left out)"
     assert rows["clocks held down"] == "hw_slowdown 50 %, sw_power_cap 25 % of the time"
     assert rows["GPU shared"] == "other processes computed on it meanwhile"
     assert rows["GPU 0"] == "47 %, n/a at most, 61 W, 1,410 MHz, a card"

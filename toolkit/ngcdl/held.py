@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Iterator
 
 from ngcdl.errors import NgcdlError
-from ngcdl.owner import is_alive
+from ngcdl.owner import is_alive, this_process
 from ngcdl.record import Run
 from ngcdl.spec import GpuRequest
 from ngcdl.store import Store
@@ -18,16 +18,23 @@ _NEWEST = 100  # so many runs are looked at; what began before them computes by 
 def cards(shelf: Store) -> dict[str, str]:
     """Give the UUIDs of the cards that are held, each with the id of its run.
 
-    Only of runs that a living process of this host watches: what nobody watches any more is dead, or NVML tells of it,
-    and the cards of another host that shares this home are others.
+    Only of runs that a living process of this host watches, or that lost their engine since it was booted: what else
+    nobody watches is dead, or NVML tells of it, and the cards of another host that shares this home are others.
     """
     found: dict[str, str] = {}
     for run_id in shelf.ids()[:_NEWEST]:
         with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
             run = None if shelf.is_ended(run_id) else shelf.load(run_id)
-            if run and run.status == "running" and is_alive(run.owner) and _holds(run):
+            if run and _is_open(run) and _holds(run):
                 found |= dict.fromkeys(run.gpus or (), run_id)
     return found
+
+
+def _is_open(run: Run) -> bool:
+    """Does it run, as far as is known? With live-restore a container outlives its engine, and so its watcher."""
+    if run.status == "lost":
+        return run.owner is not None and run.owner.boot == this_process().boot
+    return run.status == "running" and is_alive(run.owner)
 
 
 def _holds(run: Run) -> bool:

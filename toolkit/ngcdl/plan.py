@@ -35,6 +35,8 @@ def check_workload(workload: Workload, nodes: int = 1, gpus: GpuRequest | None =
             meant = _MEANT.get(value.lower()) if option == "--precision" else None
             hint = f"Did you mean {option} {meant}?" if meant else ""
             raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.", hint)
+    if workload.device == "gpu" and gpus and gpus.kind == "none":
+        raise BadOption("--device gpu and --gpus none contradict each other.", "Leave one of them out.")
     for option, number in (
         ("--threads", workload.threads),
         ("--epochs", workload.epochs),
@@ -149,7 +151,7 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
         )
     if device == "cpu" and workload.precision == "tf32":
         raise BadOption("--precision tf32: that is a GPU's, and this computes on the CPU.", "    --precision float32")
-    if workload.channels_last is False and image is not None and image.framework == "tensorflow":
+    if workload.channels_last is False and has_tensorflow:
         raise BadOption("--channels-first: with PyTorch alone.", "Leave it away, or:\n    ngcdl resolve pytorch")
     typed = [name for name, is_given in {
         "--precision amp": workload.precision == "amp", "--compile": workload.compile,

@@ -70,7 +70,7 @@ def decide(
     is_training, taken = bool(asked.workload), partial(held.cards, shelf)
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken)
     if asked.device == "gpu" and picked.device == "cpu":
-        raise NoGpu(str(asked.gpus), f"--device gpu asks for one, and {picked.way.why}")
+        raise NoGpu("gpu", picked.way.why, option="--device")
     picked = choice.heard(picked, asked.device)
     if picked.engine.name == "local":
         nothing_of_a_container(asked)

@@ -21,7 +21,7 @@ from ngcdl import engines, store
 from ngcdl.ending import STOPPED, stopped_by
 from ngcdl.engines.base import Exit, Job
 from ngcdl.errors import ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost, NgcdlError
-from ngcdl.owner import is_alive
+from ngcdl.owner import is_alive, this_process
 from ngcdl.record import Run
 from ngcdl.report import figures
 from ngcdl.report.diagnosis import diagnosed
@@ -32,6 +32,12 @@ from ngcdl.store import Store
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
 # A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
 QUIET_SECONDS = 30.0
+# One whose machine can't be asked may be in a long step, and only who wants to go on from it needs to know.
+DEAD_SECONDS = 300.0
+RESTARTED = "the host or its engine was restarted while it ran"
+# What a container gives that SIGTERM ended, and one whose end Docker did not see, as after a power cut:
+# https://github.com/docker/for-linux/issues/556
+_TERMINATED, _UNSEEN = 143, 255
 _WATCHERS_FILES = (store.SAMPLES, store.LOG)
 _ITS_FILES = (store.RECORD, store.EVENTS, *_WATCHERS_FILES)
 # It did not answer, and would let the next question wait as long: up to 45 s.
@@ -62,6 +68,14 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
         return run
 
 
+def still_runs(shelf: Store, run: Run) -> bool:
+    """Does `run`, as `reconcile` gave it, still run? One whose machine is another, or was restarted since, may never be
+    asked again: it counts as dead once nothing was written in its folder for DEAD_SECONDS."""
+    if run.status != "running" or run.engine in USED_BY or not (_is_elsewhere(run) or _is_of_another_boot(run)):
+        return run.status == "running"
+    return _quiet_seconds(shelf, run, *_ITS_FILES) <= DEAD_SECONDS
+
+
 def _is_open(run: Run) -> bool:
     """Can there be more to find out? A lost run that still has its owner lost only its engine, which may come back."""
     return (run.status == "running" or (run.status == "lost" and run.owner is not None)) and not is_alive(run.owner)
@@ -88,6 +102,12 @@ def _is_elsewhere(run: Run) -> bool:
     return run.machine.hostname not in (None, socket.gethostname())
 
 
+def _is_of_another_boot(run: Run) -> bool:
+    """Was the host restarted since it began? Where that is not known it was not."""
+    boot = this_process().boot
+    return run.owner is not None and None not in (run.owner.boot, boot) and run.owner.boot != boot
+
+
 def _by_docker(shelf: Store, run: Run) -> Run:
     engine = engines.connect("docker")
     if _is_elsewhere(run) if run.engine_id is None else run.engine_id != engine.identity:
@@ -106,6 +126,8 @@ def _by_docker(shelf: Store, run: Run) -> Run:
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
         notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
+    if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
+        ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could be the command's own
     closed = _with_exit(shelf, run, ended).noting(*notes)
     shelf.save(closed)
     if notes == [UNWATCHED]:
@@ -184,11 +206,15 @@ def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) ->
 
 
 def _is_quiet(shelf: Store, run: Run, *names: str) -> bool:
+    return _quiet_seconds(shelf, run, *names) > QUIET_SECONDS
+
+
+def _quiet_seconds(shelf: Store, run: Run, *names: str) -> float:
     newest = run.started
     for name in names:
         with contextlib.suppress(OSError):
             newest = max(newest, (shelf.folder(run.id) / name).stat().st_mtime)
-    return time.time() - newest > QUIET_SECONDS
+    return time.time() - newest
 
 
 def training(shelf: Store, run: Run) -> int | None:

@@ -25,8 +25,9 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
@@ -120,7 +121,8 @@ class Store:
         return sorted(found, key=age, reverse=True)
 
     def is_ended(self, run_id: str) -> bool:
-        """Does its record say so? Nothing else of it is looked at; False also where it can't be read."""
+        """Does its record say so? Nothing else of it is looked at; False also where it can't be read, and of one that
+        lost its engine and still has its owner: what became of it is not known yet."""
         import orjson
 
         try:
@@ -128,7 +130,9 @@ class Store:
                 data = orjson.loads(file.read())
         except (OSError, ValueError):
             return False
-        return isinstance(data, dict) and data.get("status") not in (None, "running")
+        if not isinstance(data, dict) or data.get("status") in (None, "running"):
+            return False
+        return data["status"] != "lost" or data.get("owner") is None
 
     def has(self, run_id: str) -> bool:
         """Is it a run's? A folder that may not be entered counts as one: who asks for this one is told so by `load`."""
@@ -202,7 +206,7 @@ def size(path: Path) -> int:
 
 def samples(folder: Path) -> Iterator[dict[str, Any]]:
     """Give what was measured while a run ran: by ngcdl, or by the trainer on its nodes. What several nodes measured in
-    the same second is one: that of the first of them, with the GPUs of all."""
+    the same second is one: what `_OF_NODES` makes of them, with the GPUs of all; else that of the first of them."""
     found = sample_files(folder)
     return _together(found) if len(found) > 1 else lines(found[0])
 
@@ -229,9 +233,44 @@ def _timed(path: Path, node: int) -> Iterator[tuple[float, int, dict[str, Any]]]
     return ((sample["t"], node, sample) for sample in lines(path) if isinstance(sample.get("t"), int | float))
 
 
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)  # statistics would take 5 ms of the start of each command
+
+
+# What several nodes come to: shares of a node are means, for its processors are counted on one machine; of memory it is
+# the node that has most of it, and the least that one can get: there a run ends first.
+_OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
+    "host_cpu_percent": _mean,
+    "cpu_percents": lambda nodes: [*chain.from_iterable(nodes)],
+    "threads_running": _mean,
+    "host_memory_bytes": max,
+    "container_cpu_percent": sum,
+    "memory_bytes": max,
+    "memory_limit_bytes": min,
+    "memory_pressure_percent": max,
+    "memory_oom_kills": sum,
+}
+
+
 def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    gpus = [gpu for _, sample in sorted(found.items()) for gpu in sample.get("gpus") or ()]
-    return {**found[min(found)], "gpus": gpus}
+    """Unknown is what a node does not know; what one leaves out is left out."""
+    nodes = [sample for _, sample in sorted(found.items())]
+    one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
+    for name in _OF_NODES if len(nodes) > 1 else ():
+        values = [sample[name] for sample in nodes if name in sample]
+        if len(values) == len(nodes):
+            is_known = all(isinstance(value, list) if name == "cpu_percents" else _fits(value) for value in values)
+            one[name] = _OF_NODES[name](values) if is_known else None
+        else:
+            one.pop(name, None)
+    if gap := next((sample["gap"] for sample in nodes if sample.get("gap")), None):
+        one["gap"] = gap
+    return one
+
+
+def _fits(value: object) -> bool:
+    """Is it a number that can be added up? None is NaN, which some write."""
+    return type(value) in (float, int) and -1e300 < value < 1e300  # type: ignore[operator]  # it is one
 
 
 def opened(path: Path, to_extend: bool = False) -> IO[bytes]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
 from ngcdl.errors import NgcdlError
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, Store, lines, samples
+from ngcdl.store import CHECKPOINTS, EVENTS, Store, lines, samples
 
 if TYPE_CHECKING:
     from ngcdl.compare import Kept
+
+SILENT_SECONDS = 300.0  # a compilation, or an evaluation, takes minutes
+SILENT_STEPS = 20  # of what was between the last two that were told
 
 
 def shelf() -> Store:
@@ -33,6 +38,48 @@ def with_figures(store: Store, run: Run) -> Run:
 
     folder = store.folder(run.id)
     return filled(run, list(lines(folder / EVENTS)), samples(folder))
+
+
+def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> float | None:
+    """Give for how many seconds a training that runs has told nothing, where that is long for it.
+
+    None also where nobody can tell: what waits in a cluster's queue has a reason, and a pod's events come last."""
+    if run.status != "running" or run.reason or run.engine == "kubernetes":
+        return None
+    path = store.folder(run.id) / EVENTS
+    try:
+        seconds = clock() - path.stat().st_mtime
+    except OSError:
+        return None
+    if seconds <= SILENT_SECONDS:
+        return None
+    from ngcdl.report.lines import number
+
+    steps = (number(event.get("t")) for event in lines(path) if event.get("event") == "step")
+    last = deque((t for t in steps if t is not None), maxlen=2)
+    return seconds if seconds > SILENT_STEPS * (last[-1] - last[0] if last else 0.0) else None
+
+
+def in_words(silent_seconds: float) -> str:
+    """Say a `silence`: no step for 12 min."""
+    minutes = silent_seconds / 60
+    return f"no step for {minutes:.0f} min" if minutes < 120 else f"no step for {minutes / 60:.0f} h"
+
+
+def say_silence(run: Run, silent_seconds: float) -> None:
+    """Tell of a training that stands still, or is in a long evaluation or compilation, how to find out which."""
+    look = f"look with: ngcdl gpu or ngcdl logs {run.id}, end it with: ngcdl stop {run.id}"
+    console.say(f"{run.id}: {in_words(silent_seconds)}; {look}")
+
+
+def say_how_to_go_on(store: Store, run: Run) -> None:
+    """Tell the next command after an unfinished training that has a checkpoint."""
+    if run.status in ("finished", "running") or not any((store.folder(run.id) / CHECKPOINTS).glob("step-*")):
+        return
+    if run.status == "lost" and run.owner:  # its engine may come back, and its container have gone on
+        console.say(f"what became of it is not known yet: ngcdl show {run.id}")
+    else:
+        console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {run.id}")
 
 
 def comparison(store: Store, name: str) -> Kept:

@@ -132,8 +132,13 @@ ImageName = Annotated[str, typer.Argument(metavar="IMAGE", help="tensorflow:18.0
 # -- another machine than this one ----------------------------------------------------------------------------------
 HostTyped = Annotated[
     str | None,
-    typer.Option("--host", metavar="FACTS", help="Another machine: driver=535.104.05,cc=7.5,brand=tesla,arch=amd64."),
+    typer.Option(
+        "--host",
+        metavar="FACTS",
+        help="Another machine: driver=535.104.05,gpu=T4; also cc, brand, arch, avx, free, engine.",
+    ),
 ]
 CardTyped = Annotated[
-    list[str] | None, typer.Option("--gpu", metavar="FACTS", help="One of its cards: cc=8.0,brand=tesla. Repeatable.")
+    list[str] | None,
+    typer.Option("--gpu", metavar="FACTS", help="One of its cards: T4, or cc=8.0,brand=tesla. Repeatable."),
 ]

@@ -19,7 +19,7 @@ from ngcdl.interrupt import Interrupted
 from ngcdl.owner import this_process
 from ngcdl.record import Run
 from ngcdl.spec import RunSpec
-from ngcdl.store import CHECKPOINTS, Store
+from ngcdl.store import Store
 
 
 def run(typed: Typed) -> int:
@@ -95,9 +95,10 @@ def no_open_record(shelf: Store) -> Iterator[None]:
 
 def _next_step(done: Run, shelf: Store) -> None:
     """After a training that did not reach its end: what to type."""
-    if done.status != "finished" and any((shelf.folder(done.id) / CHECKPOINTS).glob("step-*")):
-        console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {done.id}")
-    elif done.exit_code in (126, 127):
+    from ngcdl.cli import kept
+
+    kept.say_how_to_go_on(shelf, done)
+    if done.exit_code in (126, 127):
         console.say("this image has no python: take one of TensorFlow or PyTorch")
 
 

@@ -46,16 +46,21 @@ def runs(as_json: bool, everything: bool = False) -> None:
         console.say(f"there are no runs in {shelf.root} yet:  ngcdl run --train cifar10")
         return
     rows: list[tuple[str, ...]] = [("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")]
-    rows += [_row(run) for run in found]
+    silent = {run.id: seconds for run in found if (seconds := kept.silence(shelf, run))}
+    rows += [_row(run, silent.get(run.id)) for run in found]
     for line in console.table(rows, console.columns(sys.stdout)):
         console.result(line)
+    for run in found:
+        if run.id in silent:
+            kept.say_silence(run, silent[run.id])
     if len(ids) > len(shown):
         console.say(f"{len(ids) - len(shown)} older ones:  ngcdl runs --all")
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: Run, silent_seconds: float | None) -> tuple[str, ...]:
     figures = run.summary
     status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
+    status += f", {kept.in_words(silent_seconds)}" if silent_seconds else ""
     return (
         run.id,
         status,
@@ -78,11 +83,15 @@ def _short(reference: str) -> str:
 def show(name: str, as_json: bool) -> None:
     """Show one run. Raises NoSuchRun or RecordBroken."""
     shelf = kept.shelf()
-    run = reconcile(shelf, shelf.load(shelf.find(name)))
+    with kept.asking() as away:
+        run = reconcile(shelf, shelf.load(shelf.find(name)), away)
     if as_json:
         console.result_json(kept.with_figures(shelf, run).as_json())
-    else:
-        show_summary(shelf, run)
+        return
+    show_summary(shelf, run)
+    if seconds := kept.silence(shelf, run):
+        kept.say_silence(run, seconds)
+    kept.say_how_to_go_on(shelf, run)
 
 
 def logs(name: str, follow: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ngcdl import plan, settings, trainings
 from ngcdl.asked import Asked
-from ngcdl.errors import BadOption
+from ngcdl.errors import BadOption, RecordBroken
 from ngcdl.spec import (
     REDACTED,
     USED_BY,
@@ -207,7 +208,15 @@ def _batch(text: str | None, usual: int) -> int:
 
 
 def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
-    """Raises BadOption where the trainer would refuse to go on from the run `before`."""
+    """Raises BadOption where the run `before` still runs, or the trainer would refuse to go on from it."""
+    from ngcdl.reconcile import reconcile, still_runs
+
+    with contextlib.suppress(RecordBroken):  # the checkpoints beside it may be whole
+        if still_runs(shelf, reconcile(shelf, shelf.load(before))):
+            raise BadOption(
+                f"--resume {before}: it still runs; a second training would do the same beside it.",
+                f"Look at it, or end it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",
+            )
     folder = shelf.folder(before)
     start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
     if start is None:
@@ -228,6 +237,13 @@ def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
         raise BadOption(f"--resume {before}: it saved no checkpoint to go on from.", f"    ngcdl show {before}")
 
 
+# https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
+_LIMITS = (
+    *("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio"),
+    *("rttime", "sigpending", "stack"),
+)
+
+
 def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
     """What was typed beside the plan. An own command keeps what its plan mounts already."""
     here, home = str(_here()), os.environ.get("HOME", "/")
@@ -239,6 +255,8 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
                 f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1, for the soft and the hard limit alike; "
                 "memlock=host leaves it out."
             )
+        if match[1] not in _LIMITS:
+            raise BadOption(f"--ulimit {text}: {match[1]} is no limit of Docker's, which are {', '.join(_LIMITS)}.")
         if match[2] == "host":
             limits.pop(match[1], None)
         else:

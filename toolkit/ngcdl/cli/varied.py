@@ -62,6 +62,8 @@ def arms(
     `scaling`: of machines and cards, STRONG (also None) or WEAK: --batch is of all replicas together, or of each."""
     if vary is None and len(images) > 1:
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
+    assert base.workload is not None  # compare has a training
+    again = f"--train {base.workload.name} --vary"
     name, _, text = (vary or "device=cpu,gpu").partition("=")
     values = [value.strip() for value in text.split(",")]
     if "" in values:
@@ -69,12 +71,12 @@ def arms(
     if len(values) < 2 or len(set(values)) < len(values):
         raise BadOption(f"--vary {vary}: at least two values, each once.", EXAMPLE)
     if len(images) > 1 and name != "framework":
-        raise BadOption(f"--vary {name} takes one image.", "    ngcdl compare IMAGE --vary ...")
+        raise BadOption(f"--vary {name} takes one image.", f"    ngcdl compare IMAGE {again} ...")
     if name == "device":
         return name, _devices(base, values)
     if name == "gpus" and "none" in values:
         raise BadOption(
-            "--vary gpus compares cards; without one it is the CPU.", "    ngcdl compare --vary device=cpu,gpu"
+            "--vary gpus compares cards; without one it is the CPU.", f"    ngcdl compare {again} device=cpu,gpu"
         )
     asked = {f"{name}={value}": _with(base, name, value, images, registry) for value in values}
     if name in UNITS:
@@ -101,7 +103,8 @@ def _scaled(arm: str, asked: Asked, is_weak: bool) -> Asked:
         raise BadOption(f"--vary {arm}: of {work.name} only one replica can run.", "    ngcdl workloads")
     each = asked.gpus.count or len(asked.gpus.devices) or 1
     if is_weak and asked.gpus.kind == "all":
-        raise BadOption(f"--vary {arm}: --scaling weak wants their number.", "    ngcdl compare --vary gpus=1,2 ...")
+        hint = f"    ngcdl compare --train {work.name} --scaling weak --vary gpus=1,2"
+        raise BadOption(f"--vary {arm}: --scaling weak wants their number.", hint)
     if not is_weak:
         return asked
     plan.check_batch(work, GpuRequest())  # of one replica, as it was typed

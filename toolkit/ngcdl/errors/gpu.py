@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ngcdl.errors.base import NgcdlError
 
 
@@ -10,11 +12,14 @@ class GpuError(NgcdlError):
 
 
 class NoGpu(GpuError):
-    def __init__(self, asked: str, found: str) -> None:
+    def __init__(self, asked: str, found: str, *, option: Literal["--gpus", "--device"] = "--gpus") -> None:
+        """`option`: what asked for it."""
+        instead = {
+            "--gpus": "To train on the CPU, say so:\n    ngcdl run ... --gpus none",
+            "--device": "Leave it out, or to train on the CPU, say so:\n    ngcdl run ... --device cpu",
+        }
         super().__init__(
-            f"--gpus {asked}: {found}.",
-            "To train on the CPU, say so:\n    ngcdl run ... --gpus none\n"
-            "To see what the driver reports:\n    ngcdl gpu",
+            f"{option} {asked}: {found}.", f"{instead[option]}\nTo see what the driver reports:\n    ngcdl gpu"
         )
 
 

@@ -84,7 +84,10 @@ def run(
     force: options.Force = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the request, script or manifest; start nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the request, script or manifest; start nothing. Of an image it asks the engine."
+        ),
     ] = False,
     json: Json = False,
 ) -> int:
