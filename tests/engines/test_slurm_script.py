@@ -220,6 +220,17 @@ def test_a_task_that_failed_by_itself_speaks_for_the_killed_and_only_a_lost_node
         assert json.loads((tmp_path / "exit.json").read_text())["code"] == code
 
 
+def test_a_job_that_is_ended_before_any_task_has_begun_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    caught = "0x$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$PPID/status)"
+    program(tmp_path / "srun", f"until (({caught} & 0x4000)); do :; done; kill -TERM $PPID; exit 0")
+    program(tmp_path / "scontrol", ":")
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    where = {"PATH": f"{tmp_path}:/usr/bin:/bin", **known}
+    done = subprocess.run(["bash", str(tmp_path / "job.sh")], env=where, check=False)
+    assert (done.returncode, json.loads((tmp_path / "exit.json").read_text())["code"]) == (143, 143)
+
+
 @pytest.mark.parametrize(
     ("image", "enroot"),
     [

@@ -118,10 +118,15 @@ def _engine(
     return docker, default_image(registry, probe), f"engine docker: this host has a GPU, and {way.why}"
 
 
+def named_default(registry: str) -> ImageRef | None:
+    named = os.environ.get("NGCDL_DEFAULT_IMAGE")
+    return ImageRef.parse(named, registry) if named else None
+
+
 def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
     """Name NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards; where none does the newest, to be refused."""
-    if named := os.environ.get("NGCDL_DEFAULT_IMAGE"):
-        return ImageRef.parse(named, registry)
+    if named := named_default(registry):
+        return named
     from ngcdl import hostfacts
     from ngcdl.catalog import releases
     from ngcdl.preflight.image import from_catalog

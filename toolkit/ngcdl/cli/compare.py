@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ngcdl import choice, console, plan, settings, trainings
 from ngcdl import compare as comparing
-from ngcdl import console, plan, settings, trainings
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
@@ -94,7 +94,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     name, variants = arms(asked, vary, images, config.registry, scaling)
     for one in (variant.asked for variant in variants):
         plan.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
-        plan.check_place(one.workload or Workload(""), one.image, one.device or _device(one.gpus))
+        image = one.image or choice.named_default(config.registry)
+        plan.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(shelf)
     screen, number = _Hushed(typed.engine in USED_BY), None
     with screen:

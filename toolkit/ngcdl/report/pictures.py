@@ -11,7 +11,6 @@ from ngcdl.report.curves import Curve
 from ngcdl.report.markup import Markup
 from ngcdl.report.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
 from ngcdl.report.story import MOST_LETTERS, CardCurves, Story, letters
-from ngcdl.report.verdict import lasted
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def _time(stories: Iterable[Story]) -> Axis:
     for story in stories:
         curves = [story.training.rates, story.measured.host]
         told = max((curve.xs[-1] for curve in curves if curve.xs), default=0.0)
-        seconds = lasted(story.run)
+        seconds = story.run.seconds
         ends.append(told if seconds is None else max(seconds, 1.0))
     return seconds_axis(max(ends))
 

@@ -11,7 +11,7 @@ from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operati
 from ngcdl.record import Run
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.story import Story
-from ngcdl.report.verdict import duration, lasted, rate
+from ngcdl.report.verdict import duration, rate
 from ngcdl.spec import USED_BY
 
 Row = tuple[str, tuple[str, ...]]
@@ -33,7 +33,7 @@ def outcome(run: Run) -> str:
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
     words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
-    words += [duration(seconds)] if (seconds := lasted(run)) is not None else []
+    words += [duration(run.seconds)] if run.seconds is not None else []
     return ", ".join(words)
 
 

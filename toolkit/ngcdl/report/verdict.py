@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ngcdl.console import measured
-from ngcdl.record import Run
 from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.story import Story
@@ -44,8 +43,8 @@ def _reached(story: Story) -> str:
     if figures.steps is not None:
         seconds = _trained_seconds(story)
         words.append(f"{figures.steps:,} steps{f' in {duration(seconds)}' if seconds is not None else ''}")
-    elif (seconds := lasted(run)) is not None:
-        words.append(f"{duration(seconds)}{' with the time in the queue' if run.engine in QUEUES else ''}")
+    elif run.seconds is not None:
+        words.append(f"{duration(run.seconds)}{' with the time in the queue' if run.engine in QUEUES else ''}")
     if why := naming.without_result(run, story.training.start):
         words.append(why)
     if figures.precision_at_1 is not None:
@@ -58,14 +57,9 @@ def _reached(story: Story) -> str:
 def _trained_seconds(story: Story) -> float | None:
     """Give how long the run took; of one that had to wait in a queue, its steps, None where they do not tell."""
     if story.run.engine not in QUEUES:
-        return lasted(story.run)
+        return story.run.seconds
     span = story.training.span
     return span[1] - span[0] if span else None
-
-
-def lasted(run: Run) -> float | None:
-    """Give the seconds from its start to its end; None: not known, as where the clock was put back meanwhile."""
-    return run.seconds if run.seconds is not None and run.seconds >= 0 else None
 
 
 def _of_several(stories: Sequence[Story]) -> str:

@@ -77,7 +77,8 @@ for file in "$RUN/.task-$attempt-"*; do
         [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
         ;;
     137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '' | 0) ;;
+    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any began: that is no success
+    0) ;;
     *) code=$told ;;
     esac
 done
