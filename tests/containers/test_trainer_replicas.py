@@ -129,11 +129,17 @@ def test_a_signal_that_comes_before_they_can_hear_it_is_no_crash(tmp_path, monke
     assert (stopped.value.kind, stopped.value.exit_code) == ("interrupted", 143)
 
 
-def test_who_knocks_and_goes_does_not_keep_the_machines_apart(monkeypatch):
-    (port,) = meeting.free_ports(1)
+@pytest.fixture
+def port(monkeypatch):
+    """Where node 0 is met."""
+    (free,) = meeting.free_ports(1)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setenv("MASTER_PORT", str(free))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    return free
+
+
+def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
     with ThreadPoolExecutor() as threads:
         first = threads.submit(meeting.meet, 2, 0, 1, Signals())
         until(lambda: knocked(port), "node 0 listens")
@@ -141,11 +147,7 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(monkeypatch):
         assert first.result(LIMIT) == second.result(LIMIT)
 
 
-def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(monkeypatch):
-    (port,) = meeting.free_ports(1)
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(port))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(port):
     with ThreadPoolExecutor() as threads:
         first = threads.submit(meeting.meet, 3, 0, 1, Signals())
         until(lambda: knocked(port, b'{"node": 1, "ports": [1]}\n'), "node 0 listens")

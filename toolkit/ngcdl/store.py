@@ -23,6 +23,7 @@ import heapq
 import json
 import logging
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,17 +162,21 @@ class Store:
         return matches[0]
 
 
-def lines(path: Path, part: tuple[int, int] | None = None) -> Iterator[dict[str, Any]]:
+def lines(
+    path: Path, part: tuple[int, int] | None = None, among: re.Pattern[bytes] | None = None
+) -> Iterator[dict[str, Any]]:
     """Give the objects of a .jsonl file. A torn or foreign line is passed over: a crash tears at most the last one.
 
     A file that is missing or can't be read has none: what is built on it is then unknown, and says so. Of a `part`,
-    from byte to byte, those that begin in it.
+    from byte to byte, those that begin in it; with `among` only lines in which that is found, the others unparsed.
     """
     import orjson  # four times as fast as json; what lists the runs does not need it
 
     try:
         with opened(path) as file:
             for line in _part(file, *part) if part else file:
+                if among and not among.search(line):
+                    continue
                 try:
                     data = orjson.loads(line)
                 except ValueError:  # NaN is none of its words, and some write it

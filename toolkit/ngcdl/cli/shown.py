@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,13 +16,14 @@ from ngcdl.report.lines import Line
 from ngcdl.store import EVENTS, TRACE, Store, lines
 
 _SELDOM = ("stages", *raced.EVENTS)
+_NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # of which there may be a million
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
 
 
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
     run = kept.with_figures(shelf, run)
-    start, told = _told(lines(shelf.folder(run.id) / EVENTS))
+    start, told = _told(lines(shelf.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
     rows += [*_figures(run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
