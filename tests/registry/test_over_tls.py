@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import socket
 import ssl
-import subprocess
 
+import certificates
 import pytest
 from ngc_server import NgcServer, serving
 from registry_asker import GOOD, ref, shown
@@ -30,11 +29,7 @@ def own_address():
 @pytest.fixture
 def far(own_address, tmp_path, monkeypatch):
     """nvcr.io over TLS, its CA named by NGCDL_CA_FILE."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is missing: no certificate can be made")
-    make = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab -addext subjectAltName=IP:{own_address}"
-    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
-    subprocess.run([*make.split(), *files], capture_output=True, check=True)
+    certificates.make(tmp_path / "key.pem", tmp_path / "cert.pem", "lab", f"IP:{own_address}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):

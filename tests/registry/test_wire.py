@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import certificates
 import pytest
 from ngc_server import (
     DENIED,
@@ -170,13 +169,9 @@ def test_a_denied_blob_is_named(ngc, signed_in):
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
     """A key and two certificates: cert.pem is the server's, other.pem nobody's."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is missing: no certificate can be made")
     folder = tmp_path_factory.mktemp("tls")
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab -addext subjectAltName=IP:127.0.0.1"
     for key, name in (("other.key", "other.pem"), ("key.pem", "cert.pem")):
-        files = ["-keyout", str(folder / key), "-out", str(folder / name)]
-        subprocess.run([*make.split(), *files], capture_output=True, check=True)
+        certificates.make(folder / key, folder / name, "lab", "IP:127.0.0.1")
     return folder
 
 
