@@ -71,12 +71,14 @@ def test_a_planted_slow_input_pipeline_is_named_wherever_one_looks(
     user: User, image: str, driver: str, card: int
 ) -> None:
     has_card(user, driver, card, utilization=47)
-    words = (*TRAIN, "--batch", "8", "--steps", "21", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
+    # One image a batch: its step on the CPU is short beside the making of a batch, whoever else computes there.
+    words = (*TRAIN, "--batch", "1", "--steps", "21", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
     done = user.run("run", image, *words, seconds=240)
     assert done.code == 0, done
     record = user.record()
     first = record["findings"][0]
-    assert (first["rule"], first["numbers"]["gpu_percent"]) == ("input-bound", 47)
+    assert first["rule"] == "input-bound", record["findings"]
+    assert first["numbers"]["gpu_percent"] == 47
     assert first["numbers"]["waited_percent"] >= 30
     sentence = first["text"]
     full = r"(, one CPU core at (9\d|100) %)?"  # where others use the processors it is two that are half full
