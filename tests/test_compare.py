@@ -319,8 +319,8 @@ def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.S
 @no_driver
 @docker_s_socket
 def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: settings.Settings, shelf: Store) -> None:
-    for gpus, device in (("all", None), ("auto", "gpu")):
-        with pytest.raises(NoGpu):
+    for gpus, device, named in (("all", None, "--gpus all: "), ("auto", "gpu", "--device gpu: ")):
+        with pytest.raises(NoGpu, match=named):
             compare.settle(variants(gpus, a={"device": device}, b={"device": device}), config, shelf, FakeShow())
     assert shelf.ids() == []
 

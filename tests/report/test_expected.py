@@ -37,7 +37,8 @@ def test_where_nothing_trained_here_something_is_assumed() -> None:
     silent = [
         ran("cifar10", None), ran("cifar10", 5.0, status="failed"), ran("cifar10", 5.0, None), ran("mine", 5.0)
     ]  # fmt: skip
-    at = pace([*silent, replace(ran("cifar10", 5.0), spec=None)], FLOPS)
+    elsewhere = [replace(ran("cifar10", 5.0), engine=engine) for engine in ("slurm", "kubernetes")]
+    at = pace([*silent, *elsewhere, replace(ran("cifar10", 5.0), spec=None)], FLOPS)
     assert at == Pace()
     assert not at.is_measured
     assert (at.flops("cifar10", "cpu"), at.flops("cifar10", "gpu")) == (ASSUMED_FLOPS["cpu"], ASSUMED_FLOPS["gpu"])

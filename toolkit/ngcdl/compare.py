@@ -117,7 +117,9 @@ def settle(
             show.say(f"WARNING: {variant.name}: {doubt}")
         ready.append((variant, settled))
     if not ready:
-        raise NoGpu(str(hardest.asked.gpus), first.picked.way.why)
+        is_demanded = hardest.asked.gpus.demanded
+        typed, option = (str(hardest.asked.gpus), "--gpus") if is_demanded else ("gpu", "--device")
+        raise NoGpu(typed, first.picked.way.why, option=option)
     return ready, tuple(remarks)
 
 

@@ -11,6 +11,7 @@ from statistics import median
 
 from ngcdl.record import Run
 from ngcdl.report import naming
+from ngcdl.spec import USED_BY
 
 # Where nothing trained here yet: some cores of a desktop, and a small card. Recalled, not measured.
 ASSUMED_FLOPS: Mapping[str, float] = {"cpu": 100e9, "gpu": 2e12}
@@ -60,6 +61,8 @@ def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
         rate, each = figures.examples_per_second, figures.seconds_per_batch
         if run.status != "finished" or name not in flops_per_example or not (run.device and rate):
             continue
+        if run.engine in USED_BY:
+            continue  # a cluster's machine is another one, and its queue no start-up
         found.setdefault((str(name), run.device), []).append(rate * flops_per_example[str(name)])
         is_whole = not naming.workload(run).get("resume")  # else its steps are those of the run before as well
         if is_whole and run.seconds is not None and figures.steps and each:

@@ -70,8 +70,10 @@ def times(it: Spreading) -> str:
 
 
 def percent(it: Spreading) -> str:
-    """Of a share 0..1: 88 % (86..90)."""
-    return f"{100 * it.median:.0f} % ({100 * it.min:.0f}..{100 * it.max:.0f})"
+    """Of a share 0..1: 88 % (86..90); 0.42 % (0.38..0.47): of the least two digits count, but none after 10 %."""
+    least = it.min if it.min > 0 else it.median
+    digits = 0 if least <= 0 or least >= 0.1 else min(1 - floor(log10(100 * least)), 4)
+    return f"{100 * it.median:.{digits}f} % ({100 * it.min:.{digits}f}..{100 * it.max:.{digits}f})"
 
 
 def duration(it: Spreading) -> str:

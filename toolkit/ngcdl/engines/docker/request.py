@@ -15,9 +15,6 @@ from ngcdl.engines.base import RUN_FOLDER, TRAINING_GRACE_SECONDS, Order
 from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, redacted
 
 LABEL = "ngcdl.run"
-# What NVIDIA's runtime mounts: libraries to compute with, and nvidia-smi with NVML. The default of a container
-# without it is the same. https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
-CAPABILITIES = "compute,utility"
 # Docker's own default is a log without end.
 _LOG = {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}}
 _PIDS = 32768
@@ -88,12 +85,17 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
 
 
 def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any]) -> dict[str, str]:
-    """Put the GPUs into `host`, and give the variables that go with them."""
+    """Put the GPUs into `host`, and give the variables that go with them.
+
+    Not NVIDIA_DRIVER_CAPABILITIES: which of the driver's libraries are mounted is the image's to say (NGC's want video,
+    too), and the toolkit's default is to compute and to have nvidia-smi.
+    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+    """
     if way == "none" or gpus.kind == "none":
         # NGC images say NVIDIA_VISIBLE_DEVICES=all by themselves; where nvidia is the default runtime that is enough.
         return {"NVIDIA_VISIBLE_DEVICES": "void"}
     visible = ",".join(gpus.devices) if gpus.devices else "all"
-    variables = {"NVIDIA_VISIBLE_DEVICES": visible, "NVIDIA_DRIVER_CAPABILITIES": CAPABILITIES}
+    variables = {"NVIDIA_VISIBLE_DEVICES": visible}
     if way == "runtime":
         host["Runtime"] = "nvidia"
     elif way == "cdi":

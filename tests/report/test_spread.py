@@ -1,0 +1,21 @@
+"""How several rounds' figures are written: with as many digits as their least needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ngcdl.report.spread import Spread, percent
+
+
+@pytest.mark.parametrize(("shares", "text"), [
+    ((0.86, 0.88, 0.90), "88 % (86..90)"),
+    ((0.098, 0.2, 0.3), "20.0 % (9.8..30.0)"),
+    ((0.0038, 0.0042, 0.0047), "0.42 % (0.38..0.47)"),
+    ((0.0, 0.0042, 0.01), "0.42 % (0.00..1.00)"),
+    ((-0.01, 0.0, 0.02), "0 % (-1..2)"),
+    ((1e-9, 1e-9, 1e-9), "0.0000 % (0.0000..0.0000)"),
+])  # fmt: skip
+def test_a_share_has_two_digits_of_its_least(shares: tuple[float, ...], text: str) -> None:
+    spread = Spread.of(shares)
+    assert spread
+    assert percent(spread) == text
