@@ -82,12 +82,16 @@ def test_a_clone_that_was_moved_starts_its_own_source(clone: Path) -> None:
     assert told(moved) == ("ngcdl moved\n", "", [])
 
 
-@pytest.mark.parametrize("change", ["gone", "another version"])
+@pytest.mark.parametrize("change", ["gone", "another version", "half removed"])
 def test_a_python_that_is_gone_or_another_one_makes_the_environment_anew(clone: Path, change: str) -> None:
     told(clone)
     if change == "gone":
         (clone / ".venv/bin/python").unlink()
         (clone / ".venv/bin/python").symlink_to("/usr/bin/python3.0")
+    elif change == "half removed":  # as rm leaves it that a Ctrl-C ended
+        (clone / ".venv/pyvenv.cfg").unlink()
+        shutil.rmtree(clone / ".venv/lib")
+        shutil.rmtree(clone / ".venv/bin")
     else:
         (packages,) = (clone / ".venv/lib").glob("python3.*")
         packages.rename(packages.with_name("python3.0"))
@@ -112,6 +116,15 @@ def test_without_a_python_that_is_new_enough_what_helps_is_named(
         put(clone, name, OLD)
     put(clone, "apt-cache", f"#!/bin/sh\n[ $2 = {known} ]\n")
     assert refused(clone, "find_python", **variables).endswith(said)
+
+
+def test_a_python_may_lie_in_a_folder_with_a_blank_in_its_name(clone: Path) -> None:
+    python = clone / "python"
+    python.symlink_to(sys.executable)
+    words = ["bash", "-euc", ". scripts/environment; find_python"]
+    environment = {"PATH": os.defpath, "NGCDL_PYTHON": str(python)}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment, cwd=clone)
+    assert done.stdout == f"{python}\n"
 
 
 @pytest.mark.parametrize(

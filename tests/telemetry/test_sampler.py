@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -212,6 +213,19 @@ def test_a_device_without_room_is_one_problem() -> None:
     sampler.run()
     assert (sampler.taken, sampler.written) == (1, 0)
     assert sampler.problems == ("/dev/full: No space left on device; no samples are written from here on (0 were)",)
+
+
+def test_a_link_or_a_pipe_that_the_run_put_there_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    """The run's container can write in its folder."""
+    precious, link, pipe = tmp_path / "precious", tmp_path / "link", tmp_path / "pipe"
+    precious.write_text("mine\n")
+    link.symlink_to(precious)
+    os.mkfifo(pipe)
+    through = Sampler(link, Sources(), clock=HandClock(3))
+    through.run()
+    assert precious.read_text() == "mine\n"
+    assert "no samples are written" in through.problems[0]
+    Sampler(pipe, Sources(), clock=HandClock(3)).run()
 
 
 def test_a_folder_that_is_missing_is_a_problem_and_no_crash(tmp_path: Path) -> None:

@@ -221,7 +221,9 @@ class _Lines:
 
     def __enter__(self) -> _Lines:
         try:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            # The run can write in its folder: a link there would lead out of it, a pipe be waited for.
+            how = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._file = os.open(self._path, how, 0o666)
             size = os.fstat(self._file).st_size
             if size and os.pread(self._file, 1, size - 1) != b"\n":  # cut by a crash
                 os.write(self._file, b"\n")
