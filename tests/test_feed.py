@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import http.client
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from ngcdl.errors import (
     EngineRefused,
     LoginNeeded,
     NgcdlError,
+    RegistryAnswer,
     RegistryUnreachable,
 )
 from ngcdl.feed import Feed
@@ -184,6 +187,39 @@ def test_every_layer_is_shown_with_its_bytes_and_no_line_of_the_relay_is(table: 
         assert {one.status for one in events} >= {"Downloading", "Download complete", "Pull complete"}
         assert {one.total_bytes for one in events if one.status == "Downloading"} == {len(layer)}
     assert [one for one in table.shown if one.layer is None] == []
+
+
+def test_a_configuration_that_was_damaged_here_is_fetched_once_more(table: Table) -> None:
+    name = json.loads(next(iter(table.ngc.manifests.values()))[1])["config"]["digest"]
+    config = table.ngc.blobs[name]
+    table.folder.mkdir()
+    (table.folder / name.replace(":", "-")).write_bytes(b"\0" * len(config))  # as after a power cut
+    table.pull()
+    assert table.blobs().count(name) == 1
+    assert table.engine.layers == list(LAYERS)
+
+
+def test_a_configuration_that_is_none_is_told(table: Table) -> None:
+    ngc, text = table.ngc, b"[1]"
+    body = json.dumps({
+        "schemaVersion": 2, "mediaType": V2, "layers": [], "config": {"digest": digest(text), "size": len(text)},
+    }).encode()  # fmt: skip
+    ngc.blobs[digest(text)], ngc.manifests[digest(body)] = text, (V2, body)
+    ngc.tags["nvidia/tensorflow"] = {"18.01-py2": digest(body)}
+    with pytest.raises(RegistryAnswer, match="a configuration that can't be read"):
+        table.pull()
+
+
+def test_a_disk_that_is_full_where_names_are_kept_leaves_the_pull_to_the_engine(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pwrite", full)
+    table.pull()
+    assert any("The engine pulls by itself" in line for line in table.said)
+
+
+def full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_only_layers_that_the_engine_lacks_are_fetched_ahead(table: Table) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import base64
 import gzip
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -214,6 +216,19 @@ def test_a_redirect_is_followed(host: Host, serve: Serve) -> None:
     target = serve()
     moved = serve(Reply(b"", status=302, headers={"Location": target.url}))
     assert whole(host.prepare(archive=at(moved)))
+
+
+def test_a_password_of_netrc_is_not_sent_and_one_in_the_address_is(
+    host: Host, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("default login me password hush\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    server = serve(Reply(b"", status=404), Reply(PACKED))
+    official = at(server)
+    host.environ["NGCDL_CIFAR10_URLS"] = official.url.replace("://", "://bird:nest@")
+    assert whole(host.prepare(archive=official))
+    basic = base64.b64encode(b"bird:nest").decode()
+    assert [seen.get("authorization") for seen in server.seen] == [f"Basic {basic}", None]
 
 
 @pytest.mark.parametrize("location", ["http://192.0.2.1/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "https://"])

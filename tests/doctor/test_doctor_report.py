@@ -44,6 +44,14 @@ def redact(text: str) -> str:
     ("http://me:se@cr/et@proxy:3128/x", "http://***@proxy:3128/x"),
     ("https://token@github.com/x.git", "https://***@github.com/x.git"),
     ("a token eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl there", "a token *** there"),
+    ("export DB_PASS='hunter 2' ls", "export DB_PASS=*** ls"),
+    ("WANDB_KEY=hunter2 AWS_ACCESS_KEY_ID=abc KEY_2=x", "WANDB_KEY=*** AWS_ACCESS_KEY_ID=*** KEY_2=***"),
+    ("+ hf login --token hunter2 --api-key=hunter2 -v", "+ hf login --token *** --api-key=*** -v"),
+    ("it is hf_abcdefghijklmnop, ghp_abcdefghijklmnop", "it is hf_***, ghp_***"),
+    ("https://x.blob.example/a?sv=1&sig=hunter2 there", "https://x.blob.example/a?*** there"),
+    ("a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b",
+     "a -----BEGIN PRIVATE KEY-----***-----END RSA PRIVATE KEY----- b"),
+    ("of its end: MIIE\n-----END PRIVATE KEY----- b", "***-----END PRIVATE KEY----- b"),
     (f"{HOME}/data of {USER}, not {USER}s", f"~/data of USER, not {USER}s"),
 ])  # fmt: skip
 def test_what_has_the_form_of_a_secret_is_taken_out_and_the_rest_stays(text: str, shown: str) -> None:
@@ -53,6 +61,8 @@ def test_what_has_the_form_of_a_secret_is_taken_out_and_the_rest_stays(text: str
 @pytest.mark.parametrize("text", [
     "nvcr.io/nvidia/tensorflow@sha256:cd3b53745974", "The author: Bird", "NVRM: Xid (PCI:0000:01:00): 79, GPU has gone",
     "https://docs.nvidia.com/deploy/", "step 100, loss = 4.61", "unauthorized: authentication required",
+    "PASS: test_a", "KeyError: 'x'", "----- a table ----- of lines -----", "BYPASS=1",
+    "ngcdl login --password-stdin -v",
 ])  # fmt: skip
 def test_what_is_no_secret_stays_readable(text: str) -> None:
     assert redact(text) == text
@@ -81,7 +91,8 @@ def test_a_secret_in_json_in_a_log_line_is_taken_out_whatever_quotes_it_holds(na
 
 
 def test_a_log_of_one_long_word_is_no_trap() -> None:
-    for word in ("x", "a.", "://", "://a:", "auth", "eyJ", "token=", '\\"'):
+    words = ("x", "a.", "://", "://a:", "auth", "eyJ", "token=", '\\"', "-", "--key ", "_KEY=", "https://a?", "hf_")
+    for word in words:
         redact(word * 20_000)
 
 

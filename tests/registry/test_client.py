@@ -76,6 +76,12 @@ def test_a_schema_1_image_is_recognised_and_read_without_sizes(ngc, registry):
     assert registry.config(ref(ngc), image)["config"]["Env"] == ["A=b"]
 
 
+def test_what_an_old_registry_says_for_a_digest_and_is_none_is_not_taken(ngc, registry):
+    body = json.dumps({"schemaVersion": 1, "history": [], "fsLayers": []}).encode()
+    ngc.fail("manifests", lambda h: h.send(200, body, **{"Content-Type": SCHEMA_1, "Docker-Content-Digest": "../../x"}))
+    assert registry.manifest(ref(ngc, "nvidia/tensorflow:17.01")).digest == digest(body)
+
+
 def test_tags_are_read_page_by_page(ngc, registry):
     ngc.page = 2
     for month in range(2, 9):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from house import House
 
-from ngcdl.errors import ConfigNotWritable
+from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot
 from ngcdl.registry import enroot
 from ngcdl.registry.key import Credential, Secret
 
@@ -68,11 +70,68 @@ def test_a_mirror_is_one_host(tmp_path: Path) -> None:
     assert file.read_text() == "machine mirror.example login $oauthtoken password nvapi-hush\n"
 
 
+@pytest.mark.parametrize(
+    ("user", "password"), [("me", "two words"), ("me", 'a"b'), ("me", "#a"), ("me", "a\nmachine b"), ("<token>", "a")]
+)
+def test_a_key_that_would_want_quotes_is_refused_and_told_nowhere(tmp_path: Path, user: str, password: str) -> None:
+    with pytest.raises(KeyNotForEnroot) as caught:
+        enroot.keep("mirror.example", Credential(user, Secret(password), "a test"), {"HOME": str(tmp_path)})
+    assert password not in caught.value.message or password == "a"
+    assert not (tmp_path / ".config").exists()
+
+
+def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
+    own, named = tmp_path / "dotfiles", tmp_path / ".config/enroot/.credentials"
+    own.write_text("machine a login b password c\n")
+    named.parent.mkdir(parents=True)
+    named.symlink_to(own)
+    enroot.keep("mirror.example", KEY, {"HOME": str(tmp_path)})
+    assert named.is_symlink()
+    assert "nvapi-hush" in own.read_text()
+
+
+def test_a_key_is_forgotten_and_those_of_others_stay(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    assert enroot.forget("nvcr.io", environ) is None
+    file = enroot.keep("nvcr.io", KEY, environ)
+    file.write_text(f"machine a login b password c\n{file.read_text()}")
+    assert enroot.forget("nvcr.io", environ) == file
+    assert file.read_text() == "machine a login b password c\n"
+    assert enroot.forget("nvcr.io", environ) is None
+
+
 def test_a_folder_that_can_t_be_written_is_an_error_without_the_key(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigNotWritable) as refused:
         enroot.keep("nvcr.io", KEY, {"ENROOT_CONFIG_PATH": str(tmp_path / "file")})
     assert "nvapi" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_no_key_beside_it(tmp_path: Path) -> None:
+    code = """
+import resource, sys
+from ngcdl.errors import ConfigNotWritable
+from ngcdl.registry import enroot
+from ngcdl.registry.key import Credential, Secret
+resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
+try:
+    enroot.keep("nvcr.io", Credential("me", Secret("nvapi-hush"), "a test"), {"ENROOT_CONFIG_PATH": sys.argv[1]})
+except ConfigNotWritable:
+    sys.exit(3)
+"""
+    file = tmp_path / ".credentials"
+    file.write_text("machine a login b password c\n")
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert list(tmp_path.iterdir()) == [file]
+    assert file.read_text() == "machine a login b password c\n"
+
+
+def test_what_others_wrote_stays_to_the_byte_in_whatever_letters(tmp_path: Path) -> None:
+    others = "# für mich\n".encode("latin-1")
+    (tmp_path / ".credentials").write_bytes(others)
+    file = enroot.keep("mirror.example", KEY, {"ENROOT_CONFIG_PATH": str(tmp_path)})
+    assert file.read_bytes() == others + b"machine mirror.example login $oauthtoken password nvapi-hush\n"
 
 
 def test_login_copies_the_key_that_is_kept_and_says_where(tmp_path: Path) -> None:

@@ -184,6 +184,15 @@ def test_logout_says_what_went_and_what_is_left(user, ngc):
     assert "keeps no key" in run(user, "logout").stdout
 
 
+def test_logout_takes_the_copy_for_enroot_too(user, ngc):
+    copy = Path(user["HOME"]) / ".config/enroot/.credentials"
+    copy.parent.mkdir(parents=True)
+    copy.write_text(f"machine {ngc.host} login $oauthtoken password {KEY}\n")
+    done = run(user, "logout")
+    assert f"was removed from {copy}." in done.stdout, done
+    assert copy.read_text() == ""
+
+
 def test_the_key_is_on_no_command_line(user, ngc, helper, tmp_path):
     path = Path(user["HOME"]) / ".docker" / "config.json"
     path.parent.mkdir()

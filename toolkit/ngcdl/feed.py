@@ -9,7 +9,6 @@ relay's name goes, and the blobs with it. Where any of this can't be, the engine
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ngcdl.engines.base import Engine, LayerStore, PullEvent, Show
 from ngcdl.errors import (
@@ -200,8 +199,8 @@ class Feed:
         from ngcdl.registry.leftovers import here_bytes
         from ngcdl.registry.relay import Relay
 
-        config = self._config(registry, document.tree["config"])
-        holds = offer.contents(json.loads(config.read()), len(image.layers))
+        config, described = self._config(registry, document.tree["config"])
+        holds = offer.contents(described, len(image.layers))
         there = store.has(holds) if holds else 0
         missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
@@ -232,15 +231,27 @@ class Feed:
             ahead=[blob for blob in offered.blobs if blob.digest in missing],
         )
 
-    def _config(self, registry: Registry, about: dict[str, object]) -> Blob:
-        from ngcdl.registry.blobs import Blob
+    def _config(self, registry: Registry, about: dict[str, object]) -> tuple[Blob, dict[str, Any]]:
+        """Give the image's configuration, as the engine will ask for it, and what it says."""
+        from ngcdl.registry import manifest
 
         digest, size = str(about["digest"]), about.get("size")
         if not isinstance(size, int):
             raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
-        blob = Blob(self.folder, digest, size)
+        blob = self._whole(registry, digest, size)
+        if manifest.digest(blob.read(), digest) != digest:  # it was damaged here, as by a power cut: one clean try
+            blob.close(keep=False)
+            blob = self._whole(registry, digest, size)
+        try:
+            return blob, manifest.parse(blob.read())
+        except ValueError as error:
+            raise RegistryAnswer(self.ref.registry, f"a configuration that can't be read: {error}.") from error
+
+    def _whole(self, registry: Registry, digest: str, size_bytes: int) -> Blob:
+        from ngcdl.registry.blobs import Blob
+
+        blob = self._about = Blob(self.folder, digest, size_bytes)
         self._blobs.append(blob)
-        self._about = blob
         blob.fill(lambda start: registry.open(self.ref.repository, digest, start))
         return blob
 
@@ -255,7 +266,10 @@ class Feed:
 
     def _through(self, relay: Relay, turn: Turn, *, is_last: bool) -> bool:
         """Let the engine pull from `relay`. False: it did not take the layers so, and may take them another way."""
-        turn.note(relay.name)
+        try:
+            turn.note(relay.name)
+        except OSError as error:
+            raise _ByItself(f"layers can't be kept in {self.folder}: {error.strerror}") from error
         tars = {_short(content): content for content in relay.offer.unpacked}
 
         def show(event: PullEvent) -> None:

@@ -105,9 +105,13 @@ def _to_enroot(host: str, key: credentials.Credential) -> None:
 
 
 def logout(registry: str | None = None) -> None:
-    """Take the key for nvcr.io, or for the registry that is named, off this machine. Docker's login goes with it."""
+    """Take the key for nvcr.io, or for the registry that is named, off this machine, enroot's copy too. Docker's login
+    goes with it; a pull secret in a cluster stays."""
+    from ngcdl.registry import enroot
+
     host = _host(registry)
-    places = credentials.forget(host)
+    copy = enroot.forget(host)  # first: a helper that fails ends this
+    places = (*credentials.forget(host), *([str(copy)] if copy else []))
     if places:
         console.result(f"The key for {host} was removed from {' and '.join(places)}.")
     else:

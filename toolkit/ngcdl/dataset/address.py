@@ -116,7 +116,9 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
         raise Failure("its name can't be resolved", answered=False)
     timeout = (patience.connect_seconds, patience.stall_seconds)
     try:
-        return session.get(url, headers=dict(headers), stream=True, timeout=timeout, allow_redirects=False)
+        return session.get(
+            url, headers=dict(headers), auth=_own(url), stream=True, timeout=timeout, allow_redirects=False
+        )
     except requests.exceptions.SSLError as error:
         below = _innermost(error)
         if isinstance(below, ssl.SSLCertVerificationError):
@@ -134,6 +136,18 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
         raise Failure(_words(error), answered=connected, again=True) from error
     except (requests.exceptions.RequestException, ValueError) as error:  # ValueError: it redirects to no address
         raise Failure(_words(error)) from error
+
+
+def _own(url: str) -> requests.auth.AuthBase:
+    """Sign in with what the address itself holds, if anything: requests would take what ~/.netrc has for any host."""
+    import requests
+
+    class Nobody(requests.auth.AuthBase):
+        def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+            return request
+
+    user, password = requests.utils.get_auth_from_url(url)
+    return requests.auth.HTTPBasicAuth(user, password) if user or password else Nobody()
 
 
 def _resolves(name: str, seconds: float) -> bool:

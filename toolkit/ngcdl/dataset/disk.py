@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ngcdl import whole
 from ngcdl.errors import DatasetUnavailable, DiskFull
+from ngcdl.whole import sync_folder as sync_folder
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -26,25 +27,10 @@ def written(where: Path) -> Iterator[None]:
         raise DatasetUnavailable(f"{error.filename or where} can't be used: {why}") from error
 
 
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def replace_text(path: Path, text: str) -> None:
     """Write a small file whole: the old text or the new one, never half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole.written(path, mode=0o666) as file:  # the cache may be shared: the umask says who reads it
+        file.write(text.encode())
 
 
 def sha256(path: Path) -> str:

@@ -10,6 +10,7 @@ What this host does not have is left out. Every text passes through redact.Redac
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -153,7 +154,7 @@ def _kernel_log(hands: Hands) -> str | None:
 
 def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
     from ngcdl import settings
-    from ngcdl.store import LOG, RECORD, Store
+    from ngcdl.store import LOG, RECORD, Store, opened
 
     store = Store(settings.load(hands.environ).runs)
     try:
@@ -162,17 +163,9 @@ def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
         return
     for run_id in ids:
         for name in (RECORD, LOG):
-            if text := _tail(store.folder(run_id) / name):
-                yield f"last-run/{name}", text
-
-
-def _tail(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return None
+            with contextlib.suppress(OSError), opened(store.folder(run_id) / name) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+                yield f"last-run/{name}", file.read().decode(errors="replace")
 
 
 def secrets(hands: Hands) -> Iterator[str]:

@@ -20,6 +20,8 @@ _VALUE = (
     r"(?:(?:basic|bearer)\s+)?(?:\\.|[^\s\"',}\\])+)"
 )
 _NAMES = r"password|passwd|secret|token|api_?key|credential"
+_LAST_PART = r"(?:KEY|PASS|PWD|PAT)(?:_ID)?(?:_?\d{1,3})?"
+_QUOTED = r"(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s\"']+)"
 _SECRET_FIELD = re.compile(rf"(?i).*(?:{_NAMES}).*|(?:.*[-_])?auth(?:orization)?", re.DOTALL)
 _SHOWN = rf"\1\2\3\4\5{_HIDDEN}"
 _PATTERNS: tuple[tuple[str, str], ...] = (
@@ -30,6 +32,16 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     # USER:PASSWORD@ in addresses, also where the password has an @ or a / of its own; and TOKEN@
     (r"(://)[^\s\"':/]{1,256}:[^\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
     (r"(://)[^/\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
+    # what an address is asked with: a signature (Azure's sig=, Amazon's X-Amz-Signature=) is as good as a key
+    (r"(https?://[^\s\"'?]{1,2048}\?)[^\s\"']+", rf"\1{_HIDDEN}"),
+    # in a shell's line: names whose last part says it, and options with their value behind a blank
+    (rf"((?:\b|_){_LAST_PART}=){_QUOTED}", rf"\1{_HIDDEN}"),
+    (rf"(?i)(--(?:[\w-]{{0,40}}-)?(?:key|pass|auth|pat|{_NAMES})[ =])(?!-){_QUOTED}", rf"\1{_HIDDEN}"),
+    # a private key; of a log's end, or beginning, only a part of it
+    (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*", f"-----BEGIN PRIVATE KEY-----{_HIDDEN}"),
+    (r"\A(?:[^-]|-(?!----))*(?=-----END [A-Z ]{0,40}PRIVATE KEY-----)", _HIDDEN),
+    # the keys of Hugging Face, GitHub, GitLab, OpenAI and others, Slack, Amazon
+    (r"\b(hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}", rf"\1{_HIDDEN}"),
     # a JSON web token, wherever it stands
     (r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)?", _HIDDEN),
 )

@@ -10,6 +10,7 @@ NgcdlError (125)
 │   ├── BadKey                empty, blanks inside, not ASCII
 │   ├── ConfigBroken          docker's config.json can't be read as what it should be
 │   ├── ConfigNotWritable
+│   ├── KeyNotForEnroot       it would want quotes in netrc
 │   ├── HelperMissing         a credential helper is named but not installed
 │   ├── HelperFailed          it answered with an error or with garbage
 │   └── HelperHung
@@ -121,6 +122,7 @@ from ngcdl.errors.keys import (
     HelperFailed,
     HelperHung,
     HelperMissing,
+    KeyNotForEnroot,
 )
 from ngcdl.errors.kubernetes import (
     ClusterError,
@@ -224,6 +226,7 @@ __all__ = [
     "HelperMissing",
     "ImageNotPulled",
     "ImageUnfit",
+    "KeyNotForEnroot",
     "KeyRejected",
     "KeyWithoutRights",
     "KubectlMissing",

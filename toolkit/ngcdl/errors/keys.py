@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from ngcdl.errors.base import NgcdlError
 
 
@@ -24,7 +26,8 @@ class ConfigBroken(CredentialsError):
     def __init__(self, path: object, why: str) -> None:
         super().__init__(
             f"{path}: {why}. It was left as it is.",
-            f"Mend the file, or move it away and sign in again:\n    mv {path} {path}.broken && ngcdl login",
+            "Mend the file, or move it away and sign in again:\n"
+            f"    mv {quote(str(path))} {quote(f'{path}.broken')} && ngcdl login",
         )
 
 
@@ -33,6 +36,14 @@ class ConfigNotWritable(CredentialsError):
         super().__init__(
             f"The key can't be kept in {path}: {why}.",
             "Make it writable, name another folder in DOCKER_CONFIG, or give the key by NGC_API_KEY for each command.",
+        )
+
+
+class KeyNotForEnroot(CredentialsError):
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            f"{path} can't hold this key: its user or its password has blanks, quotes or other letters than ASCII's.",
+            "Let the nodes pull with Docker or Podman:\n    ngcdl run ... --engine slurm --container podman",
         )
 
 

@@ -193,10 +193,11 @@ class Registry:
         tree = self._json(answer)
         kind = self._shape(manifest.media_type, tree, answer.headers.get("Content-Type", ""))
         told = answer.headers.get("Docker-Content-Digest")
+        told = told if told and manifest.is_digest(told) else None  # it becomes a file's name
         if kind in manifest.SCHEMA_1_TYPES:
             # Its digest is that of the text without signatures, which only the registry can tell.
             return Document(kind, promised or told or manifest.digest(answer.body), tree, answer.body)
-        expected = promised or (told if told and manifest.is_digest(told) else None)
+        expected = promised or told
         if expected is not None and not manifest.is_digest(expected):
             raise RegistryAnswer(self.host, f"the digest {expected[:80]} is of a kind that can't be checked.")
         digest = manifest.digest(answer.body, expected or "sha256:")

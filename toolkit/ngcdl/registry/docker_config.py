@@ -12,18 +12,17 @@ import contextlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ngcdl import whole
 from ngcdl.errors import ConfigBroken, ConfigNotWritable
 from ngcdl.registry.key import TOKEN_USERNAME, Secret
 
 LOCK_SECONDS = 30.0
 _SIZE_LIMIT_BYTES = 8 << 20
-_LEFTOVER = ".ngcdl-"
 HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 # authConfigKey in https://github.com/docker/cli/blob/master/cli/command/registry.go
 _HUB_KEY = "https://index.docker.io/v1/"
@@ -190,7 +189,7 @@ def write(file: Path, tree: Mapping[str, Any]) -> None:
     except ValueError:
         raise ConfigBroken(file, "it holds a number that JSON has no way to write") from None
     try:
-        for leftover in file.parent.glob(f"{file.name}{_LEFTOVER}*"):
+        for leftover in file.parent.glob(f"{whole.DRAFT}*"):
             leftover.unlink()
         _replace(file, text.encode())
     except OSError as error:
@@ -199,25 +198,13 @@ def write(file: Path, tree: Mapping[str, Any]) -> None:
 
 def _replace(file: Path, content: bytes) -> None:
     before = file.stat() if file.exists() else None
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}{_LEFTOVER}")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(stream.fileno(), 0o600)
-            stream.write(content)
-            stream.flush()
-            if before is not None:
-                if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                    with contextlib.suppress(PermissionError):  # as Docker: the owner is kept where that is allowed
-                        os.fchown(stream.fileno(), before.st_uid, before.st_gid)
-                os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
-            os.fsync(stream.fileno())
-        Path(name).replace(file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with whole.written(file) as stream:
+        os.fchmod(stream.fileno(), 0o600)  # whatever the umask takes away
+        stream.write(content)
+        stream.flush()
+        if before is not None:
+            if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                with contextlib.suppress(PermissionError):  # as Docker: the owner is kept where that is allowed
+                    os.fchown(stream.fileno(), before.st_uid, before.st_gid)
+            os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
+    whole.sync_folder(file.parent)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ngcdl.errors import ConfigNotWritable
-from ngcdl.registry.key import Credential
+from ngcdl import whole
+from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot
+from ngcdl.registry.key import TOKEN_USERNAME, Credential
 from ngcdl.spec import NVCR
 
 TOKENS = "authn.nvidia.com"
@@ -30,20 +30,44 @@ def path(environ: Mapping[str, str]) -> Path:
 def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.environ) -> Path:
     """Write the key for `host` in the place of an older one, and give the file. What others it has stays.
 
-    Raises ConfigNotWritable."""
-    file, hosts = path(environ), (host, TOKENS) if host == NVCR else (host,)
+    Raises ConfigNotWritable, and KeyNotForEnroot of what would want quotes, which not all that read netrc know."""
+    file, hosts = path(environ), _hosts(host)
+    words = (credential.username, credential.secret.reveal())
+    if credential.username == TOKEN_USERNAME or not all(re.fullmatch(r"[!$-&(-~][!$-&(-~#]*", word) for word in words):
+        raise KeyNotForEnroot(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        text = _without(hosts, file.read_text() if file.exists() else "")
+        before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
+        text = _without(hosts, before)
         text += "\n" if text and not text.endswith("\n") else ""
         for one in hosts:
             text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as beside:  # 0600 from the beginning
-            beside.write(text)
-        Path(beside.name).replace(file)
+        with whole.written(file.resolve()) as beside:  # a link to dotfiles stays one
+            beside.write(text.encode(errors="surrogateescape"))
     except (OSError, UnicodeError) as error:
         raise ConfigNotWritable(file, getattr(error, "strerror", None) or str(error)) from error
     return file
+
+
+def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Take the key for `host` out, and give the file; None where it has none. Raises ConfigNotWritable."""
+    file = path(environ)
+    try:
+        before = file.read_text(encoding="utf-8", errors="surrogateescape")
+        after = _without(_hosts(host), before)
+        if after == before:
+            return None
+        with whole.written(file.resolve()) as beside:
+            beside.write(after.encode(errors="surrogateescape"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigNotWritable(file, error.strerror or str(error)) from error
+    return file
+
+
+def _hosts(host: str) -> tuple[str, ...]:
+    return (host, TOKENS) if host == NVCR else (host,)
 
 
 def _without(hosts: Sequence[str], text: str) -> str:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ngcdl import whole
 from ngcdl.registry.manifest import is_digest
 
 _FORMAT = 1
@@ -112,16 +112,10 @@ class Kept:
         return tree
 
     def _write(self, name: str, tree: Mapping[str, Any]) -> None:
-        path = self._folder / name
-        beside = path.with_name(f".{os.getpid()}.{time.monotonic_ns()}")
-        try:
+        with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump({"format": _FORMAT, **tree}, file)
-            beside.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+            with whole.written(self._folder / name, sync=False) as file:
+                file.write(json.dumps({"format": _FORMAT, **tree}).encode())
 
 
 def _name_of(digest: str, architecture: str) -> str:

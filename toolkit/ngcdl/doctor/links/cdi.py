@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from shlex import quote
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, ok, warning
 from ngcdl.doctor.sight import CdiSpec, Sight, Trouble
@@ -59,7 +60,7 @@ def _anew(stale: Iterable[Path]) -> tuple[Step, ...]:
     commands = (
         "sudo systemctl restart nvidia-cdi-refresh"
         if str(path).startswith(("/run/", "/var/run/"))
-        else f"sudo nvidia-ctk cdi generate --output={path}"
+        else f"sudo nvidia-ctk cdi generate --output={quote(str(path))}"
         for path in stale
     )
     return tuple(Step(command) for command in dict.fromkeys(commands))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import BadKey, RegistryUnreachable
@@ -30,7 +32,7 @@ def credentials(sight: Sight) -> Finding:
     if keys.exposure is not None:
         return warning(
             name, f"a key in {keys.source}" if keys.source else "no key", keys.exposure.partition(": chmod")[0],
-            Step(f"chmod 600 {keys.path}"),
+            Step(f"chmod 600 {quote(str(keys.path))}"),
         )  # fmt: skip
     if keys.source is None:
         cause = f"Public images come without a key; {sight.registry_host} gives others only to those who are signed in"
