@@ -114,7 +114,7 @@ def above_zero(kind, most=None):
 
 
 def names(package):
-    """Give the names of a package's modules in order: a new file is all that a workload or framework needs."""
+    """Give the names of a package's modules in order: what lies in its folder can be chosen."""
     return sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(package.__path__))
 
 

@@ -4,8 +4,9 @@
     tf32      as float32, but matrix products and convolutions round what they multiply to 10 bits; from compute
               capability 8.0 on: https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/
     amp       16 bits: convolutions, products and what lies between them. Weights, optimiser, loss, batch norm's
-              statistics and local response normalisation stay float32. bfloat16 on the CPU and, with PyTorch, on cards
-              from 8.0 on; else float16, where the loss is multiplied (Scale), for small gradients would be 0 in it
+              statistics and local response normalisation stay float32, and on a GPU LSTMs do where cuDNN has none in
+              bfloat16. bfloat16 on the CPU and, with PyTorch 2, on cards from 8.0 on; else float16, where the loss is
+              multiplied (Scale), for small gradients would be 0 in it
     auto      tf32 where the card has it, as in NVIDIA's containers, else float32
 """
 from __future__ import absolute_import, division, print_function
@@ -59,8 +60,9 @@ def place(device, capability):
     return "one of %d.%d" % tuple(capability) if capability else "one that does not tell its own"
 
 
-def layout(asked, model, can_first):
-    """Give whether pictures lie channels last, None without pictures; can_first: None, or why they cannot lie first."""
+def layout(asked, model, can_first, usual=True):
+    """Give whether pictures lie channels last, None without pictures; can_first: None, or why they cannot lie first;
+    usual: how they lie where nobody asked."""
     if len(model.shape) != 3:
         if asked is not None:
             raise Stop("bad_argument", "this network sees no pictures: leave --channels-%s away" % (
@@ -68,7 +70,7 @@ def layout(asked, model, can_first):
         return None
     if asked is False and can_first is not None:
         raise Stop("bad_argument", "%s: leave --channels-first away" % can_first)
-    return asked is not False
+    return usual if asked is None else asked
 
 
 class Scale(object):

@@ -24,7 +24,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   without a card that has it), amp (computing.py; not tf1)
        --compile                  by torch.compile, or XLA (not tf1). A batch that is smaller than the others is not
                                   compiled: the figures hold no other compilation than the first step's
-       --channels-last, --channels-first    how pictures lie; default last; first with pytorch alone
+       --channels-last, --channels-first    how pictures lie; first with pytorch alone; default last, but first with
+                                  pytorch on a GPU in float32 (not tf32)
        --seed N                   of weights, order, distortions and dropout (0)
        --clip NORM                scale all gradients down where their common norm is more; not of what trains nothing,
                                   nor of cifar10-94

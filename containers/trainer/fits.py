@@ -10,7 +10,8 @@ Where memory refused a batch, an eighth of what fits is left free: trainings wit
 that goes on for days must not end by a hair.
 
 A try that memory did not suffice for is one that says so (a framework's or Python's own error), that the kernel killed,
-or that was killed before the kernel looked for somebody (short.py). Every other failure ends the search.
+or that was killed before the kernel looked for somebody (short.py). Once a batch has fitted it is also one that a GPU's
+libraries find no way to compute. Every other failure ends the search.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -24,6 +25,10 @@ FREE = 8   # of what fits, is left free
 TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
          "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator", "annot allocate memory",
          "bad_alloc", "Unable to allocate", "MemoryError")
+# What is said where cuDNN or cuBLAS find no memory to work in, but also where they can't compute at all:
+# https://github.com/pytorch/pytorch/issues/108645, https://stackoverflow.com/questions/61467751
+UNSURE_TEXTS = ("unable to find an engine to execute this computation",
+                "Unable to find a valid cuDNN algorithm to run convolution", "_STATUS_NOT_INITIALIZED")
 
 
 def is_out_of_memory(text):
@@ -103,6 +108,8 @@ class Tries(Short):
         kind, message = why(outcome)
         killed = outcome.code in (None, -9, 137) or "killed by signal 9" in message  # it, or a replica of its own
         if killed or kind == "out_of_memory" or is_out_of_memory(message):
+            return False
+        if self.fitted and any(sign in message for sign in UNSURE_TEXTS):
             return False
         if kind == "bad_argument" and self.fitted:
             return None

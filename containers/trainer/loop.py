@@ -141,9 +141,11 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
             if group.size > 1:
                 examples = whole(asked, source, first if asked.feed == "constant" else done - 1)
             turn = model.turn(done - 1, asked.seed, group.share(examples))
-            log.add(done - 1, examples, *network.train(batch, turn))
+            found = network.train(batch, turn)
             is_due = not group.rank and clock() - saved >= asked.checkpoint_seconds
+            # before a loss is read: on cards that waits for all replicas' gradients, and for one that is gone for ever
             wish = agreed(network, group, signals.received or is_due)
+            log.add(done - 1, examples, *found)
             if save and wish:
                 log.settle()
                 save(done)

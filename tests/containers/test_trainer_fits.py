@@ -37,6 +37,9 @@ if size > room.get("fits", 10**9):
         sys.exit(1)
     if room["how"] == "sleep":
         time.sleep(600)
+    if room["how"] == "unsure":
+        tell(event="error", kind="crash", message=room["says"])
+        sys.exit(1)
     tell(event="error", kind=room["how"], message="it says so")
     sys.exit(1)
 """
@@ -130,6 +133,24 @@ def test_another_failure_ends_the_search_with_its_own_words(tmp_path, monkeypatc
     with pytest.raises(Stop, match="with a batch of 32: it says so; a batch of 16 fits") as stopped:
         bench.largest()
     assert stopped.value.kind == "nan"
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "RuntimeError: GET was unable to find an engine to execute this computation",
+        "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_a_library_that_finds_no_way_has_found_no_memory_only_once_a_batch_has_fitted(tmp_path, monkeypatch, says):
+    assert not fits.is_out_of_memory(says)
+    bench = Bench(tmp_path, monkeypatch, fits=100, how="unsure", says=says, lies_ready=2)
+    assert bench.largest() == 94 - 94 // 8, "of 100, that do not fit beside what lies ready, a sixteenth less"
+    bench = Bench(tmp_path, monkeypatch, fits=10, how="unsure", says=says)
+    with pytest.raises(Stop, match="with a batch of 16") as stopped:
+        bench.largest()
+    assert stopped.value.kind == "crash"
 
 
 def test_a_try_that_takes_what_others_need_is_ended_and_did_not_fit(tmp_path, monkeypatch):

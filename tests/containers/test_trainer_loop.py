@@ -11,7 +11,7 @@ from conftest import Said, events, names
 
 from trainer import data, epochs, layers, loop
 from trainer.events import Events, Stop, Voice, clock
-from trainer.group import ALONE
+from trainer.group import ALONE, Group, Lost
 from trainer.recipe import Model, untrained
 from trainer.signals import Signals
 from trainer.workloads import cifar10
@@ -61,7 +61,7 @@ def run(tmp_path):
     images = random.randint(0, 256, (60, 32, 32, 3)).astype(np.uint8)
     dataset = data.Dataset(images, np.arange(60, dtype=np.int32) % 10, "synthetic", 1, note="for a test")
 
-    def go(network, signals=None, **changes):
+    def go(network, signals=None, group=ALONE, **changes):
         asked = argparse.Namespace(
             **{
                 "workload": "cifar10",
@@ -89,7 +89,7 @@ def run(tmp_path):
         )
         said, model = Said(), Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, asked.batch)
         events, voice, signals = Events(str(tmp_path)), Voice(said), signals or Signals()
-        loop.train(asked, cifar10, model, dataset, network, "fake", events, voice, signals)
+        loop.train(asked, cifar10, model, dataset, network, "fake", events, voice, signals, group=group)
         return said
 
     return go
@@ -327,6 +327,41 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_training_and_names_the_st
     with pytest.raises(Stop) as stop:
         run(FakeNetwork(), steps=6)
     assert (stop.value.kind, stop.value.step) == ("checkpoint", 6)
+
+
+class Unread:
+    """A loss as one on a card: whoever reads it waits until the gradients of all replicas are there."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def __float__(self):
+        self.told.append("read")
+        return 2.0
+
+
+class Replica(FakeNetwork):
+    """One of two; the other goes away before a step."""
+
+    group = Group(0, 2)
+
+    def __init__(self, gone):
+        FakeNetwork.__init__(self, right=0)
+        self.told, self.gone = [], gone
+        self.losses = {step: Unread(self.told) for step in range(9)}
+
+    def agreed(self, number):
+        self.told.append("heard")
+        if len(self.trained) > self.gone:
+            raise Lost("Connection closed by peer")
+        return number
+
+
+def test_replicas_hear_of_each_other_before_any_waits_for_a_loss(run):
+    network = Replica(gone=2)
+    with pytest.raises(Lost):
+        run(network, log_frequency=1, group=network.group)
+    assert network.told == ["heard", "heard", "read", "heard", "read", "heard"]
 
 
 @pytest.mark.parametrize("feed", ["constant", "input"])

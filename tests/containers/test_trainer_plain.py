@@ -144,6 +144,23 @@ def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(monkeypatch)
 
 
 @pytest.mark.torch
+def test_a_pytorch_that_adds_to_many_at_once_only_one_number_goes_one_by_one(monkeypatch):
+    needs("torch")
+    import torch
+
+    from trainer.frameworks.pytorch import learning
+
+    def refused(tensors, scalar):
+        raise AssertionError("1.7.0a0 of NVIDIA's images 20.08 and 20.09 takes a number here, and nothing else")
+
+    monkeypatch.setattr(torch, "_foreach_add_", refused)
+    monkeypatch.delattr(torch, "_foreach_addcmul_")
+    weights = [torch.zeros(3), torch.ones(2)]
+    learning.each("add", weights, [torch.ones(3), torch.ones(2)], alpha=2)
+    assert [one.tolist() for one in weights] == [[2.0] * 3, [3.0] * 2]
+
+
+@pytest.mark.torch
 def test_tokens_are_looked_up_by_wide_numbers_as_early_pytorchs_want_them(monkeypatch):
     needs("torch")
     import torch

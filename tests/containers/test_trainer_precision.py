@@ -1,6 +1,7 @@
 """What a network is computed in: refused by name where it can't be, near float32 where it can, and said."""
 
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -240,6 +241,96 @@ def test_pytorch_computes_the_same_with_channels_first_and_last():
     assert losses(PICTURES, first) == pytest.approx(losses(PICTURES, last), abs=1e-5)
     picture = np.random.RandomState(1).normal(size=(4, 16, 16, 3)).astype(np.float32)
     assert first.logits(picture) == pytest.approx(last.logits(picture), abs=1e-4)
+
+
+class Card:
+    """A stand-in for PyTorch with a card of this compute capability; what it has otherwise is PyTorch's own."""
+
+    def __init__(self, torch, capability=(8, 0), lacking=(), cudnn=91300, takes_bfloat16=True):
+        self.own, self.lacking = torch, lacking
+        self.cuda = SimpleNamespace(get_device_capability=lambda *_: capability)
+        self.backends = SimpleNamespace(
+            cuda=SimpleNamespace(), cudnn=SimpleNamespace(version=lambda: cudnn, allow_tf32=None)
+        )
+        self.empty = lambda *_, **__: None
+        self.cudnn_is_acceptable = lambda _: takes_bfloat16
+
+    def __getattr__(self, name):
+        if name in self.lacking:
+            raise AttributeError(name)
+        return getattr(self.own, name)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """Give what has numbers.py see a card that is none."""
+    needs("torch")
+    import torch
+
+    from trainer.frameworks.pytorch import numbers
+
+    def seen(*words, **more):
+        monkeypatch.setattr(numbers, "torch", Card(torch, *words, **more))
+        return numbers
+
+    return seen
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("capability", "lacking", "precision"),
+    [((7, 5), (), "float16"), ((8, 0), (), "bfloat16"), ((8, 0), ("compile",), "float16")],
+)
+def test_amp_is_bfloat16_only_where_pytorch_convolves_in_it(card, capability, lacking, precision):
+    assert card(capability, lacking).chosen("amp", "gpu") == precision
+    assert card(capability, lacking).chosen("amp", "cpu") == "bfloat16"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("cudnn", "takes_bfloat16", "is_there"),
+    [(91300, True, True), (91200, True, False), (91300, False, False), (None, False, False)],
+)
+def test_amid_bfloat16_lstms_are_float32_where_cudnn_has_them_in_no_other(card, cudnn, takes_bfloat16, is_there):
+    import torch
+
+    numbers, on = card(cudnn=cudnn, takes_bfloat16=takes_bfloat16), torch.device("cuda")
+    assert numbers.recurrent(torch.bfloat16, on) == (torch.bfloat16 if is_there else torch.float32)
+    assert numbers.recurrent(torch.bfloat16, torch.device("cpu")) == torch.bfloat16
+    assert numbers.recurrent(torch.float16, on) == torch.float16
+    assert numbers.recurrent(None, on) is None
+
+
+@pytest.mark.torch
+def test_an_lstm_in_float32_amid_16_bits_trains_as_it_should(monkeypatch):
+    """As on a card whose cuDNN has none in bfloat16; here it is told so of the CPU."""
+    needs("torch")
+    import torch
+
+    computed, own = [], torch.lstm
+    monkeypatch.setattr(torch, "lstm", lambda x, *rest: computed.append(x.dtype) or own(x, *rest))
+    built = made("pytorch", TEXT, ("amp", False, None))
+    built.recurrent = torch.float32
+    exact = losses(TEXT, made("pytorch", TEXT, ("float32", False, None)))
+    computed.clear()
+    found = losses(TEXT, built)
+    assert set(computed) == {torch.float32}
+    assert found == pytest.approx(exact, rel=0.02)
+    assert found != exact, "all else is in 16 bits"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("device", "precision", "usual"),
+    [("cpu", "float32", True), ("gpu", "float32", False), ("gpu", "tf32", True), ("gpu", "float16", True)],
+)
+def test_pictures_lie_channels_first_only_in_plain_float32_on_a_gpu(device, precision, usual):
+    needs("torch")
+    from trainer.frameworks.pytorch import numbers
+
+    assert numbers.layout(None, model(PICTURES), precision, device) is usual
+    assert [numbers.layout(asked, model(PICTURES), precision, device) for asked in (True, False)] == [True, False]
+    assert numbers.layout(None, model(TEXT), precision, device) is None
 
 
 @pytest.mark.torch

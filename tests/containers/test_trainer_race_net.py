@@ -2,6 +2,7 @@
 
 import importlib
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -224,6 +225,27 @@ def test_a_training_learns_and_the_same_seed_gives_the_same(torch, one):
     assert torch.equal(one.arrays.weights, weights)
     assert torch.equal(one.losses, losses)
     assert not one.recorded, "there are no CUDA graphs on a CPU"
+
+
+@pytest.mark.parametrize(
+    ("asked", "capability", "precision"),
+    [
+        ("auto", (7, 0), "float16"),
+        ("amp", (9, 0), "float16"),
+        ("auto", (6, 1), "float32"),
+        ("float32", (9, 0), "float32"),
+    ],
+)
+def test_on_tensor_cores_it_is_computed_in_float16_and_nothing_lies_channels_first(
+    torch, asked, capability, precision, monkeypatch
+):
+    """The card is a stand-in: its compute capability, and no more."""
+    from trainer.frameworks.pytorch.race import kind
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    network = SimpleNamespace(device="gpu", on=None, precision={"amp": "bfloat16"}.get(asked, "float32"))
+    assert kind(network, asked) == getattr(torch, precision)
+    assert (network.precision, network.channels_last) == (precision, True)
 
 
 def test_in_16_bits_it_learns_alike(torch, one, made):

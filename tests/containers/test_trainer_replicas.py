@@ -180,6 +180,36 @@ def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
     assert network.asked == 1
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("on_cards", [False, True])
+def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(on_cards, monkeypatch):
+    """There are no cards: the group of one is of processors, and is told that it is of cards."""
+    needs("torch")
+    import torch
+    from torch import distributed
+
+    from trainer.frameworks.pytorch.together import Together
+
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    (free,) = meeting.free_ports(1)
+    one = Together(Group(0, 1, workers=[f"127.0.0.1:{free}"]), torch.device("cpu"))
+    one.on_cards = on_cards
+    try:
+        with pytest.raises(Stop, match="no number"):
+            fails(one.close)
+        assert distributed.is_initialized() is on_cards
+    finally:
+        one.close()
+    assert not distributed.is_initialized(), "one that has not failed parts from the others"
+
+
+def fails(close):
+    try:
+        raise Stop("nan", "no number")
+    finally:
+        close()
+
+
 # -- trainings --------------------------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,19 @@ def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it
     assert (it.refused[0].values["a, round 1"], it.refused[0].values["b, round 1"]) == ("float32", "tf32")
 
 
+@pytest.mark.parametrize("vary", ["device", "precision", "image", "framework"])
+def test_how_pictures_are_laid_may_differ_with_it_unless_somebody_said_how(vary: str) -> None:
+    """PyTorch lays them channels first in plain float32 on a card, and channels last in 16 bits."""
+
+    def arm(name: str, said: bool | None) -> Arm:
+        laid, asked = {**GPU, "channels_last": name == "a"}, {"channels_last": said}
+        return Arm(name, tuple(measured(f"{name}{n}", 100.0, "gpu", asked, start=laid) for n in (1, 2)))
+
+    assert refused(comparison([arm("a", None), arm("b", None)], vary)) == []
+    assert refused(comparison([arm("a", True), arm("b", None)], vary)) == ["channels_last"]
+    assert refused(comparison([arm("a", None), arm("b", None)], "batch")) == ["channels_last"]
+
+
 def test_what_an_older_record_does_not_tell_is_no_difference() -> None:
     old = Arm("a", tuple(measured(f"a{n}", 100.0, start=OLD_START) for n in (1, 2)))
     told = {**CPU, "feed": "ahead", "compiled": False, "channels_last": True, "teacher": None, "batch": 128}

@@ -6,6 +6,7 @@ A workload's name is its file's with "-" for "_". What others read without runni
     DATA, UNIT          "cifar10" (real, or its stand-in), or what its made-up data stands for; what an example is
     DATA_FOLDER         what --data takes instead of the made-up data: "pictures" (pictures.py); "cifar10" where DATA is
                         that; without it --data is refused
+    CLASSES             where DATA_FOLDER is "pictures": so many folders of them --data must have
     BATCH, STEPS        the source's batch; how far to train by default: about ten minutes on a small GPU
     INPUT               the shape of one example
     PARAMETERS          as its source counts them; TRAINED where that is not all of these (batch norm's running values)
@@ -14,6 +15,7 @@ A workload's name is its file's with "-" for "_". What others read without runni
     TRAINS = False      where it only computes forward: no loss, no checkpoint; FLOPS are then those of the way forward
     EPOCHS = False      where its source has no epoch_steps: it is trained on steps alone
     REPLICAS = False    where it is trained on one GPU alone
+    LEAST_BATCH         examples that each replica must have at least, where that is not 1
     TIMES = True        where it understands --times
     VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU
     LINES               steps between lines, where that is not 10

@@ -39,8 +39,12 @@ _DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload
 # Of where on a cluster it went: the rest says who pays, and from where things come.
 _OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
-# What a device may have of its own where nothing was asked for: a card computes TF32 beside the processor's float32.
-_LEFT_TO_DEVICE: Mapping[str, Any] = {"precision": "auto", "channels_last": None}
+# What is varied -> what each may have of its own where nothing was asked for: a card computes TF32 beside the
+# processor's float32, and a framework lays pictures as its device computes them fastest in that precision.
+_LEFT: Mapping[str, tuple[str, ...]] = {
+    "device": ("precision", "channels_last"),
+    **dict.fromkeys(("precision", "image", "framework"), ("channels_last",)),
+}
 # What makes these the same, where they were left to the framework and the card.
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
@@ -66,14 +70,10 @@ class Measured:
 
     @classmethod
     def of(cls, run: Run, events: Iterable[lines.Line]) -> Measured:
-        start: Mapping[str, Any] = {}
-        error = None
-        for event in events:
-            if event.get("event") == "start":
-                start, error = event, None  # another attempt: what ended the one before did not end the run
-            elif event.get("event") == "error":
-                error = lines.text(event.get("kind"))
-        return cls(run, start, error)
+        seldom = [event for event in events if event.get("event") in ("start", "error")]
+        # what ended an earlier attempt did not end the run
+        ended = seldom[-1] if seldom and seldom[-1]["event"] == "error" else {}
+        return cls(run, lines.last_start(seldom), lines.text(ended.get("kind")))
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _happened(entry: Entry) -> list[Refusal]:
     elif entry.device and run.device != entry.device:
         refuse("device", run.device, f"it was to compute on the {entry.device.upper()}")
     elif run.summary.examples_per_second is None:
-        is_training = naming.workload(run) or entry.measured.start
+        is_training = run.workload or entry.measured.start
         refuse("examples_per_second", None, TOO_FEW_STEPS if is_training else "no training, so no speed")
     if run.device == "gpu":
         if run.summary.shared_gpu:
@@ -146,7 +146,7 @@ def _happened(entry: Entry) -> list[Refusal]:
 def _fell_back(entry: Entry) -> bool:
     """Did it have a card, and compute on the CPU, though it was not told to?"""
     run = entry.run
-    told = naming.workload(run).get("device")
+    told = run.workload.get("device")
     return run.device == "cpu" and told != "cpu" and (entry.device == "gpu" or bool(run.gpus))
 
 
@@ -171,9 +171,8 @@ def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
 
 
 def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[Refusal]:
-    if vary == "device":
-        asked = [_whole(naming.workload(entry.run)) for entry in entries]
-        free |= {name for name, left in _LEFT_TO_DEVICE.items() if all(one.get(name) == left for one in asked)}
+    asked = [_whole(entry.run.workload) for entry in entries]
+    free |= {name for name in _LEFT.get(vary, ()) if all(one.get(name) == _PLAIN[name] for one in asked)}
     by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
     names = list(dict.fromkeys(name for values in by_run.values() for name in values))
     found = []
@@ -206,7 +205,7 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
 
 def _fields(measured: Measured) -> dict[str, Any]:
     run, spec, start = measured.run, measured.run.spec or {}, measured.start
-    asked = naming.workload(run)
+    asked = run.workload
     machine = run.machine
     return {
         **{_NAMES.get(key, key): value for key, value in _whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
@@ -218,7 +217,7 @@ def _fields(measured: Measured) -> dict[str, Any]:
         "digest": run.image.digest,
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
-        **{name: value for name, value in (spec.get("placement") or {}).items() if name in _OF_PLACE},
+        **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
         "hardware": _kinds(run, start) if run.engine in USED_BY else None,  # elsewhere the very cards are told
         "engine": run.engine,
         "gpu_way": run.gpu_way,

@@ -22,7 +22,7 @@ class Network:
     def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN, group=ALONE):
         if threads:
             torch.set_num_threads(threads)
-        self.version, self.group = torch.__version__, group
+        self.version, self.group, self.memory_fraction = torch.__version__, group, memory_fraction
         visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
         card = group.card(f"PyTorch {torch.__version__}", visible, device)
         self.device = "cpu" if card is None else "gpu"
@@ -39,7 +39,8 @@ class Network:
         self.precision, self.compiled = numbers.chosen(way.precision, self.device), way.compiled
         self.casting, self.half = numbers.casting(self.precision, self.device), numbers.HALVES.get(self.precision)
         self.scale = Scale() if self.precision == "float16" else None
-        self.channels_last = numbers.layout(way.channels_last, model)
+        self.recurrent = numbers.recurrent(self.half, self.on)
+        self.channels_last = numbers.layout(way.channels_last, model, self.precision, self.device)
         self.together = self.stepper = None
         if group.size > 1:
             self.together = Together(group, self.on)
@@ -124,7 +125,7 @@ class Network:
     def learn(self, examples, labels, *answers):
         """Give loss and logits; what torch.compile compiles."""
         with self.casting():
-            logits = self.forward(examples, Pass(self.kept, True, self.half, self.compiled))
+            logits = self.forward(examples, Pass(self.kept, True, self.half, self.compiled, self.recurrent))
         logits = logits.float()
         loss = LOSSES[self.model.loss](logits, labels.reshape(-1), *answers)
         if self.model.labels:
@@ -165,7 +166,8 @@ class Network:
 
     def look(self, examples):
         with torch.no_grad(), self.casting():
-            return self.forward(examples, Pass(self.kept, False, self.half, self.compiled)).float()
+            passed = Pass(self.kept, False, self.half, self.compiled, self.recurrent)
+            return self.forward(examples, passed).float()
 
     def answers(self, examples):
         return self.look(examples)
@@ -177,10 +179,12 @@ class Network:
 
 class Pass:
     """One pass forward: one that learns, or a test, which takes the moving averages of the weights where there are.
-    half: the kind of 16 bits that is computed in, or None. is_compiled: torch.compile makes one pass of several."""
+    half: the kind of 16 bits that is computed in, or None. is_compiled: torch.compile makes one pass of several.
+    recurrent: the kind that LSTMs are computed in, None: that of what comes in."""
 
-    def __init__(self, kept, is_training, half=None, is_compiled=False):
+    def __init__(self, kept, is_training, half=None, is_compiled=False, recurrent=None):
         self.kept, self.is_training, self.half, self.is_compiled = kept, is_training, half, is_compiled
+        self.recurrent = recurrent
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"

@@ -26,7 +26,7 @@ class Stepper:
     """network: of pytorch.Network; recorder: a graphs.Recorder, or what does the same without a GPU."""
 
     def __init__(self, network, recorder=None):
-        self.network, self.recorder, self.done = network, recorder or graphs.Recorder(), 0
+        self.network, self.recorder, self.done = network, recorder or graphs.Recorder(network.memory_fraction), 0
         self.batch = self.examples = self.labels = self.replay = None
         rate, keep = (torch.zeros((), device=network.on) for _ in range(2))
         self.turn = Turn(None, None, rate, keep, 1.0)

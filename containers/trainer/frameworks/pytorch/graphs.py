@@ -9,14 +9,18 @@ WAITS = "called a synchronizing"  # c10/cuda/CUDAFunctions.cpp: "... CUDA operat
 
 
 def has_graphs(on):
-    return on.type == "cuda" and hasattr(torch.cuda, "CUDAGraph")  # PyTorch 1.10 and later
+    """Has PyTorch graphs, and does it say where the host waits? From 1.10 on; builds of NVIDIA's own before it may have
+    the first alone."""
+    return on.type == "cuda" and hasattr(torch.cuda, "CUDAGraph") and hasattr(torch.cuda, "set_sync_debug_mode")
 
 
 class Recorder:
-    """Records steps, of which no two ever run at the same time: all compute in the same memory of the current card."""
+    """Records steps, of which no two ever run at the same time: all compute in the same memory of the current card, of
+    which this process may take a fraction, or all (None)."""
 
-    def __init__(self):
+    def __init__(self, fraction=None):
         self.stream, self.pool, self.waits = torch.cuda.Stream(), torch.cuda.graph_pool_handle(), False
+        self.fraction = fraction
 
     def ahead(self, step):
         """Do a step in the ordinary way, as some are to be done before it is recorded, and give what it gives. Whether
@@ -41,8 +45,10 @@ class Recorder:
 
     def is_tight(self):
         """Would the memory of two steps not fit? What is recorded keeps its own, and other steps compute beside it."""
-        whole = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-        return 2 * torch.cuda.max_memory_allocated() > whole
+        allowed = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory * (self.fraction or 1)
+        if hasattr(torch.cuda, "mem_get_info"):  # 1.11: others compute on the card too, and a screen may be drawn by it
+            allowed = min(allowed, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved())
+        return 2 * torch.cuda.max_memory_allocated() > allowed
 
     def recorded(self, step):
         """Give what does as step() does, which itself computes nothing now. What can't be recorded raises RuntimeError;
@@ -52,8 +58,23 @@ class Recorder:
         gc.collect()  # early releases can't free another graph meanwhile
         before, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self.pool):
+            # on the stream of the steps before, for which the libraries have their workspaces already
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
                 step()
-        finally:
-            torch.cuda.set_stream(before)  # where recording failed it is another one still
+        except Exception:
+            torch.cuda.set_stream(before)  # it is another one still
+            forget()
+            raise
         return graph.replay
+
+
+def forget():
+    """Free the current card's chance of a recording that failed: where its end is an error PyTorch does not tell it so,
+    and it refuses to draw (in 2026 it was mended: https://github.com/pytorch/pytorch/pull/176752). It begins at its
+    seed again, as before the step. PyTorch 2.0 to 2.2 have no way to do that."""
+    card = torch.cuda.current_device()
+    chance = torch.cuda.default_generators[card]
+    if hasattr(chance, "graphsafe_set_state"):
+        fresh = torch.Generator(f"cuda:{card}")
+        fresh.manual_seed(chance.initial_seed())
+        chance.graphsafe_set_state(fresh)

@@ -25,7 +25,8 @@ def right(model, logits, labels):
 
 def each(op, tensors, *others, **said):
     """Do tensor.op_(other..., ...) to each of many: at once where this PyTorch can, for starts keep a GPU waiting."""
-    at_once = getattr(torch, f"_foreach_{op}_", None)
+    # the first to have any (1.7.0a0, in NVIDIA's images 20.08 and 20.09) had only those that add one number to all
+    at_once = getattr(torch, f"_foreach_{op}_", None) if hasattr(torch, "_foreach_addcmul_") else None
     if at_once:
         at_once(tensors, *others, **said)
         return

@@ -15,7 +15,8 @@ LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
 def chosen(asked, device):
     """Give what computing.numbers() gives, and switch TF32 on or off for all that stays float32."""
     capability = torch.cuda.get_device_capability() if device == "gpu" else None  # of this replica's card
-    precision = computing.numbers(asked, device, capability)
+    # before 2.0 a GPU's convolutions are slow in bfloat16, or fail: https://github.com/pytorch/pytorch/issues/58861
+    precision = computing.numbers(asked, device, capability, "bfloat16" if hasattr(torch, "compile") else "float16")
     if precision in HALVES and not hasattr(torch, "autocast"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast, as 1.10 and later have: "
                    "leave --precision away, or take a later image")
@@ -54,13 +55,30 @@ def uncast(x, half):
     return torch.autocast(x.device.type, enabled=False) if half else contextlib.ExitStack()
 
 
-def layout(asked, model):
+def recurrent(half, on):
+    """Give the kind of numbers that LSTMs are computed in amid `half`, None where that is None: float32 (by TF32) on a
+    GPU whose cuDNN has none in bfloat16. PyTorch's own there is kernel after kernel, and before 2.3 there is none:
+    https://github.com/pytorch/pytorch/issues/116925"""
+    if half is None or half != HALVES.get("bfloat16") or on.type != "cuda" or has_bfloat16_lstm(on):
+        return half
+    return torch.float32
+
+
+def has_bfloat16_lstm(on):
+    """Has cuDNN LSTMs in bfloat16, and gives PyTorch it any? https://github.com/pytorch/pytorch/pull/164411"""
+    return (torch.backends.cudnn.version() or 0) >= 91300 and torch.cudnn_is_acceptable(
+        torch.empty(1, dtype=torch.bfloat16, device=on))
+
+
+def layout(asked, model, precision, device):
+    """Give whether pictures lie channels last: by default all but those in plain float32 on a GPU, which is slower so
+    (2.76 s instead of 1.68 s on a V100): https://github.com/pytorch/pytorch/issues/44943"""
     if LAST is None:
         if asked:
             raise Stop("bad_argument", f"PyTorch {torch.__version__} has no channels last, as 1.5 and later have: "
                        "leave --channels-last away")
         asked = False if len(model.shape) == 3 else None
-    return computing.layout(asked, model, None)
+    return computing.layout(asked, model, None, usual=(device, precision) != ("gpu", "float32"))
 
 
 def compiled(function):

@@ -103,7 +103,7 @@ def lstm(word, x, at):
     arrays = weights[:size].t(), weights[size:].t(), biases, torch.zeros_like(biases)
     begin = [state[None].clone() for state in begin]  # the way back needs them as they were
     with uncast(x, at.half):  # autocast would do it to some of them, and not on every device
-        x, *lists = [[each.to(at.half or x.dtype) for each in many] for many in ([x], begin, arrays)]
+        x, *lists = [[each.to(at.recurrent or x.dtype) for each in many] for many in ([x], begin, arrays)]
         lists[1] = in_one_piece(lists[1])
         found, *last = torch.lstm(x[0], *lists, True, 1, 0.0, at.is_training, False, True)
     if at.is_training:

@@ -1,5 +1,6 @@
 """How replicas in PyTorch add up what they have: NCCL between cards, gloo between processors and for what is agreed."""
 import datetime
+import sys
 
 import torch
 from torch import distributed
@@ -14,8 +15,8 @@ class Together:
         with translated():
             distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
                                            world_size=group.size, timeout=PATIENCE)
-            self.between = distributed.new_group(backend="nccl") if on.type == "cuda" else None
-            self.between = self.between or distributed.group.WORLD
+            self.on_cards = on.type == "cuda"
+            self.between = distributed.new_group(backend="nccl") if self.on_cards else distributed.group.WORLD
 
     def add(self, tensors):
         """Sum each over all replicas, in place: in one call for all of them."""
@@ -32,7 +33,11 @@ class Together:
         return told.item()
 
     def close(self):
-        if distributed.is_initialized():
+        """Part. Not between cards while an error is on its way: that would wait for what NCCL has still to do, for ever
+        where a replica is gone (https://github.com/pytorch/pytorch/issues/132696), before anybody is told the error;
+        and a replica that has told it ends at once, with all its threads."""
+        is_stuck = self.on_cards and sys.exc_info()[0] is not None
+        if distributed.is_initialized() and not is_stuck:
             distributed.destroy_process_group()
 
 

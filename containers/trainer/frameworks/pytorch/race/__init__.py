@@ -8,7 +8,7 @@ import functools
 
 import torch
 
-from .... import race
+from .... import computing, race
 from ....events import Stop
 from ....fits import is_out_of_memory
 from .. import graphs
@@ -20,12 +20,16 @@ AT_ONCE = 2000  # pictures at most that are tested together
 
 
 def kind(network, asked):
-    """Give in which numbers convolutions are computed where --precision says `asked`: of auto 16 bits, on a card with
-    tensor cores for them; the network is told. What this PyTorch can't do raises Stop."""
+    """Give in which numbers convolutions are computed where --precision says `asked`: of auto and amp float16 on a card
+    with tensor cores, for before 2.1 PyTorch can't make pictures smaller there in bfloat16
+    (https://github.com/pytorch/pytorch/issues/88536). The network is told, and how pictures lie, which is always
+    channels last. What this PyTorch can't do raises Stop."""
     if LAST is None or not hasattr(torch.nn.functional, "silu"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} is too old for cifar10-94, which needs 1.7 or later: "
                    "take a later image")
-    if asked == "auto" and network.device == "gpu" and torch.cuda.get_device_capability(network.on) >= (7, 0):
+    network.channels_last = True
+    has_cores = network.device == "gpu" and torch.cuda.get_device_capability(network.on) >= computing.TENSOR_CORES
+    if asked in ("auto", "amp") and has_cores:
         network.precision = "float16"
     return HALVES.get(network.precision, torch.float32)
 

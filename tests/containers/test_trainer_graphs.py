@@ -1,0 +1,167 @@
+"""How a step is recorded as a CUDA graph. Where there is no GPU a stand-in answers for torch.cuda: it computes nothing,
+and holds to what PyTorch's own CUDAGraph.cpp and CUDAGeneratorImpl.cpp say of streams, memory and chance."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from conftest import needs, places
+
+pytestmark = pytest.mark.torch
+GIB = 2**30
+
+
+@pytest.fixture
+def torch():
+    needs("torch")
+    import torch
+
+    return torch
+
+
+class Chance:
+    """A generator as PyTorch had it until 2026: told that a recording begins it draws in nothing else until told of the
+    end. Its state can be made another one's; what a recording draws moves none."""
+
+    is_recording = False  # now
+
+    def __init__(self, device=None):
+        self.state = {"seed": 67280421310721, "recorded": False, "drawn": 0}
+
+    def manual_seed(self, seed):
+        self.state.update(seed=seed, drawn=0)
+
+    def initial_seed(self):
+        return self.state["seed"]
+
+    def graphsafe_set_state(self, other):
+        self.state = other.state
+
+    def draw(self):
+        if self.state["recorded"] and not self.is_recording:
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
+        self.state["drawn"] += not self.is_recording
+        return self.state["seed"], self.state["drawn"]
+
+
+class Card:
+    """A stand-in for torch.cuda, of a card with so many bytes. It tells its chance no end of a recording that fails."""
+
+    def __init__(self, whole=16 * GIB, free=16 * GIB, reserved=0, most=0):
+        self.default_generators, self.streams, self.on, self.recorded_on = (Chance(),), 0, 0, []
+        self.get_device_properties = lambda _: SimpleNamespace(total_memory=whole)
+        self.mem_get_info = lambda: (free, whole)
+        self.memory_reserved, self.max_memory_allocated = (lambda: reserved), (lambda: most)
+
+    CUDAGraph = SimpleNamespace
+    graph_pool_handle = current_device = staticmethod(lambda: 0)
+
+    def Stream(self):  # noqa: N802
+        self.streams += 1
+        return self.streams
+
+    def current_stream(self):
+        return self.on
+
+    def set_stream(self, stream):
+        self.on = stream
+
+    @contextmanager
+    def graph(self, graph, pool, stream):
+        before, self.on, chance = self.on, stream, self.default_generators[0]
+        self.recorded_on.append(stream)
+        chance.state["recorded"] = chance.is_recording = True
+        try:
+            yield
+        except RuntimeError as error:  # and neither this stream nor the chance is given back
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from error
+        finally:
+            chance.is_recording = False
+        chance.state["recorded"], self.on, graph.replay = False, before, "played"
+
+
+@pytest.fixture
+def on_a(torch, monkeypatch):
+    """Give a Recorder on this card."""
+    from trainer.frameworks.pytorch import graphs
+
+    def made(card, fraction=None):
+        monkeypatch.setattr(graphs, "torch", SimpleNamespace(cuda=card, Generator=Chance))
+        return graphs.Recorder(fraction)
+
+    return made
+
+
+def fail():
+    raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def test_a_step_is_recorded_on_the_stream_of_the_steps_before_it(on_a):
+    card = Card()
+    recorder = on_a(card)
+    assert recorder.recorded(lambda: None) == "played"
+    assert (card.recorded_on, card.on) == ([recorder.stream], 0)
+
+
+@pytest.mark.parametrize("place", places())
+def test_after_a_recording_that_failed_chance_draws_as_at_the_steps_begin(torch, on_a, place):
+    if place == "gpu":
+        from trainer.frameworks.pytorch.graphs import Recorder
+
+        recorder, seed, draw = Recorder(), torch.manual_seed, lambda: torch.rand(3, device="cuda").tolist()
+    else:
+        recorder = on_a(card := Card())
+        seed, draw = card.default_generators[0].manual_seed, card.default_generators[0].draw
+
+    def fails():
+        draw()
+        fail()
+
+    seed(7)
+    wanted = draw()
+    seed(7)
+    with pytest.raises(RuntimeError):
+        recorder.recorded(fails)
+    assert draw() == wanted
+    assert place == "gpu" or card.on == 0, "and on the stream that it was on"
+
+
+def test_a_recording_that_failed_says_so_where_pytorch_cannot_free_its_chance(on_a, monkeypatch):
+    monkeypatch.delattr(Chance, "graphsafe_set_state")
+    recorder = on_a(Card())
+    with pytest.raises(RuntimeError, match="during capture"):
+        recorder.recorded(fail)
+
+
+# of a card of 16 GiB, on which a step took 3 GiB at most, and 4 of the process's own are left from it
+@pytest.mark.parametrize(
+    ("free", "fraction", "is_tight"),
+    [
+        (12, None, False),
+        (12, 0.4, False),
+        (12, 0.3, True),  # 4.8 GiB may be taken, and two steps take 6
+        (2, None, False),
+        (1, None, True),  # another process has 11
+    ],
+)
+def test_a_graph_is_too_large_by_what_this_process_may_still_take(on_a, free, fraction, is_tight):
+    card = Card(free=free * GIB, reserved=4 * GIB, most=3 * GIB)
+    assert on_a(card, fraction).is_tight() is is_tight
+
+
+def test_a_pytorch_that_does_not_tell_what_is_free_is_asked_for_the_whole(on_a):
+    card = Card(free=0, most=3 * GIB)
+    del card.mem_get_info
+    assert [on_a(card, fraction).is_tight() for fraction in (None, 0.3)] == [False, True]
+
+
+@pytest.mark.parametrize("lacking", ["CUDAGraph", "set_sync_debug_mode"])
+def test_a_pytorch_that_cannot_say_where_the_host_waits_records_nothing(torch, lacking, monkeypatch):
+    from trainer.frameworks.pytorch import graphs
+
+    whole = {"CUDAGraph": None, "set_sync_debug_mode": None}
+    for names, has in (whole, True), (whole.keys() - {lacking}, False):
+        cuda = SimpleNamespace(**dict.fromkeys(names))
+        monkeypatch.setattr(graphs, "torch", SimpleNamespace(cuda=cuda))
+        assert graphs.has_graphs(torch.device("cuda")) is has
+    assert not graphs.has_graphs(torch.device("cpu"))
