@@ -26,7 +26,7 @@ HEADERS = {
         "unverified", *END,
     ],
     "cuda_driver": ["cuda", "also_called", "driver", "branch", "minor_floor", *END],
-    "cuda_compute_capability": ["cuda_from", "capabilities", "added", "dropped", *END],
+    "cuda_compute_capability": ["cuda_from", "capabilities", *END],
     "forward_compat": [
         "first", "last", "cuda_first", "cuda_last", "branches", "excluded", "brands", "unverified", *END,
     ],
@@ -47,7 +47,7 @@ def read(folder: Path, name: str) -> Table:
 
 
 def native(drivers: Table, cuda: str) -> str | None:
-    """As ngcdl.catalog.cuda.driver_for, in a table that is not the package's yet."""
+    """As ngcdl.catalog.cuda.driver_for, in the table that is checked."""
     asked = comparable(cuda)
     near = [row for row in drivers if minor(row["cuda"]) == minor(cuda)]
     named = [row for row in near if cuda in row["also_called"].split()]

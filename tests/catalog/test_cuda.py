@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,7 +125,27 @@ def test_a_branch_that_is_both_allowed_and_excluded_is_not_allowed() -> None:
     assert found.branches == (470, 525, 535)
 
 
-@pytest.mark.parametrize(("release", "toolkit"), [("25.01", None), ("26.07", "13.3.1"), (None, "12.8.0")])
+@pytest.mark.parametrize(
+    ("release", "toolkit", "branches"),
+    [
+        ("25.03", "12.8.1", (470, 535, 550, 560, 565)),
+        (None, "12.8.0", (470, 535, 550, 560, 565)),
+        ("26.04", "13.2.1", (535, 570, 580, 590)),
+        ("26.07", "13.3.1", (535, 570, 580, 590, 595)),
+    ],
+)
+def test_the_branches_of_a_cuda_are_those_that_its_base_image_lets_in(
+    release: str | None, toolkit: str, branches: tuple[int, ...]
+) -> None:
+    found = cuda.compat(release, toolkit)
+    assert found is not None
+    assert (found.branches, found.likely) == (branches, ())
+    assert not found.recalled
+    assert not found.brands_recalled
+    assert found.source.startswith("https://gitlab.com/nvidia/container-images/cuda/")
+
+
+@pytest.mark.parametrize(("release", "toolkit"), [("26.08", None), ("26.08", "13.4.1"), (None, "13.4.0")])
 def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: str | None) -> None:
     found = cuda.compat(release, toolkit)
     assert found is not None
@@ -134,9 +156,8 @@ def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: st
 @pytest.mark.parametrize(
     ("release", "toolkit", "likely"),
     [
-        ("25.01", None, (535,)),  # 24.12 and 25.04 both have it
-        ("26.07", "13.3.1", (535, 550, 570, 575, 580, 590)),  # as 26.02, the last list there is
-        (None, "13.5.0", (535, 550, 570, 575, 580, 590)),  # newer than the table
+        ("26.08", "13.4.1", (535, 570, 580, 590, 595)),  # as 26.07, the last list there is
+        (None, "13.5.0", (535, 570, 580, 590, 595)),  # newer than the table
         ("24.05", None, ()),
     ],
 )
@@ -146,6 +167,15 @@ def test_where_no_list_is_known_those_around_it_say_what_is_likely(
     found = cuda.compat(release, toolkit)
     assert found is not None
     assert found.likely == likely
+
+
+def test_no_list_of_branches_has_one_again_that_the_list_before_had_lost() -> None:
+    """An unknown list is judged by it. In 2019 there was one exception, 396, within CUDA 10.1."""
+    lists = [cuda.compat(release=row["first"]) for row in rows("forward_compat") if row["first"] >= "19.11"]
+    known = [one.branches for one in lists if one is not None and one.branches is not None]
+    assert len(known) > 15
+    for before, after in pairwise(known):
+        assert all(branch in before or branch > max(before) for branch in after), (before, after)
 
 
 def test_an_image_with_another_cuda_than_its_release_is_looked_up_by_its_cuda() -> None:

@@ -50,7 +50,9 @@ SICK: dict[str, Sight] = {
     "nouveau": replace(HEALTHY, kernel=replace(UNLOADED, has_nouveau=True), gpus=NO_LIBRARY),
     "module not loaded": replace(HEALTHY, kernel=UNLOADED, gpus=silent(driver.NOT_LOADED)),
     "mismatch": replace(HEALTHY, gpus=silent(driver.MISMATCH)),
-    "library missing": replace(HEALTHY, gpus=NO_LIBRARY),
+    "library missing": replace(
+        HEALTHY, gpus=NO_LIBRARY, programs=replace(PROGRAMS, driver_packages=frozenset({"nvidia-dkms-535"}))
+    ),
     "half an update": replace(HEALTHY, kernel=replace(KERNEL, module="550.54.14")),
     "driver hangs": replace(HEALTHY, gpus=Trouble("no answer within 21 s")),
     "driver gives no answer": replace(HEALTHY, gpus=Probe(error=DriverHangs("No answer within 20 s.", "Look:"))),

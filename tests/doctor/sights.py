@@ -31,7 +31,6 @@ FACTS = EngineFacts(
     name="host",
     images_folder="/var/lib/docker",
     free_bytes=500 * 10**9,
-    runtimes=("nvidia", "runc"),
     default_runtime="runc",
     cgroup_driver="systemd",
     live_restore=True,

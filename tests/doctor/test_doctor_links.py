@@ -149,9 +149,35 @@ def test_without_systemd_the_engine_is_started_in_the_older_way() -> None:
     assert commands(found(sight)["engine"]) == ["sudo service docker start"]
 
 
-def test_an_engine_that_is_not_installed_is_installed_first() -> None:
-    sight = replace(SICK["engine absent"], programs=Programs(frozenset({"apt-get"})))
-    assert commands(found(sight)["engine"]) == ["sudo apt-get install docker.io"]
+RHEL = "sudo curl -fsSL -o /etc/yum.repos.d/docker-ce.repo https://download.docker.com/linux/rhel/docker-ce.repo"
+CENTOS = RHEL.replace("/rhel/", "/centos/")
+CE = "sudo dnf install docker-ce docker-ce-cli containerd.io"
+START = "sudo systemctl enable --now docker"
+ENGINES = [
+    ("apt-get", ("debian",), ["sudo apt-get install docker.io"]),
+    ("dnf", ("fedora",), ["sudo dnf install moby-engine", START]),
+    ("dnf", ("amzn", "fedora"), ["sudo dnf install docker", START]),
+    ("dnf", ("rhel", "fedora"), [RHEL, CE, START]),
+    ("dnf", ("almalinux", "rhel", "centos", "fedora"), [RHEL, CE, START]),
+    ("dnf", ("rocky", "rhel", "centos", "fedora"), [RHEL, CE, START]),
+    ("dnf", ("centos", "rhel", "fedora"), [CENTOS, CE, START]),
+    ("dnf", ("ol", "fedora"), []),  # nothing is known of it
+    ("zypper", ("opensuse-leap", "suse", "opensuse"), ["sudo zypper install docker", START]),
+    ("pacman", ("arch",), ["sudo pacman -S docker", START]),
+    ("apk", ("alpine",), []),
+]
+
+
+@pytest.mark.parametrize(("manager", "distribution", "typed"), ENGINES)
+def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it_and_started(
+    manager: str, distribution: tuple[str, ...], typed: list[str]
+) -> None:
+    programs = Programs(frozenset({manager, "systemctl"}))
+    kernel = replace(KERNEL, distribution=distribution)
+    finding = found(replace(SICK["engine absent"], programs=programs, kernel=kernel))["engine"]
+    assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
+    snap = found(replace(SICK["snap"], programs=programs, kernel=kernel))["engine"]
+    assert commands(snap) == (["sudo snap remove docker", *typed] if typed else []), "nothing is removed for nothing"
 
 
 @pytest.mark.parametrize("error", [EngineHangs, None])

@@ -14,6 +14,7 @@ from doctor.sights import (
     DRIVER,
     HEALTHY,
     KERNEL,
+    PROGRAMS,
     WITHOUT_GPU,
     commands,
     found,
@@ -37,7 +38,16 @@ def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: 
 @pytest.mark.parametrize("what", ["no driver", "nouveau"])
 @pytest.mark.parametrize(("distribution", "typed", "text"), [
     (("ubuntu", "debian"), ["sudo ubuntu-drivers install", "sudo reboot"], "A reboot ends"),
-    (("debian",), ["sudo apt-get update && sudo apt-get install nvidia-driver", "sudo reboot"], "non-free-firmware"),
+    (
+        ("debian",),
+        [
+            "sudo apt-get update && sudo apt-get install nvidia-detect",
+            "nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'",  # it fails where a card is too new
+            "sudo apt-get install nvidia-driver",
+            "sudo reboot",
+        ],
+        "non-free-firmware",
+    ),
     (("fedora",), [], "NVIDIA's guide says how"),
 ])  # fmt: skip
 def test_each_distribution_gets_its_own_driver_and_no_reboot_alone(
@@ -46,6 +56,36 @@ def test_each_distribution_gets_its_own_driver_and_no_reboot_alone(
     sight = replace(SICK[what], kernel=replace(SICK[what].kernel, distribution=distribution))
     finding = found(sight)["driver"]
     assert (commands(finding), text in (finding.cause or "")) == (typed, True)
+    assert finding.source == driver.INSTALL
+
+
+UBUNTU, DEBIAN = ("ubuntu", "debian"), ("debian",)
+LIBRARIES = [
+    (UBUNTU, {"libnvidia-compute-535", "nvidia-dkms-535"}, "libnvidia-compute-535"),
+    (UBUNTU, {"libnvidia-compute-535-server", "nvidia-dkms-535-server"}, "libnvidia-compute-535-server"),
+    (UBUNTU, {"linux-modules-nvidia-535-server-open-generic"}, "libnvidia-compute-535-server"),
+    (UBUNTU, {"linux-modules-nvidia-535-open-6.8.0-45-generic"}, "libnvidia-compute-535"),
+    (UBUNTU, {"libnvidia-compute"}, "libnvidia-compute"),  # of NVIDIA's repository, from 590 on
+    (UBUNTU, {"nvidia-dkms-open"}, "libnvidia-compute"),
+    (UBUNTU, {"libnvidia-compute-550", "nvidia-dkms-550"}, None),  # another branch than the loaded module's
+    (UBUNTU, set(), None),
+    (DEBIAN, {"libnvidia-ml1"}, "libnvidia-ml1"),
+    (DEBIAN, {"nvidia-kernel-dkms"}, "libnvidia-ml1"),
+    (DEBIAN, {"nvidia-open-kernel-dkms"}, "libnvidia-ml1"),
+    (DEBIAN, {"nvidia-tesla-535-kernel-dkms"}, "libnvidia-tesla-535-ml1"),
+    (("fedora",), set(), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("distribution", "packages", "library"), LIBRARIES)
+def test_a_missing_library_is_installed_in_the_flavour_of_the_driver_that_is_there(
+    distribution: tuple[str, ...], packages: set[str], library: str | None
+) -> None:
+    kernel = replace(KERNEL, distribution=distribution)
+    programs = replace(PROGRAMS, driver_packages=frozenset(packages))
+    finding = found(replace(SICK["library missing"], kernel=kernel, programs=programs))["driver"]
+    assert commands(finding) == ([f"sudo apt-get install --reinstall {library}"] if library else [])
+    assert ("NVIDIA's guide" in (finding.cause or "")) == (library is None)
     assert finding.source == driver.INSTALL
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -111,6 +112,21 @@ def test_the_toolkit_is_asked_for_its_version(tmp_path: Path, program: str, said
     seen = programs.look(Hands(tmp_path, {"PATH": str(tmp_path / "bin")}))
     assert seen.toolkit == version
     assert program in seen.names
+
+
+def test_the_packages_of_the_driver_are_asked_for_where_its_module_is_loaded(tmp_path: Path) -> None:
+    lines = ("installed libnvidia-ml1", "config-files nvidia-dkms-525", "installed bash", "installed nvidia-dkms")
+    hands = put(tmp_path, {"bin/dpkg-query": f"#!/bin/sh\nprintf '%s\\n' {' '.join(map(repr, lines))}\n"})
+    (tmp_path / "bin/dpkg-query").chmod(0o755)
+    assert programs.look(hands).driver_packages == frozenset()
+    put(tmp_path, {"proc/driver/nvidia/version": NVRM})
+    assert programs.look(hands).driver_packages == {"libnvidia-ml1", "nvidia-dkms"}
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="no Debian")
+def test_dpkg_lists_packages_in_the_words_that_are_read(tmp_path: Path) -> None:
+    listed = programs.listed(Hands()) or ""
+    assert "installed dpkg\n" in listed
 
 
 def test_a_program_that_hangs_or_fails_says_nothing(tmp_path: Path) -> None:

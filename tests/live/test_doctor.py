@@ -52,9 +52,15 @@ def test_a_machine_without_a_card_is_not_blamed_for_it(user: User) -> None:
 
 
 def test_a_driver_whose_library_is_missing(patient: Patient, before: Look) -> None:
+    """Injected: what dpkg has of the driver."""
     after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
     named(before, after, "driver", "broken")
-    assert after.commands("driver") == ["sudo apt-get install --reinstall libnvidia-compute-535"]
+    assert after.commands("driver") == [], "of which flavour the module is, nobody said"
+    dpkg = patient.bin / "dpkg-query"
+    dpkg.write_text("#!/bin/sh\necho installed nvidia-dkms-535-server\n")
+    dpkg.chmod(0o755)
+    after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
+    assert after.commands("driver") == ["sudo apt-get install --reinstall libnvidia-compute-535-server"]
     green(before, patient.look())
 
 

@@ -222,10 +222,58 @@ def test_a_driver_that_is_unknown_is_a_caution_and_a_card_that_is_too_old_is_sti
     assert judge(IMAGE, replace(HOST, driver=None, gpus=(GTX_980,))).verdict == "no"
 
 
-def test_a_compat_list_that_nobody_knows_is_said_to_be_unknown() -> None:
-    verdict = judge(replace(IMAGE, compat_branches=None), ON_470)
-    assert (verdict.verdict, verdict.reasons[0].needed) == ("no", "525.60.13")
+@pytest.mark.parametrize(("driver", "level"), [("470.57.02", "caution"), ("460.32.03", "no"), ("510.47.03", "caution")])
+def test_where_a_compat_list_is_not_known_only_branches_that_the_last_list_had_lost_are_refused(
+    driver: str, level: str
+) -> None:
+    image = replace(IMAGE, compat_branches=None, compat_likely=(450, 470))
+    verdict = judge(image, replace(HOST, driver=driver))
+    assert (verdict.verdict, verdict.reasons[0].rule) == (level, "unknown" if level == "caution" else "driver")
     assert "not known" in verdict.reasons[0].text
+    assert verdict.reasons[0].recalled == (level == "no"), "it stands on another release's list"
+
+
+def test_where_no_compat_list_is_known_at_all_a_data_centre_card_is_not_refused() -> None:
+    verdict = judge(replace(IMAGE, compat_branches=None), ON_470)
+    assert (verdict.verdict, verdict.reasons[0].needed) == ("caution", "535.104.05")
+    assert judge(replace(IMAGE, compat_branches=None), replace(ON_470, gpus=(RTX_2080,))).verdict == "no"
+
+
+def test_a_dgx_spark_is_never_said_to_run_by_an_image_s_cuda_compat_package() -> None:
+    image = replace(IMAGE, sass=("12.0",), ptx=None)
+    for brand in ("nvidia", None):
+        spark = Gpu("12.1", "GB10", brand)
+        assert judge(image, HostFacts(driver="525.85.12", gpus=(spark,))).mode == "minor"
+        refused = judge(image, replace(ON_470, gpus=(spark,)))
+        assert (refused.verdict, refused.reasons[0].needed) == ("no", "525.60.13")
+        assert "804" in refused.reasons[0].text
+
+
+# -- Jetson -----------------------------------------------------------------------------------------------------------
+
+
+def on_orin(**changes: object) -> Reason:
+    image = replace(IMAGE, release="26.07", cuda="13.3.1", sass=("8.0", "8.6", "9.0"), min_capability="7.5")
+    changed = replace(image, **changes)  # type: ignore[arg-type]
+    return judge(changed, HostFacts("arm64", "595.78", (Gpu("8.7", "Orin"),))).reasons[0]
+
+
+def test_an_ordinary_image_of_cuda_13_may_run_on_an_orin_and_what_that_takes_is_said() -> None:
+    found = on_orin()
+    assert (found.rule, found.level, "JetPack 7.2" in found.text) == ("unknown", "caution", True)
+    assert on_orin(sass=None).level == "caution"
+    assert on_orin(cuda="12.9.1").level == "no"
+
+
+def test_an_image_of_cuda_13_without_any_kernel_for_ampere_does_not_run_on_an_orin() -> None:
+    found = on_orin(sass=("9.0", "11.0"), ptx="11.0")
+    assert (found.rule, found.level) == ("capability", "no")
+
+
+def test_the_tags_for_jetson_are_named_as_long_as_nvidia_made_some() -> None:
+    assert "-igpu" in on_orin(cuda="12.9.1", release="25.06").text
+    assert "-igpu" in on_orin(release="26.02").text
+    assert "-igpu" not in on_orin(release="26.03").text
 
 
 # -- several cards ----------------------------------------------------------------------------------------------------

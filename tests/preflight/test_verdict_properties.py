@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.catalog import releases
-from ngcdl.preflight.facts import BRANDS, CardVerdict, Gpu, HostFacts, ImageFacts, Verdict, version
+from ngcdl.catalog.rows import comparable
+from ngcdl.preflight.facts import BRANDS, CardVerdict, Gpu, HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.image import from_catalog
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge
@@ -52,7 +53,7 @@ def is_worse(one: CardVerdict, than: CardVerdict) -> bool:
 def test_a_newer_driver_is_never_worse_for_a_card_without_forward_compatibility(
     image: ImageFacts, capability: str, brand: str, one: str, other: str
 ) -> None:
-    older, newer = sorted((one, other), key=version)
+    older, newer = sorted((one, other), key=comparable)
     before, after = on(image, capability, brand, older), on(image, capability, brand, newer)
     assert not is_worse(after, before)
     assert before.mode != "native" or after.mode == "native"
@@ -62,7 +63,7 @@ def test_a_newer_driver_is_never_worse_for_a_card_without_forward_compatibility(
 def test_a_newer_driver_of_the_same_branch_is_never_worse_for_any_card(
     image: ImageFacts, capability: str, brand: str, one: str, patch: int
 ) -> None:
-    older, newer = sorted((one, f"{version(one)[0]}.{patch}"), key=version)
+    older, newer = sorted((one, f"{comparable(one)[0]}.{patch}"), key=comparable)
     assert not is_worse(on(image, capability, brand, newer), on(image, capability, brand, older))
 
 
@@ -70,13 +71,13 @@ def test_a_newer_driver_of_the_same_branch_is_never_worse_for_any_card(
 def test_a_newer_driver_is_worse_only_where_its_branch_is_off_the_compat_list(
     image: ImageFacts, capability: str, brand: str, one: str, other: str
 ) -> None:
-    older, newer = sorted((one, other), key=version)
+    older, newer = sorted((one, other), key=comparable)
     before, after = on(image, capability, brand, older), on(image, capability, brand, newer)
     listed = image.compat_branches or image.compat_likely
 
     def is_listed(driver: str) -> bool:
-        branch = version(driver)[0]
-        return branch in listed and version(driver) >= version(image.compat_minimums.get(branch, "0"))
+        branch = comparable(driver)[0]
+        return branch in listed and comparable(driver) >= comparable(image.compat_minimums.get(branch, "0"))
 
     leaves_the_list = is_listed(older) and not is_listed(newer)
     assert leaves_the_list or not is_worse(after, before)
@@ -99,20 +100,20 @@ def test_a_newer_release_never_needs_an_older_driver(framework: str, variant: st
     assert len(known) == len(rows)
     assert (len(known) > 10) == ((framework, variant) not in (("pytorch", "tf1"), ("pytorch", "tf2")))
     for older, newer in pairwise(known):
-        assert version(newer.driver or "") >= version(older.driver or ""), newer.reference
+        assert comparable(newer.driver or "") >= comparable(older.driver or ""), newer.reference
         assert least(newer) >= least(older), newer.reference
 
 
 def least(image: ImageFacts) -> tuple[int, ...]:
     """The oldest driver that runs it on a GeForce."""
-    return min(version(text) for text in (image.driver, image.minor_floor) if text)
+    return min(comparable(text) for text in (image.driver, image.minor_floor) if text)
 
 
 @given(images, images, capabilities, drivers)
 def test_a_driver_that_is_too_old_for_an_image_runs_no_newer_one_on_a_geforce(
     one: ImageFacts, other: ImageFacts, capability: str, driver: str
 ) -> None:
-    older, newer = sorted((one, other), key=lambda image: version(image.release or ""))
+    older, newer = sorted((one, other), key=lambda image: comparable(image.release or ""))
     rules = {reason.rule for reason in on(older, capability, "geforce", driver).reasons}
     # a card may be too new for the older image's kernels, and its PTX then wants the image's own driver
     is_refused_for_its_driver = "driver" in rules and "ptx" not in rules

@@ -30,13 +30,13 @@ RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | tensorflow:24.05-tf2-py3 
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | pytorch:25.03-py3             | runs    | minor   | minor
 T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:18.01-py2          | runs    | native  | native
 T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
-T4           | 7.5  | tesla     | 470.57.02  | amd64 | pytorch:25.03-py3             | no      | -       | driver
+T4           | 7.5  | tesla     | 470.57.02  | amd64 | pytorch:25.03-py3             | runs    | forward | forward
 GTX 1080     | 6.1  | geforce   | 470.82.01  | amd64 | tensorflow:18.01-py2          | runs    | native  | native
 GTX 1080     | 6.1  | geforce   | 470.82.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
 GTX 1080     | 6.1  | geforce   | 470.82.01  | amd64 | pytorch:25.03-py3             | no      | -       | capability
 GH200        | 9.0  | nvidia    | 550.90.07  | arm64 | tensorflow:18.01-py2          | no      | -       | architecture
 GH200        | 9.0  | nvidia    | 550.90.07  | arm64 | tensorflow:24.05-tf2-py3      | runs    | native  | native
-GH200        | 9.0  | nvidia    | 550.90.07  | arm64 | pytorch:25.03-py3             | runs    | minor   | minor
+GH200        | 9.0  | nvidia    | 550.90.07  | arm64 | pytorch:25.03-py3             | runs    | forward | forward
 
 # Kepler: older than every image
 K80          | 3.7  | tesla     | 470.82.01  | amd64 | tensorflow:17.05              | no      | -       | capability
@@ -101,12 +101,23 @@ RTX 3090     | 8.6  | geforce   | 535.104.05 | amd64 | pytorch:25.12-py3        
 RTX 3090     | 8.6  | geforce   | 455.23     | amd64 | pytorch:20.06-py3             | runs    | native  | native
 RTX 3090     | 8.6  | geforce   | 455.23     | amd64 | tensorflow:19.10-py3          | no      | -       | cuda10
 
-# of images from 26.03 on no list is known: what the list before and the list after allow is neither yes nor no
-A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.05-py3             | caution | -       | unknown
+# CUDA 12.8, 13.2 and 13.3: the branches that NVIDIA_REQUIRE_CUDA of nvidia/cuda lets in
+A100         | 8.0  | nvidia    | 470.57.02  | amd64 | pytorch:25.02-py3             | runs    | forward | forward
+A100         | 8.0  | nvidia    | 525.85.12  | amd64 | pytorch:25.02-py3             | runs    | minor   | minor
+A100         | 8.0  | nvidia    | 520.61.05  | amd64 | pytorch:25.02-py3             | no      | -       | driver
+RTX 3090     | 8.6  | geforce   | 470.57.02  | amd64 | pytorch:25.02-py3             | no      | -       | driver
+A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.05-py3             | runs    | forward | forward
 A100         | 8.0  | nvidia    | 565.57     | amd64 | pytorch:26.05-py3             | no      | -       | driver
-A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.05-py3             | runs    | minor   | minor
+A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.05-py3             | runs    | forward | forward
+A100         | 8.0  | nvidia    | 595.45.04  | amd64 | pytorch:26.07-py3             | runs    | forward | forward
+A100         | 8.0  | nvidia    | 550.54.15  | amd64 | pytorch:26.07-py3             | no      | -       | driver
 RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.05-py3             | no      | -       | driver
-A100         | 8.0  | nvidia    | 470.57.02  | amd64 | pytorch:25.02-py3             | no      | -       | driver
+
+# of 26.08, CUDA 13.4, no list is known: what the last list allows is neither yes nor no
+A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.08-py3             | caution | -       | unknown
+A100         | 8.0  | nvidia    | 550.54.15  | amd64 | pytorch:26.08-py3             | no      | -       | driver
+A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.08-py3             | runs    | minor   | minor
+RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.08-py3             | no      | -       | driver
 
 # a branch by its number alone, as --host takes it
 RTX 4090     | 8.9  | geforce   | 525        | amd64 | tensorflow:24.05-tf2-py3      | caution | -       | unknown
@@ -124,7 +135,7 @@ H100         | 9.0  | nvidia    | 525.85.12  | amd64 | pytorch:22.08-py3        
 H100         | 9.0  | nvidia    | 510.47.03  | amd64 | pytorch:22.08-py3             | caution | ptx     | ptx
 H100         | 9.0  | nvidia    | 495.29.05  | amd64 | pytorch:22.08-py3             | no      | -       | driver
 H100         | 9.0  | nvidia    | 535.104.05 | amd64 | pytorch:23.10-py3             | runs    | native  | native
-H100         | 9.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
+H100         | 9.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | forward | forward
 H200         | 9.0  | nvidia    | 610.43.02  | amd64 | pytorch:26.07-py3             | runs    | native  | native
 
 # Blackwell
@@ -139,6 +150,10 @@ B200         | 10.0 | nvidia    | 570.124.06 | amd64 | pytorch:25.03-py3        
 B300         | 10.3 | nvidia    | 580.95.05  | amd64 | pytorch:25.10-py3             | runs    | native  | native
 GB200        | 10.0 | nvidia    | 570.124.06 | arm64 | pytorch:25.03-py3             | runs    | native  | native
 GB10         | 12.1 | -         | 580.95.05  | arm64 | pytorch:25.10-py3             | runs    | native  | native
+GB10         | 12.1 | nvidia    | 580.95.05  | arm64 | pytorch:26.01-py3             | runs    | minor   | minor
+GB10         | 12.1 | -         | 580.95.05  | arm64 | pytorch:26.01-py3             | runs    | minor   | minor
+GB10         | 12.1 | nvidia    | 575.57.08  | arm64 | pytorch:26.01-py3             | no      | -       | driver
+GB10         | 12.1 | -         | 575.57.08  | arm64 | pytorch:26.01-py3             | no      | -       | driver
 GB10         | 12.1 | -         | 580.95.05  | arm64 | tensorflow:20.03-tf2-py3      | no      | -       | architecture
 Thor         | 11.0 | -         | 580.95.05  | arm64 | pytorch:25.08-py3             | runs    | native  | native
 Thor         | 11.0 | -         | 580.95.05  | arm64 | pytorch:25.03-py3             | no      | -       | capability
@@ -151,7 +166,11 @@ V100         | 7.0  | tesla     | 535.104.05 | arm64 | pytorch:22.09-py3        
 T4           | 7.5  | tesla     | 535.104.05 | arm64 | pytorch:23.10-py3             | no      | -       | capability
 Orin         | 8.7  | -         | 540.4.0    | arm64 | tensorflow:24.05-tf2-py3-igpu | caution | -       | unknown
 Orin         | 8.7  | -         | 540.4.0    | arm64 | tensorflow:24.05-tf2-py3      | no      | -       | igpu
+Orin         | 8.7  | -         | 540.4.0    | arm64 | pytorch:25.06-py3             | no      | -       | igpu
+Orin         | 8.7  | -         | 595.78     | arm64 | pytorch:25.10-py3             | caution | -       | unknown
+Orin         | 8.7  | -         | -          | arm64 | pytorch:26.07-py3             | caution | -       | unknown
 Xavier       | 7.2  | -         | -          | arm64 | pytorch:23.11-py3             | no      | -       | igpu
+Xavier       | 7.2  | -         | -          | arm64 | pytorch:26.07-py3             | no      | -       | igpu
 GH200        | 9.0  | nvidia    | 550.90.07  | arm64 | tensorflow:24.05-tf2-py3-igpu | no      | -       | igpu
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | tensorflow:24.05-tf2-py3-igpu | no      | -       | architecture
 
@@ -176,8 +195,9 @@ RTX 2060     | 7.5  | geforce   | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3 
 T4           | 7.5  | tesla     | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
 T4           | 7.5  | tesla     | 525.85.12  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
 T4           | 7.5  | tesla     | 470.42.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
-T4           | 7.5  | tesla     | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
-T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.07-py3             | caution | -       | unknown
+T4           | 7.5  | tesla     | 580.65.06  | amd64 | pytorch:26.08-py3             | runs    | minor   | minor
+T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.08-py3             | caution | -       | unknown
+T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.07-py3             | runs    | forward | forward
 RTX 2060     | 7.5  | geforce   | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
 RTX 2060     | 7.5  | geforce   | 580.65.05  | amd64 | pytorch:26.07-py3             | no      | -       | driver
 T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:25.08-py3             | runs    | native  | native
@@ -191,8 +211,8 @@ T4           | 7.5  | tesla     | -          | amd64 | tensorflow:24.05-tf2-py3 
 NEWEST = """
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | tensorflow:18.01-py2          | 25.02-tf2-py3
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | pytorch:25.03-py3             | 25.07-py3
-T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:24.05-tf2-py3      | 24.12-tf2-py3
-T4           | 7.5  | tesla     | 470.57.02  | amd64 | pytorch:25.03-py3             | 24.12-py3
+T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:24.05-tf2-py3      | 25.02-tf2-py3
+T4           | 7.5  | tesla     | 470.57.02  | amd64 | pytorch:24.05-py3             | 25.03-py3
 GTX 1080     | 6.1  | geforce   | 470.82.01  | amd64 | tensorflow:24.05-tf2-py3      | 22.12-tf2-py3
 GTX 1080     | 6.1  | geforce   | 470.82.01  | amd64 | pytorch:25.03-py3             | 22.12-py3
 GH200        | 9.0  | nvidia    | 550.90.07  | arm64 | tensorflow:18.01-py2          | 25.02-tf2-py3

@@ -30,7 +30,6 @@ class Toolkit:
 class Capabilities:
     """The compute capabilities that a toolkit can compile for, ascending."""
 
-    since: str  # the CUDA version from which this row holds
     listed: tuple[str, ...]
     source: str
     recalled: bool
@@ -44,7 +43,7 @@ class Capabilities:
 class Compat:
     """The driver branches over which an image's cuda-compat package may stand; None where no list is known.
 
-    `likely` are then those that both the list before and the list after have, or that before if it is the last one.
+    `likely` are then those of the last list before.
     `brands` in the spelling of preflight.facts.BRANDS. `recalled` is of the branches, `brands_recalled` of the brands.
     """
 
@@ -107,7 +106,7 @@ def capabilities(cuda: str) -> Capabilities | None:
     if not known or asked[0] > comparable(rows("cuda_driver")[0]["cuda"])[0]:
         return None
     row = max(known, key=lambda one: comparable(one["cuda_from"]))
-    return Capabilities(row["cuda_from"], tuple(row["capabilities"].split()), address(row["source"]), is_recalled(row))
+    return Capabilities(tuple(row["capabilities"].split()), address(row["source"]), is_recalled(row))
 
 
 def compat(release: str | None = None, cuda: str | None = None) -> Compat | None:
@@ -132,12 +131,8 @@ def compat(release: str | None = None, cuda: str | None = None) -> Compat | None
 
 
 def _likely(place: int) -> tuple[int, ...]:
-    """Give the branches that the nearest lists before and after a place in the table agree on."""
-    lists = [(at, _branches(row)) for at, row in enumerate(rows("forward_compat")) if row["branches"]]
-    before = [branches for at, branches in lists if at < place][-1:]
-    after = [branches for at, branches in lists if at > place][:1]
-    agreed = set.intersection(*(set(one) for one in before + after)) if before else set()
-    return tuple(sorted(agreed))
+    """Give the branches of the last list before a place in the table."""
+    return next((_branches(row) for row in rows("forward_compat")[:place][::-1] if row["branches"]), ())
 
 
 def _branches(row: dict[str, str]) -> tuple[int, ...]:

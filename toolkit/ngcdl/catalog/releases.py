@@ -33,11 +33,9 @@ class Release:
     variant: str | None  # tf1, tf2
     suffixes: tuple[str, ...]
     pythons: Mapping[str, str]  # suffix -> version
-    ubuntu: str | None
     framework_version: str | None
     cuda: str
     driver: str
-    docs_min_driver: str | None
     compat_drivers: tuple[str, ...]
     min_capability: str | None
     sass: Mapping[str, tuple[str, ...]]  # architecture -> compute capabilities, ascending
@@ -45,8 +43,6 @@ class Release:
     architectures: tuple[str, ...]
     unverified: frozenset[str]
     source: str
-    confidence: str
-    notes: str
 
     @property
     def recalled(self) -> frozenset[str]:
@@ -101,12 +97,6 @@ def is_jetson(tag: str) -> bool:
     return tag.endswith("-igpu")
 
 
-def release_of(tag: str) -> str | None:
-    """24.05-tf2-py3 -> 24.05, where it begins as NVIDIA's monthly tags do."""
-    found = _TAG.fullmatch(tag)
-    return f"{found[1]}.{found[2]}" if found else None
-
-
 def _key(tag: str) -> tuple[int, ...]:
     parts = tag.split("-")
     variant = next((int(part[2:]) for part in parts if part in ("tf1", "tf2")), 0)
@@ -132,11 +122,9 @@ def _release(row: dict[str, str]) -> Release:
         variant=row["variant"] or None,
         suffixes=tuple(row["suffixes"].split()) or ("",),
         pythons=dict(pair.partition("=")[::2] for pair in row["pythons"].split()),
-        ubuntu=row["ubuntu"] or None,
         framework_version=row["framework_version"] or None,
         cuda=row["cuda"],
         driver=row["driver"],
-        docs_min_driver=row["docs_min_driver"] or None,
         compat_drivers=tuple(row["compat_drivers"].split()),
         min_capability=row["min_capability"] or None,
         sass={name: tuple(row[f"sass_{name}"].split()) for name in ("amd64", "arm64") if row[f"sass_{name}"]},
@@ -144,6 +132,4 @@ def _release(row: dict[str, str]) -> Release:
         architectures=tuple(row["architectures"].split()),
         unverified=frozenset(row["unverified"].split()),
         source=row["source"],
-        confidence=row["confidence"],
-        notes=row["notes"],
     )

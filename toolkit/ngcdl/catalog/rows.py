@@ -1,6 +1,9 @@
-"""The tables as they lie in tables/, and how their cells are read. `scripts/catalog` makes and checks them.
+"""The tables as they lie in tables/, and how their cells are read. `scripts/catalog --check` checks them.
 
-An empty cell is an unknown value. `source` is an address, sometimes with a word on where it was read; `confidence`:
+An empty cell is an unknown value. Columns that no code reads are for those who mend a row: `notes` (but those of
+known_holes, which the doctor tells), and of releases `ubuntu` and `docs_min_driver`: what NVIDIA's prose says, which
+its images contradict at times.
+`source` is an address, sometimes with a word on where it was read; `confidence`:
 seen          read at the source
 seen-secondary  read at somebody's who had read it
 mixed, partly-recalled   some fields of the row; the column `unverified` names those that were not read

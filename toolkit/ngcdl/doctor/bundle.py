@@ -154,7 +154,8 @@ def _kernel_log(hands: Hands) -> str | None:
 
 def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
     from ngcdl import settings
-    from ngcdl.store import LOG, RECORD, Store, opened
+    from ngcdl.folder import LOG, RECORD, opened
+    from ngcdl.store import Store
 
     store = Store(settings.load(hands.environ).runs)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ngcdl.doctor.chain import Step
 from ngcdl.doctor.sight import Programs
 
@@ -14,14 +16,43 @@ _SOURCES = f"/etc/apt/sources.list.d/{_TOOLKIT}.list"
 _FOLDERS = {"dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}
 
 
-def install(programs: Programs, apt: str, *, dnf: str | None = None, pacman: str | None = None) -> tuple[Step, ...]:
-    """Install a package that is called `apt` on Debian, `dnf` on Fedora and SUSE (None: the same); () for others."""
-    if "apt-get" in programs.names:
-        return (Step(f"sudo apt-get install {apt}"),)
-    for manager in ("dnf", "zypper"):
-        if manager in programs.names:
-            return (Step(f"sudo {manager} install {dnf or apt}"),)
-    return (Step(f"sudo pacman -S {pacman or apt}"),) if "pacman" in programs.names else ()
+# What a distribution's own package of the engine is called, by its manager; of those with dnf, by its ID.
+# https://packages.fedoraproject.org/pkgs/moby-engine/ https://wiki.archlinux.org/title/Docker
+# https://docs.aws.amazon.com/AmazonECS/latest/developerguide/create-container-image.html
+_ENGINES = {"apt-get": "docker.io", "zypper": "docker", "pacman": "docker"}
+_ENGINES_OF_DNF = {"fedora": "moby-engine", "amzn": "docker"}
+_DOCKER = "https://download.docker.com/linux"
+
+
+def install(programs: Programs, packages: str) -> tuple[Step, ...]:
+    """Install what is called so everywhere; () where there is no package manager that is known here."""
+    manager = _manager(programs)
+    verb = "-S" if manager == "pacman" else "install"
+    return (Step(f"sudo {manager} {verb} {packages}"),) if manager else ()
+
+
+def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
+    """Install the Docker engine and start it; `distribution`: ID and ID_LIKE. () where Docker's guide has to tell."""
+    manager = _manager(programs)
+    if manager == "apt-get":  # which starts what it installs
+        return install(programs, _ENGINES[manager])
+    start = Step("sudo systemctl enable --now docker") if "systemctl" in programs.names else service(programs, "start")
+    if manager != "dnf":
+        return (*install(programs, _ENGINES[manager]), start) if manager else ()
+    own = _ENGINES_OF_DNF.get(distribution[0]) if distribution else None
+    if own:
+        return (*install(programs, own), start)
+    # RHEL and what is made of it have no Docker but Podman by its name: https://docs.docker.com/engine/install/rhel/
+    # With curl, for `dnf config-manager` takes other words in dnf 5 than in dnf 4.
+    if not {"rhel", "centos"} & set(distribution):
+        return ()
+    repository = f"{_DOCKER}/{'centos' if distribution[0] == 'centos' else 'rhel'}/docker-ce.repo"
+    added = Step(f"sudo curl -fsSL -o {_FOLDERS['dnf']}/docker-ce.repo {repository}")
+    return (added, *install(programs, "docker-ce docker-ce-cli containerd.io"), start)
+
+
+def _manager(programs: Programs) -> str | None:
+    return next((name for name in MANAGERS if name in programs.names), None)
 
 
 def toolkit(programs: Programs) -> tuple[Step, ...]:
@@ -47,12 +78,12 @@ def _repository(programs: Programs) -> tuple[str, ...]:
     return (f"sudo curl -fsSL -o {folder}/{_TOOLKIT}.repo {_NVIDIA}/stable/rpm/{_TOOLKIT}.repo",) if folder else ()
 
 
-def upgrade(programs: Programs, apt: str, *, dnf: str | None = None) -> tuple[Step, ...]:
+def upgrade(programs: Programs, package: str) -> tuple[Step, ...]:
     if "apt-get" in programs.names:
-        return (Step(f"sudo apt-get update && sudo apt-get install --only-upgrade {apt}"),)
+        return (Step(f"sudo apt-get update && sudo apt-get install --only-upgrade {package}"),)
     if "dnf" in programs.names:
-        return (Step(f"sudo dnf upgrade {dnf or apt}"),)
-    return (Step(f"sudo zypper update {dnf or apt}"),) if "zypper" in programs.names else ()
+        return (Step(f"sudo dnf upgrade {package}"),)
+    return (Step(f"sudo zypper update {package}"),) if "zypper" in programs.names else ()
 
 
 def service(programs: Programs, verb: str, *, is_rootless: bool = False) -> Step:

@@ -54,10 +54,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Programs:
-    """What is installed on this host: names on PATH, and what the toolkit calls itself."""
+    """What is installed on this host: names on PATH, what the toolkit calls itself, and the driver's Debian packages.
+
+    `driver_packages` is empty where there is no dpkg, and where no module of NVIDIA's is loaded: nobody asked then.
+    """
 
     names: frozenset[str] = frozenset()
     toolkit: str | None = None  # 1.17.4, or a distribution's own text
+    driver_packages: frozenset[str] = frozenset()  # nvidia-dkms-535-server, ...
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def decisive_first(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
 def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
     """Judge `image` for one card of `host`; mode None: it can't run, or how it would is not known."""
     able = kernels(image, gpu)
-    if is_jetson(gpu) and (image.for_jetson or able.rule in ("igpu", "unknown")):
+    if is_jetson(gpu):
         return CardVerdict(gpu, able.level, None, (able,))  # its driver belongs to JetPack and counts in another way
     carried = loading(image, gpu, host.driver, needs_ptx=able.rule == "ptx")
     # The driver says how a card runs the image; of two refusals the card's is the one that nothing mends.

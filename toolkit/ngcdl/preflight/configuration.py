@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ngcdl.catalog import releases
 from ngcdl.catalog.releases import Release
-from ngcdl.preflight.facts import version
+from ngcdl.catalog.rows import comparable
 
 # The cards that a cuda-compat package works on, as its own note lists them (12.9, 13.1): an image's require string
 # may let more in. https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
@@ -136,8 +136,8 @@ def kernels(text: str | None) -> tuple[tuple[str, ...], str | None] | None:
     parts = [(f"{int(match[1])}.{match[2]}", bool(match[3])) for match in found if match]
     if not parts or len(parts) < len(words):
         return None
-    compiled = sorted({capability for capability, _ in parts}, key=version)
-    return tuple(compiled), max((capability for capability, ptx in parts if ptx), key=version, default=None)
+    compiled = sorted({capability for capability, _ in parts}, key=comparable)
+    return tuple(compiled), max((capability for capability, ptx in parts if ptx), key=comparable, default=None)
 
 
 def branches_of(require: Iterable[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """What is known of an image and of a host before anything is pulled, and what follows from it. Plain values.
 
 None means unknown, and only that. Versions are texts as NVIDIA writes them: a driver 535.104.05, a CUDA version
-12.2.2, a compute capability 8.6; `version()` makes them comparable.
+12.2.2, a compute capability 8.6; catalog.rows makes them comparable.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+from ngcdl.catalog.rows import comparable
 
 Level = Literal["runs", "caution", "no"]
 LEVELS: tuple[Level, ...] = ("runs", "caution", "no")  # the best first
@@ -52,7 +54,7 @@ class ImageFacts:
     min_capability: str | None = None  # documented
     compat_branches: tuple[int, ...] | None = None
     compat_brands: tuple[str, ...] = ()
-    compat_likely: tuple[int, ...] = ()  # where no list is known: the branches that the releases around it allow
+    compat_likely: tuple[int, ...] = ()  # where no list is known: the branches of the last one that is
     compat_minimums: Mapping[int, str] = field(default_factory=dict)
     require: tuple[str, ...] = ()  # the texts of NVIDIA_REQUIRE_*, asserted by the legacy hook only
     digest: str | None = None
@@ -135,14 +137,9 @@ class Verdict:
     cards: tuple[CardVerdict, ...] = ()
 
 
-def version(text: str) -> tuple[int, ...]:
-    """535.104.05 -> (535, 104, 5). Raises ValueError where it is not a version."""
-    return tuple(int(part) for part in text.split("."))
-
-
 def known(text: str | None) -> tuple[int, ...] | None:
     """Give the version, or None where the text is none."""
     try:
-        return version(text) if text else None
+        return comparable(text) if text else None
     except ValueError:
         return None

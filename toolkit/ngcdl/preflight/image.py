@@ -12,8 +12,9 @@ from typing import Any
 
 from ngcdl.catalog import cuda, releases
 from ngcdl.catalog.releases import Release
+from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.configuration import Configuration, Named, branches_of
-from ngcdl.preflight.facts import ImageFacts, version
+from ngcdl.preflight.facts import ImageFacts
 from ngcdl.spec import ImageRef
 
 REGISTRY = "registry"
@@ -120,7 +121,7 @@ class _Known:
         self._take(row, "architectures", ("arm64",) if self.for_jetson else row.architectures)
         if self.for_jetson:
             return
-        minimums = {version(driver)[0]: driver for driver in row.compat_drivers if "." in driver}
+        minimums = {comparable(driver)[0]: driver for driver in row.compat_drivers if "." in driver}
         self.put("compat_minimums", minimums or None, row.source)
         self._take(row, "min_capability", row.min_capability)
         if same_cuda and "driver" not in row.unverified:  # else it is what CUDA asks for: put_cuda knows that better
@@ -159,7 +160,7 @@ class _Known:
 
     def _has_cuda_of(self, row: Release) -> bool:
         own = self.values.get("cuda")
-        return own is None or version(own)[:2] == version(row.cuda)[:2]
+        return own is None or comparable(own)[:2] == comparable(row.cuda)[:2]
 
     def _take(self, row: Release, name: str, value: object) -> None:
         self.put(name, value, row.source_of(name), name in row.recalled_on(self.architecture))

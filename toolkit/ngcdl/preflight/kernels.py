@@ -5,9 +5,10 @@ Rules: capability, ptx, cuda10, igpu, unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known, version
+from ngcdl.catalog.rows import comparable
+from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
 
 BINARIES = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility"
 AMPERE = "https://docs.nvidia.com/cuda/ampere-compatibility-guide/index.html"
@@ -17,6 +18,13 @@ JETSON = (
 )
 # TX1 and Nano, TX2, Xavier, Orin: https://developer.nvidia.com/cuda-gpus . Thor (11.0) takes the ordinary arm64 images.
 _JETSONS = ("5.3", "6.2", "7.2", "8.7")
+# From JetPack 7.2 on Orin takes them, too: nvidia/cuda brings cuda-compat-orin since CUDA 13.2, and kernels for 8.0 run
+# there, as users report, though BINARIES does not promise it:
+# https://github.com/Jonah-May-OSS/wyoming-whisper-trt/pull/1047
+# https://github.com/bitsandbytes-foundation/bitsandbytes/pull/1939
+_ORIN, _FIRST_CUDA_FOR_ORIN = "8.7", 13
+# These tags want JetPack 6, which is for Orin alone.
+_LAST_WITH_IGPU = (26, 2)  # JETSON: "NVIDIA will no longer produce the standalone iGPU containers" from 26.03 on
 
 
 def is_jetson(gpu: Gpu) -> bool:
@@ -49,8 +57,24 @@ def _integrated(image: ImageFacts, gpu: Gpu) -> Reason | None:
     if image.release is None:  # none of NVIDIA's monthly ones
         text = f"{gpu.title} is a Jetson, and whether the image is made for one is not known"
         return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
-    text = f"{gpu.title} is a Jetson, which takes the tags that end in -igpu; this one is made for other cards"
+    is_orin = gpu.capability == _ORIN
+    takes_igpu = is_orin and (known(image.release) or ()) <= _LAST_WITH_IGPU
+    if is_orin and (known(image.cuda) or (0,))[0] >= _FIRST_CUDA_FOR_ORIN:
+        return _on_orin(image, gpu, takes_igpu=takes_igpu)
+    text = f"{gpu.title} is a Jetson, and this image is made for other cards"
+    text += ": take a tag that ends in -igpu" if takes_igpu else ""
     return Reason("igpu", "no", text, gpu.capability, source=JETSON)
+
+
+def _on_orin(image: ImageFacts, gpu: Gpu, *, takes_igpu: bool) -> Reason:
+    """Judge an ordinary image of CUDA 13: which JetPack the board has is not known here."""
+    listed = [(parts, one) for one in image.sass or () if (parts := known(one)) is not None]
+    if listed and not _run_by(listed, comparable(_ORIN)):
+        return _without_kernels(image, gpu, _ORIN, [one for _, one in listed])
+    text = f"{gpu.title} is a Jetson, which takes ordinary arm64 images of CUDA 13 from JetPack 7.2 on"
+    text += ", and with an older one the tags that end in -igpu" if takes_igpu else ""
+    text += "; which JetPack it has is not judged here"
+    return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
 
 
 def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
@@ -90,10 +114,7 @@ def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...
     portable = known(image.ptx)
     if portable is not None and portable <= capability:
         return Reason("ptx", "caution", _ptx_text(gpu, text), text, compiled[-1][1], source, recalled)
-    none = (
-        f"the image has no kernels for compute capability {_family(text)}; it has {', '.join(o for _, o in compiled)}"
-    )
-    return _unfit(image, gpu, none, compiled[-1][1], "sass")
+    return _without_kernels(image, gpu, text, [one for _, one in compiled])
 
 
 def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
@@ -103,7 +124,7 @@ def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Rea
     row = cuda.capabilities(image.cuda) if image.cuda else None
     if row is None:
         return _as_documented(image, gpu)
-    if capability < version(row.lowest):
+    if capability < comparable(row.lowest):
         text = f"CUDA {image.cuda} makes no kernels below compute capability {_family(row.lowest)}"
         return Reason("capability", "no", text, gpu.capability, row.lowest, row.source, row.recalled)
     if not _run_by(_kernels(row.listed), capability):
@@ -139,6 +160,11 @@ def _ptx_text(gpu: Gpu, capability: str) -> str:
         f"the image has no kernels for {gpu.title} ({capability}): the driver compiles its own at the first start, "
         "which takes minutes, and a library without PTX may fail"
     )
+
+
+def _without_kernels(image: ImageFacts, gpu: Gpu, capability: str, compiled: Sequence[str]) -> Reason:
+    text = f"the image has no kernels for compute capability {_family(capability)}; it has {', '.join(compiled)}"
+    return _unfit(image, gpu, text, compiled[-1], "sass")
 
 
 def _unfit(image: ImageFacts, gpu: Gpu, text: str, needed: str | None, name: str) -> Reason:

@@ -5,11 +5,15 @@ Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/c
 
 from __future__ import annotations
 
-from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known, version
+from ngcdl.catalog.rows import comparable
+from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
 
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 FORWARD = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 MINOR = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
+# DGX Spark, GB10: "compatibility mode is UNAVAILABLE", whatever NVML calls the card.
+# https://github.com/eugr/spark-vllm-docker/issues/266
+_WITHOUT_COMPAT = ("12.1",)
 
 
 def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool) -> Reason:
@@ -43,7 +47,7 @@ def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | N
 
 
 def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
-    if gpu.brand not in image.compat_brands or host[0] not in (image.compat_branches or ()):
+    if not _takes_compat(image, gpu) or host[0] not in (image.compat_branches or ()):
         return None
     least = known(image.compat_minimums.get(host[0]))
     if least is not None and host < least:
@@ -64,7 +68,7 @@ def _minor(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, n
         f"driver {driver} runs CUDA {image.cuda or 'of this major version'} by minor-version compatibility "
         f"(from {image.minor_floor} on): what needs a newer driver fails, and so does PTX of the newer toolkit"
     )
-    if host[0] in (image.compat_branches or ()) and gpu.brand not in (*image.compat_brands, None, "unknown"):
+    if host[0] in (image.compat_branches or ()) and _takes_compat(image, gpu) is False:
         # The toolkit's hook looks at the branch, not at the card:
         # https://github.com/NVIDIA/nvidia-container-toolkit/tree/main/cmd/nvidia-cdi-hook/cudacompat
         text += (
@@ -84,17 +88,18 @@ def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], 
     if known(image.driver) is None:
         text = f"which driver the image was built for is unknown, so driver {driver} is not judged"
         return Reason("unknown", "caution", text, driver, image.minor_floor)
-    branches, do = (image.compat_likely, "may run") if image.compat_branches is None else (image.compat_branches, "run")
-    if gpu.brand in (None, "unknown") and host[0] in branches:
+    takes, is_listed = _takes_compat(image, gpu), _is_listed(image, host[0])
+    if takes is None and is_listed is not False:
+        do = "run" if is_listed else "may run"
         text = (
             f"driver {driver} is older than the image's own {image.driver}: data-centre cards {do} it by the image's "
             f"cuda-compat package, GeForce cards don't, and the brand of {gpu.title} is unknown"
         )
         return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
-    if image.compat_branches is None and gpu.brand in image.compat_brands and host[0] in image.compat_likely:
+    if takes and is_listed is None:
         text = (
-            f"driver {driver} is older than the image's own {image.driver}: other releases run on branch {host[0]} by "
-            "their cuda-compat package, and whether this one does is not known"
+            f"driver {driver} is older than the image's own {image.driver}, and whether its cuda-compat package can be "
+            f"used on branch {host[0]} is not known"
         )
         return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
     return None
@@ -109,19 +114,45 @@ def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *,
     floor = known(image.minor_floor)
     if needs_ptx and floor is not None and host >= floor:
         text += f", for this driver can't compile the PTX that {gpu.title} needs"
-    text += _why_not_forward(image, gpu)
+    text += _why_not_forward(image, gpu, host[0])
     field = {image.minor_floor: "minor_floor", image.driver: "driver"}.get(least, "compat_branches")
     source = image.sources.get(field, COMPATIBILITY)
-    return Reason("driver", "no", text, driver, least, source, field in image.recalled)
+    is_inferred = image.compat_branches is None and bool(_takes_compat(image, gpu))
+    return Reason("driver", "no", text, driver, least, source, field in image.recalled or is_inferred)
 
 
-def _why_not_forward(image: ImageFacts, gpu: Gpu) -> str:
-    if not image.compat_brands or gpu.brand in (None, "unknown"):
+def _takes_compat(image: ImageFacts, gpu: Gpu) -> bool | None:
+    """Is the image's cuda-compat package for this card? None where its brand is unknown."""
+    if gpu.capability in _WITHOUT_COMPAT or not image.compat_brands:
+        return False
+    if gpu.brand in image.compat_brands:
+        return True
+    return None if gpu.brand in (None, "unknown") else False
+
+
+def _is_listed(image: ImageFacts, branch: int) -> bool | None:
+    """Can the image's cuda-compat package be used on this branch? None where that is not known.
+
+    From CUDA 10.2 on NVIDIA's lists lose branches from one version to the next and gain only newer ones: what the last
+    list that is known had lost does not come back.
+    """
+    if image.compat_branches is not None:
+        return branch in image.compat_branches
+    last = image.compat_likely
+    return None if not last or branch in last or branch > max(last) else False
+
+
+def _why_not_forward(image: ImageFacts, gpu: Gpu, branch: int) -> str:
+    takes = _takes_compat(image, gpu)
+    if not image.compat_brands or takes is None:
         return ""
-    if gpu.brand not in image.compat_brands:
+    if not takes:
         return "; forward compatibility is for data-centre cards only (CUDA error 804 on others)"
     if image.compat_branches is None:
-        return "; from which branches its cuda-compat package can be used is not known"
+        return (
+            "; from which branches its cuda-compat package can be used is not known, but the last list that is known "
+            f"does not have {branch}"
+        )
     allowed = ", ".join(_from(image, branch) for branch in image.compat_branches)
     return f"; its cuda-compat package is for the branches {allowed} only"
 
@@ -136,6 +167,6 @@ def _least(image: ImageFacts, gpu: Gpu, host: tuple[int, ...], *, needs_ptx: boo
     would_do = [image.driver] if image.driver else []
     if image.minor_floor and not needs_ptx:
         would_do.append(image.minor_floor)
-    if gpu.brand in image.compat_brands:
+    if _takes_compat(image, gpu):
         would_do += [_from(image, branch) for branch in image.compat_branches or ()]
-    return min((one for one in would_do if (known(one) or ()) > host), key=version, default=None)
+    return min((one for one in would_do if (known(one) or ()) > host), key=comparable, default=None)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
+from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.card import decisive_first, judge_card, worst
-from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known, version
+from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known
 from ngcdl.preflight.image import UNPACKED_PER_COMPRESSED
 from ngcdl.preflight.kernels import JETSON
 from ngcdl.spec import GpuRequest
@@ -138,7 +139,7 @@ def _avx(image: ImageFacts, host: HostFacts) -> Reason | None:
 def _is_built_with_avx(image: ImageFacts) -> bool:
     numbers = re.match(r"[0-9]{1,4}\.[0-9]{1,4}", image.framework_version or "")
     if numbers:
-        return version(numbers[0]) >= (1, 6)
+        return comparable(numbers[0]) >= (1, 6)
     release = known(image.release)
     return release is not None and release >= (18, 4)  # 18.03 holds 1.4, 18.04 1.7
 

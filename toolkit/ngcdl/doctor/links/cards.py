@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ngcdl.catalog.rows import comparable
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
-from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, ImageFacts, version
+from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, ImageFacts, known
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import Card, Probe
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 NAME = "cards"
 _MATRIX = "https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"
-_FRAMEWORKS = ("tensorflow", "pytorch")
 _NODE = re.compile(r"/dev/nvidia\d+")
 
 
@@ -94,20 +94,23 @@ def _with_a_floor() -> list[Release]:
 
 def _newest_floor() -> Release:
     """Give a release that wants the most of a card; the catalogue's newest do."""
-    return max(_with_a_floor(), key=lambda one: version(one.min_capability or "0"))
+    return max(_with_a_floor(), key=lambda one: comparable(one.min_capability or "0"))
 
 
 def _is_below(card: Card, floor: str | None) -> bool:
-    return bool(card.compute_capability and floor) and version(card.compute_capability or "") < version(floor or "")
+    own, wanted = known(card.compute_capability), known(floor)
+    return own is not None and wanted is not None and own < wanted
 
 
 def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
     """Name the newest tag of each framework that runs on the oldest of these cards, as the catalogue has it."""
-    card = min(old, key=lambda one: version(one.compute_capability or "0"))
+    from ngcdl.catalog import releases
+
+    card = min(old, key=lambda one: comparable(one.compute_capability or "0"))
     gpu = Gpu(card.compute_capability, card.name, BRANDS.get(card.brand) if card.brand is not None else None)
     machine = "arm64" if sight.kernel.machine in ("aarch64", "arm64") else "amd64"
     host = HostFacts(machine, probe.driver.version if probe.driver else None, (gpu,))
-    found = [f"{name}:{tag}" for name in _FRAMEWORKS if (tag := _newest(name, host)) is not None]
+    found = [f"{name}:{tag}" for name in releases.frameworks() if (tag := _newest(name, host)) is not None]
     if not found:
         return "No image that does is in ngcdl's catalogue"
     return f"The newest that {'do' if len(found) > 1 else 'does'}, by ngcdl's catalogue: {' and '.join(found)}"

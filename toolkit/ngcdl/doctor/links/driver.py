@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, ok, unchecked, warning
-from ngcdl.doctor.sight import Kernel, Sight, Trouble
+from ngcdl.doctor.sight import Kernel, Programs, Sight, Trouble
 from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
 from ngcdl.telemetry.card import Driver
 from ngcdl.telemetry.driver import INSTALL, WSL_GUIDE
 
 NAME = "driver"
 REBOOT = Step("sudo reboot", by_hand=True)
+# Debian's and Ubuntu's packages that hold NVML, and those of the kernel's module, with the branch in their name or
+# without: https://packages.ubuntu.com/libnvidia-compute-535-server https://packages.debian.org/libnvidia-ml1
+_LIBRARY = re.compile(r"libnvidia-compute(?:-(?P<branch>\d{3,4})(?:-server)?)?|libnvidia-(?:tesla-(?:\d{3,4}-)?)?ml1")
+_UBUNTU_S = re.compile(r"(?:nvidia-dkms|linux-modules-nvidia)-(?P<branch>\d{3,4})(?P<server>-server)?(?:-.*)?")
+_NVIDIA_S = re.compile(r"nvidia-dkms(?:-open)?")
+_DEBIAN_S = re.compile(r"nvidia-(?P<tesla>tesla-(?:\d{3,4}-)?)?(?:open-)?kernel-(?:open-)?dkms")
 
 
 def judge(sight: Sight) -> Finding:
@@ -21,7 +29,7 @@ def judge(sight: Sight) -> Finding:
         return unchecked(NAME, sight.gpus.why)
     error, driver = sight.gpus.error, sight.gpus.driver
     if error is not None:
-        return _silent(error, sight.kernel)
+        return _silent(error, sight.kernel, sight.programs)
     if not sight.gpus.cards:
         found = "the driver shows no GPU"
         return broken(NAME, found, "The kernel log says why a card was not taken", *_LOOK, source=INSTALL)
@@ -55,7 +63,7 @@ def _answering(driver: Driver, kernel: Kernel) -> Finding:
     return ok(NAME, found)
 
 
-def _silent(error: NvmlUnavailable, kernel: Kernel) -> Finding:
+def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Finding:
     """The driver can't be asked; say which of its parts is missing."""
     if isinstance(error, DriverHangs):
         return _hanging(error.message)
@@ -73,7 +81,10 @@ def _silent(error: NvmlUnavailable, kernel: Kernel) -> Finding:
         how, steps = _install(kernel)
         return broken(NAME, found, f"The driver is not installed. {how}", *steps, source=INSTALL)
     if is_missing and kernel.module:
-        return broken(NAME, error.message, f"Its kernel module is {kernel.module}", *_library(kernel), source=INSTALL)
+        library = _library(kernel.module, programs)
+        cause = f"Its kernel module is {kernel.module}" + ("" if library else ". NVIDIA's guide has its library, too")
+        steps = (Step(f"sudo apt-get install --reinstall {library}"),) if library else ()
+        return broken(NAME, error.message, cause, *steps, source=INSTALL)
     return from_error(NAME, "broken", error)
 
 
@@ -83,22 +94,35 @@ def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
     if "ubuntu" in kernel.distribution:
         return "A reboot ends its installation", (Step("sudo ubuntu-drivers install"), REBOOT)
     if "debian" in kernel.distribution:
-        # https://wiki.debian.org/NvidiaGraphicsDrivers
+        # https://wiki.debian.org/NvidiaGraphicsDrivers https://packages.debian.org/nvidia-driver
         how = (
-            "It is in Debian's components contrib, non-free and, from bookworm on, non-free-firmware: name them in "
-            "apt's sources first. A reboot ends its installation"
+            "Debian's own (535 in bookworm, 550 in trixie) is in its components contrib, non-free and, from bookworm "
+            "on, non-free-firmware: name them in apt's sources first. nvidia-detect tells whether it drives the card. "
+            "Newer cards, such as Blackwell's (RTX 50, RTX PRO, B200), want 570 or newer, which is nvidia-open in "
+            "NVIDIA's repository, as its guide says. A reboot ends the installation"
         )
-        return how, (Step("sudo apt-get update && sudo apt-get install nvidia-driver"), REBOOT)
+        detect = Step("sudo apt-get update && sudo apt-get install nvidia-detect")
+        # it ends with 0 whatever it recommends
+        is_driven = Step("nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'")
+        return how, (detect, is_driven, Step("sudo apt-get install nvidia-driver"), REBOOT)
     return "NVIDIA's guide says how it is installed on this distribution", ()
 
 
-def _library(kernel: Kernel) -> tuple[Step, ...]:
-    major = (kernel.module or "").partition(".")[0]
-    if "ubuntu" in kernel.distribution:
-        return (Step(f"sudo apt-get install --reinstall libnvidia-compute-{major}"),)
-    if "debian" in kernel.distribution:
-        return (Step("sudo apt-get install --reinstall libnvidia-ml1"),)
-    return ()
+def _library(module: str, programs: Programs) -> str | None:
+    """Name the package with the library for the module that is loaded; None where that can't be told."""
+    branch, packages = module.partition(".")[0], sorted(programs.driver_packages)
+    libraries = [found for name in packages if (found := _LIBRARY.fullmatch(name))]
+    if own := [found[0] for found in libraries if found["branch"] in (None, branch)]:
+        return own[0]
+    for name in packages:
+        found = _UBUNTU_S.fullmatch(name)
+        if found and found["branch"] == branch:
+            return f"libnvidia-compute-{branch}{found['server'] or ''}"
+        if _NVIDIA_S.fullmatch(name):
+            return "libnvidia-compute"
+        if found := _DEBIAN_S.fullmatch(name):
+            return f"libnvidia-{found['tesla'] or ''}ml1"
+    return None
 
 
 LINKS = (Link(10, NAME, judge),)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ngcdl.doctor import packages
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, warning
-from ngcdl.doctor.packages import install, service
+from ngcdl.doctor.packages import service
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
 from ngcdl.errors.engine import CONFIG, daemon_of
@@ -29,7 +30,8 @@ def judge(sight: Sight) -> Finding:
         return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)
     if engine.facts.is_snap:
         cause = "A Docker from snap has another PATH and configuration: NVIDIA's toolkit for the host does not reach it"
-        steps = (Step("sudo snap remove docker"), *install(sight.programs, "docker.io", dnf="docker"))
+        steps = packages.engine(sight.programs, sight.kernel.distribution)
+        steps = (Step("sudo snap remove docker"), *steps) if steps else ()  # not the one without the other
         return warning(NAME, f"{found}, from snap", cause, *steps, source=_SNAP)
     if not engine.is_here:
         hint = "What is said of cards, memory and limits is of this machine; the engine's own has to be asked there"
@@ -57,7 +59,7 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
         return from_error(NAME, "broken", error)
     if "dockerd" in sight.programs.names:
         return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))
-    steps = install(sight.programs, "docker.io", dnf="docker", pacman="docker")
+    steps = packages.engine(sight.programs, sight.kernel.distribution)
     return broken(NAME, error.message, "It is not installed", *steps, source=_INSTALL)
 
 

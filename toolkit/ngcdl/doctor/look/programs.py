@@ -1,4 +1,4 @@
-"""Which programs of the chain are on this host's PATH, and which version NVIDIA's toolkit says that it is."""
+"""Which programs of the chain are on this host's PATH, which version NVIDIA's toolkit is, and the driver's packages."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ NAMES = (
 )  # fmt: skip
 # "NVIDIA Container Toolkit CLI version 1.17.4", and "cli-version: 1.17.4" of the older nvidia-container-cli.
 _VERSION = re.compile(r"^(?:.*CLI version|cli-version:)\s+(\S+)", re.MULTILINE)
+_OF_THE_DRIVER = re.compile(r"^installed ((?:libnvidia|nvidia|linux-modules-nvidia)-\S+)$", re.MULTILINE)
 
 
 def look(hands: Hands) -> Programs:
@@ -26,4 +27,15 @@ def look(hands: Hands) -> Programs:
         if toolkit is None and name in names:
             found = _VERSION.search(hands.run([names[name], "--version"], _SECONDS) or "")
             toolkit = found[1] if found else None
-    return Programs(frozenset(names), toolkit)
+    is_loaded = hands.read("/proc/driver/nvidia/version") is not None
+    packages = _OF_THE_DRIVER.findall(listed(hands) or "") if is_loaded else ()
+    return Programs(frozenset(names), toolkit, frozenset(packages))
+
+
+def listed(hands: Hands) -> str | None:
+    """Give all that dpkg knows, a line of state and name for each; None where there is no dpkg.
+
+    Without a pattern: dpkg-query fails where one of several fits nothing.
+    """
+    program = hands.which("dpkg-query")
+    return hands.run([program, "-W", "-f=${db:Status-Status} ${Package}\\n"], _SECONDS) if program else None
