@@ -100,6 +100,7 @@ class FakeEngine:
     identity: str | None = "7TWA:KOZU"
     is_here: bool = True
     is_cluster: bool = False
+    has_containers: bool = True
     shares_files: bool = True
     at_start: Callable[[], None] = lambda: None
     pulled: str | NgcdlError = "sha256:" + "0" * 64
@@ -189,4 +190,4 @@ def ready(
     way = way or ("none" if gpus == "none" else "runtime")
     order = Order(spec, run.id, folder, IMAGE.pinned("sha256:" + "0" * 64), way)
     fake: Engine = FakeEngine(job, **engine)
-    return Ready(fake, order, run, None), folder
+    return Ready(fake, order, run), folder

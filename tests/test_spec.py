@@ -10,6 +10,7 @@ from ngcdl.errors import BadGpuRequest, BadOption, BadReference, UsageError
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, parse_bytes, parse_environment
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+JETSON = "54d0709b-558d-5a59-9c65-0c5fc14a21a4"  # the UUID of its GPU, as the driver tells it
 # Text that is near to what is meant: real junk rarely gets past the first character.
 NEAR = st.text(alphabet="aA0_./:@-[]=, ~\0\n\"'é٣", max_size=30)
 JUNK = st.one_of(st.text(max_size=60), NEAR)
@@ -108,6 +109,8 @@ def test_any_text_is_a_reference_that_reads_back_or_a_usage_error(text: str) -> 
         ("GPU-5f1e-0a", GpuRequest("devices", devices=("GPU-5f1e-0a",))),
         ("0:1", GpuRequest("devices", devices=("0:1",))),
         ("MIG-GPU-5f/1/2", GpuRequest("devices", devices=("MIG-GPU-5f/1/2",))),
+        (JETSON, GpuRequest("devices", devices=(JETSON,))),
+        (f"auto:{JETSON}", GpuRequest("auto", devices=(JETSON,))),
     ],
 )
 def test_a_gpu_request_is_read_in_docker_s_forms_too(text: str, request_: GpuRequest) -> None:
@@ -128,7 +131,9 @@ def test_unquoted_devices_are_refused_with_the_form_meant() -> None:
     assert caught.value.hint == "    --gpus 0,1"
 
 
-@pytest.mark.parametrize("text", ["", ",", "x", "-2", "1.5", "0,0", "device=", "driver=nvidia", "all,capabilities=gpu"])
+@pytest.mark.parametrize(
+    "text", [JETSON[:-1], "", ",", "x", "-2", "1.5", "0,0", "device=", "driver=nvidia", "all,capabilities=gpu"]
+)
 def test_other_gpu_requests_are_refused(text: str) -> None:
     with pytest.raises(BadGpuRequest):
         GpuRequest.parse(text)

@@ -7,11 +7,13 @@
  * no reader sees half of it. nvml.state beside this file is an example with all keys. The number of cards is the highest
  * gpuN.name. A missing key makes the call that needs it answer NVML_ERROR_NOT_SUPPORTED (3). Without a file the driver
  * is "not loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card.
+ * Where gpuN.mig=1, gpuN.migM.uuid=MIG-... makes MIG device M of the card (0 to 6), with all keys of its own.
  *
  * Faults, where CALL is a function's name without nvml (and without _v2, _v3, if one likes); Init covers InitWithFlags:
  *     fail.CALL=CODE            answer this code            fail_after.CALL=N:CODE    after N calls of this process
  *     delay_ms.CALL=N           answer late                 hang.CALL=1               no answer while the line stands
- * and each of them for one card: fail.gpu0.CALL=CODE. -DNGCDL_OLD_DRIVER leaves out what drivers before 2018 lack.
+ * and each of them for one card: fail.gpu0.CALL=CODE, or MIG device: fail.gpu0.mig1.CALL=CODE. -DNGCDL_OLD_DRIVER leaves
+ * out what drivers before 2018 lack.
  * -DNGCDL_STILL reads the file and each number only once, and knows no faults, where it is measured what asking costs.
  *
  * Only libc calls older than glibc 2.15 are used, because it is mounted into old images too; hence no strtoull, which
@@ -27,7 +29,7 @@
 #include <unistd.h>
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9 };
-enum { STATE_BYTES = 65536, CARDS = 64 };
+enum { STATE_BYTES = 65536, CARDS = 64, SLICES = 7, DEVICES = CARDS + CARDS * SLICES };
 
 typedef unsigned long long u64;
 typedef struct card *nvmlDevice_t;
@@ -37,7 +39,7 @@ typedef struct { const char *text; } State;
 typedef struct { char text[STATE_BYTES]; } State;
 #endif
 
-static struct card { char unused; } cards[CARDS];
+static struct card { char unused; } devices[DEVICES]; /* the cards, then the MIG devices of each */
 static int started;
 
 /* ---- the state file ---- */
@@ -100,26 +102,36 @@ static int number_of(const State *state, const char *key, u64 *value) {
     return 1;
 }
 
+static long card_of(long device) { return device < CARDS ? device : (device - CARDS) / SLICES; }
+static long index_of(long device) { return device < CARDS ? device : (device - CARDS) % SLICES; }
+
+/* Name a device as the file does: gpu0, gpu0.mig1. */
+static const char *named(long device, char *name, size_t size) {
+    if (device < CARDS) snprintf(name, size, "gpu%ld", device);
+    else snprintf(name, size, "gpu%ld.mig%ld", card_of(device), index_of(device));
+    return name;
+}
+
 static int card_text(const State *state, long card, const char *key, char *value, size_t size) {
-    char name[96];
-    snprintf(name, sizeof name, "gpu%ld.%s", card, key);
+    char name[96], prefix[32];
+    snprintf(name, sizeof name, "%s.%s", named(card, prefix, sizeof prefix), key);
     return text_of(state, name, value, size);
 }
 
 static int card_number(const State *state, long card, const char *key, u64 *value) {
-    char name[96];
+    char name[96], prefix[32];
 #ifdef NGCDL_STILL
-    static struct { const char *key; u64 value; int found; } all[CARDS][32], *kept; /* by the key's address */
+    static struct { const char *key; u64 value; int found; } all[DEVICES][32], *kept; /* by the key's address */
     for (kept = all[card]; kept->key && kept->key != key; kept++) {}
     if (!kept->key) {
-        snprintf(name, sizeof name, "gpu%ld.%s", card, key);
+        snprintf(name, sizeof name, "%s.%s", named(card, prefix, sizeof prefix), key);
         kept->found = number_of(state, name, &kept->value);
         kept->key = key;
     }
     *value = kept->value;
     return kept->found;
 #endif
-    snprintf(name, sizeof name, "gpu%ld.%s", card, key);
+    snprintf(name, sizeof name, "%s.%s", named(card, prefix, sizeof prefix), key);
     return number_of(state, name, value);
 }
 
@@ -140,7 +152,7 @@ static long card_count(const State *state) {
 
 /* Look a fault up under the call's name, the name without its version, and either of them for one card. */
 static int fault(const State *state, const char *kind, const char *call, long card, char *value, size_t size) {
-    char key[160], bare[80];
+    char key[160], bare[80], prefix[32];
     char *version;
     snprintf(bare, sizeof bare, "%s", call);
     version = strstr(bare, "_v");
@@ -148,8 +160,9 @@ static int fault(const State *state, const char *kind, const char *call, long ca
     if (!strcmp(bare, "InitWithFlags")) strcpy(bare, "Init");
     for (int one_card = 0; one_card < (card >= 0 ? 2 : 1); one_card++)
         for (int short_name = 0; short_name < 2; short_name++) {
-            if (one_card) snprintf(key, sizeof key, "%s.gpu%ld.%s", kind, card, short_name ? bare : call);
-            else snprintf(key, sizeof key, "%s.%s", kind, short_name ? bare : call);
+            const char *name = short_name ? bare : call;
+            if (one_card) snprintf(key, sizeof key, "%s.%s.%s", kind, named(card, prefix, sizeof prefix), name);
+            else snprintf(key, sizeof key, "%s.%s", kind, name);
             if (text_of(state, key, value, size)) return 1;
         }
     return 0;
@@ -187,7 +200,7 @@ static int begin(State *state, const char *call, long card, int *calls) {
     if (!__atomic_load_n(&started, __ATOMIC_RELAXED)) return UNINITIALIZED
 
 static long number_of_card(nvmlDevice_t device) {
-    return device >= cards && device < cards + CARDS ? (long)(device - cards) : -1;
+    return device >= devices && device < devices + DEVICES ? (long)(device - devices) : -1;
 }
 
 /* A call on one card; one that is gone from the file is lost (15). */
@@ -195,7 +208,7 @@ static long number_of_card(nvmlDevice_t device) {
     long card = number_of_card(device);                                      \
     if (card < 0) return INVALID;                                            \
     BEGIN(call, card);                                                       \
-    if (card >= card_count(&state)) return 15
+    if (card_of(card) >= card_count(&state)) return 15
 
 static int give(const char *text, char *out, unsigned size) {
     if (!out) return INVALID;
@@ -275,7 +288,7 @@ COUNT(DeviceGetCount_v2)
     int nvml##call(unsigned index, nvmlDevice_t *device) {                   \
         BEGIN(#call, index < CARDS ? (long)index : -1);                      \
         if ((long)index >= card_count(&state)) return INVALID;               \
-        *device = &cards[index];                                             \
+        *device = &devices[index];                                           \
         return OK;                                                           \
     }
 BY_INDEX(DeviceGetHandleByIndex)
@@ -285,9 +298,9 @@ BY_INDEX(DeviceGetHandleByIndex_v2)
     int nvml##call(const char *wanted, nvmlDevice_t *device) {               \
         char text[128];                                                      \
         BEGIN(#call, -1);                                                    \
-        for (long card = 0; card < card_count(&state); card++)               \
-            if (card_text(&state, card, key, text, sizeof text) && !strcasecmp(text, wanted)) { \
-                *device = &cards[card];                                      \
+        for (long one = 0, count = card_count(&state); one < DEVICES; one++) \
+            if (card_of(one) < count && card_text(&state, one, key, text, sizeof text) && !strcasecmp(text, wanted)) { \
+                *device = &devices[one];                                     \
                 return OK;                                                   \
             }                                                                \
         return NOT_FOUND;                                                    \
@@ -329,7 +342,7 @@ CARD_NUMBER(DeviceGetTotalEnergyConsumption, u64, "energy_mj")
 
 int nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
     BEGIN_CARD("DeviceGetIndex");
-    *index = (unsigned)card;
+    *index = (unsigned)index_of(card);
     return OK;
 }
 
@@ -351,6 +364,25 @@ int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pendi
     *current = *pending = (unsigned)mode;
     return OK;
 }
+
+#ifndef NGCDL_OLD_DRIVER
+int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count) {
+    u64 mode;
+    BEGIN_CARD("DeviceGetMaxMigDeviceCount");
+    *count = card_number(&state, card, "mig", &mode) && mode ? SLICES : 0;
+    return OK;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *mig) {
+    char text[128];
+    BEGIN_CARD("DeviceGetMigDeviceHandleByIndex");
+    if (card >= CARDS || index >= SLICES) return INVALID;
+    card = CARDS + card * SLICES + (long)index;
+    if (!card_text(&state, card, "uuid", text, sizeof text)) return NOT_FOUND;
+    *mig = &devices[card];
+    return OK;
+}
+#endif
 
 typedef struct {
     char bus_id_legacy[16];

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,38 @@ def test_a_daemon_that_remaps_users_is_asked_to_leave_the_caller_s_as_they_are(
     engine = _engine(SecurityOptions=options)
     assert engine.request(_order(OURS))["HostConfig"].get("UsernsMode") == mode
     assert ("--userns=host" in engine.command_line(_order(OURS))) == (mode is not None)
+
+
+def _described(folder: Path, text: str) -> DockerEngine:
+    (folder / "nvidia.yaml").write_text(text)
+    return _engine(Name=HERE, CDISpecDirs=[str(folder)])
+
+
+def test_a_gpu_that_cdi_describes_is_a_way_and_one_that_a_text_speaks_of_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NGCDL_GPU_WAY", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    engine = _described(tmp_path, "kind: nvidia.com/gpu\ndevices:\n- name: all\n- name: GPU-1\n")
+    assert (engine.gpu_way().name, engine.cdi_devices) == ("cdi", ("all", "GPU-1"))
+    other = _described(tmp_path, "# not nvidia.com/gpu\nkind: example.com/gpu\ndevices:\n- name: all\n")
+    assert (other.gpu_way().name, other.cdi_devices) == ("none", ())
+    told = _engine(DiscoveredDevices=[{"Source": "cdi", "ID": "nvidia.com/gpu=0"}])
+    assert (told.gpu_way().name, told.cdi_devices) == ("cdi", ("0",))
+
+
+def test_under_wsl_programs_are_kept_to_the_cards_that_were_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = GpuRequest("devices", devices=("GPU-1",))
+    order = replace(_order(OURS), spec=replace(_order(OURS).spec, gpus=gpus), way="cdi")
+    engine = _described(tmp_path, "kind: nvidia.com/gpu\ndevices:\n- name: GPU-1\n")
+    monkeypatch.setattr("ngcdl.engines.docker.engine.DXG", tmp_path / "dxg")
+    assert "CUDA_VISIBLE_DEVICES=GPU-1" not in engine.request(order)["Env"]
+    (tmp_path / "dxg").touch()
+    assert "CUDA_VISIBLE_DEVICES=GPU-1" in engine.request(order)["Env"]
+    far = DockerEngine(Daemon({}, "http://far:2375"))
+    assert "CUDA_VISIBLE_DEVICES=GPU-1" not in far.request(order)["Env"]
 
 
 def test_only_what_may_take_minutes_has_all_the_time() -> None:

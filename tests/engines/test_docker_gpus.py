@@ -50,6 +50,10 @@ def looked(code: int | None, text: bytes, devices: tuple[int, bytes] = (127, b""
 
 @pytest.mark.parametrize(("code", "text", "found"), [
     (0, b"GPU 0: A100 (UUID: GPU-6a2f)\n", ("GPU-6a2f",)),
+    (0, b"GPU 0: Orin (nvgpu) (UUID: 54d0709b-558d-5a59-9c65-0c5fc14a21a4)\n",
+     ("54d0709b-558d-5a59-9c65-0c5fc14a21a4",)),
+    (0, b"GPU 0: A100 (UUID: GPU-6a)\n  MIG 1g.5gb     Device  0: (UUID: MIG-41)\n  MIG 1g.5gb     Device  1: (UUID: "
+        b"MIG-42)\nGPU 1: A100 (UUID: GPU-6b)\n", ("MIG-41", "MIG-42", "GPU-6b")),
     (0, b"No devices found.\n", ()),
     (0, b"", GpuUnknown),
     (9, b"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", GpuNotInside),

@@ -142,9 +142,9 @@ def test_a_container_that_goes_on_without_a_gpu_says_why_none_is_known(
         _job(RUNNING, smi=smi).gpus_inside()
 
 
-def test_the_cards_inside_are_known_by_uuid_and_mig_slices_too() -> None:
+def test_the_cards_inside_are_known_by_uuid_and_in_place_of_one_with_mig_on_its_mig_devices() -> None:
     text = b"GPU 0: A100 (UUID: GPU-6a2f)\n  MIG 1g.5gb Device 0: (UUID: MIG-41b3/7/0)\n"
-    assert _job(RUNNING, smi=(0, text)).gpus_inside() == ("GPU-6a2f", "MIG-41b3/7/0")
+    assert _job(RUNNING, smi=(0, text)).gpus_inside() == ("MIG-41b3/7/0",)
 
 
 @pytest.fixture

@@ -109,6 +109,51 @@ def test_without_a_gpu_the_image_s_own_wish_for_all_is_undone(gpus: GpuRequest, 
     assert "DeviceRequests" not in body["HostConfig"]
 
 
+def environment(gpus: GpuRequest, way: str, terms: Terms, typed: tuple[tuple[str, str], ...] = ()) -> dict[str, str]:
+    body = create_body(order(replace(TRAINING, gpus=gpus, environment=typed), way), terms)
+    return dict(variable.split("=", 1) for variable in body["Env"])
+
+
+CARD, INDEX = GpuRequest("devices", devices=("GPU-1",)), GpuRequest("devices", devices=("0",))
+
+
+@pytest.mark.parametrize("way", ["runtime", "cdi", "device-request"])
+def test_where_a_container_sees_every_card_programs_in_it_are_kept_to_those_that_are_named(way: str) -> None:
+    wsl = Terms(shows_all=True)
+    assert environment(CARD, way, wsl)["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert "CUDA_DEVICE_ORDER" not in environment(CARD, way, wsl)
+    assert environment(INDEX, way, wsl)["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # or 0 is the fastest card
+    for terms, gpus in ((Terms(), CARD), (wsl, GpuRequest("all")), (wsl, GpuRequest())):
+        assert "CUDA_VISIBLE_DEVICES" not in environment(gpus, way, terms)
+    assert environment(CARD, way, wsl, (("CUDA_VISIBLE_DEVICES", ""),))["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize(
+    ("described", "asked", "visible"),
+    [
+        ((), ["GPU-1"], None),
+        (("all", "GPU-1"), ["GPU-1"], None),
+        (("all",), ["all"], "GPU-1"),
+        (("all", "0"), ["all"], "GPU-1"),
+        (("0",), ["GPU-1"], None),  # the daemon says what it has not
+    ],
+)
+def test_a_card_that_cdi_does_not_describe_is_had_with_all_of_them(
+    described: tuple[str, ...], asked: list[str], visible: str | None
+) -> None:
+    terms = Terms(cdi_devices=described)
+    host = create_body(order(replace(TRAINING, gpus=CARD), "cdi"), terms)["HostConfig"]
+    assert host["DeviceRequests"][0]["DeviceIDs"] == [f"nvidia.com/gpu={name}" for name in asked]
+    assert environment(CARD, "cdi", terms).get("CUDA_VISIBLE_DEVICES") == visible
+
+
+def test_a_mig_device_s_index_means_nothing_to_cuda_and_is_left_to_the_daemon() -> None:
+    spec = replace(TRAINING, gpus=GpuRequest("devices", devices=("0:1",)))
+    line = command_line(order(spec, "cdi"), Terms(cdi_devices=("all", "0")))
+    assert "--device nvidia.com/gpu=0:1 " in line
+    assert "CUDA_VISIBLE_DEVICES" not in line
+
+
 def test_what_was_typed_wins_over_what_ngcdl_sets() -> None:
     body = create_body(order(replace(TRAINING, environment=(("HOME", "/mine"),)), "runtime"))
     assert [variable for variable in body["Env"] if variable.startswith("HOME=")] == ["HOME=/mine"]

@@ -87,6 +87,19 @@ def test_of_a_cpu_or_an_unknown_card_only_the_operations_are_told(start: dict[st
     assert operations(310.26e9, None) == "310.26 GFLOP/s"
 
 
+def test_a_mig_device_has_no_peak_though_its_card_has() -> None:
+    assert trained(100.0, devices=["NVIDIA A100-SXM4-80GB MIG 1g.10gb"]).peak_share is None
+    mig = {"index": 0, "uuid": "MIG-1", "name": "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "gpu_percent": None}
+    samples = [{"t": 0.5 + k, "host_cpu_percent": None, "gpus": [mig]} for k in range(8)]
+    # TensorFlow 1's is the name of the only card that NVML has, the whole one.
+    assert summary([START, *steps(100.0)], samples).peak_share is None
+
+
+def test_where_the_framework_has_a_name_of_its_own_for_its_card_the_driver_s_is_taken() -> None:
+    for name in ("/job:localhost/replica:0/task:0/device:GPU:0", "/physical_device:GPU:0"):
+        assert trained(2500.0, devices=[name]).peak_share == trained(2500.0).peak_share
+
+
 def test_older_records_tell_nothing_of_it() -> None:
     assert trained(10.0, flops_per_example=None).flops_per_second is None
     assert summary(steps(10.0), []).flops_per_second is None

@@ -39,6 +39,42 @@ def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.Mon
     assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1)."
 
 
+MIG = {
+    "gpu1__mig": 1,
+    "fail__gpu1__DeviceGetMemoryInfo": 4,
+    "gpu1__mig0__uuid": "MIG-41b3",
+    "gpu1__mig0__processes": "",
+    "gpu1__mig3__uuid": "MIG-6f20",
+    "gpu1__mig3__processes": "7:5",
+}
+
+
+def test_of_a_card_with_mig_on_its_mig_devices_are_free_and_after_whole_cards(
+    card: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(free.VARIABLE, raising=False)
+    card.set(**MIG)
+    whole = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
+    assert card.ask(FREE, "2") == [whole, "MIG-41b3"]
+    assert card.ask(FREE, "3") == "--gpus 3: 2 of 3 GPUs are free (in use or out of order: 1:3)."
+    assert card.ask(FREE, "2", "MIG-41b3", "a-run") == (
+        "--gpus 2: 1 of 3 GPUs are free (in use or out of order: 1:0 by a-run, 1:3)."
+    )
+    monkeypatch.setenv(free.VARIABLE, f"{whole},MIG-41b3")
+    assert card.ask(FREE, "2") == ["MIG-41b3", whole]
+
+
+def test_a_card_with_mig_on_and_no_mig_device_is_no_gpu_and_it_is_said_why(
+    card: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(free.VARIABLE, raising=False)
+    card.set(gpu1__mig=1)
+    assert card.ask(FREE, "2") == (
+        "--gpus 2: 1 of 1 GPUs are free (in use or out of order: none; MIG is on, and nvidia-smi -L shows this user "
+        "no MIG device to name: 1)."
+    )
+
+
 @pytest.mark.parametrize(
     ("said", "left"),
     [

@@ -82,6 +82,8 @@ def test_a_card_says_what_it_is_and_does(card: Host) -> None:
         "memory_mhz": 3504,
         "throttle_reasons": [],
         "processes": [],
+        "mig": None,
+        "mig_devices": [],
         "error": None,
     }
 
@@ -231,6 +233,76 @@ def test_an_old_driver_is_asked_by_its_older_calls(card: Host, old_library: Path
     )
     assert done.stdout == "12.2 True\n"
     assert done.stderr.count("nvmlDeviceGetTemperatureV") == 1
+
+
+MIG = {
+    "gpu1__mig": 1,
+    "gpu1__mig0__uuid": "MIG-41b3",
+    "gpu1__mig0__name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+    "gpu1__mig0__memory_total": 5 << 30,
+    "gpu1__mig0__memory_used": 37 << 20,
+    "gpu1__mig0__processes": "",
+    "gpu1__mig2__uuid": "MIG-6f20",
+    "gpu1__mig2__processes": "7:5",
+}
+# What an ordinary user is told of a whole card with MIG on, and anybody of a MIG device.
+OF_ROOT_ALONE = {
+    "fail__gpu1__DeviceGetMemoryInfo": 4,
+    "fail__gpu1__DeviceGetComputeRunningProcesses": 4,
+    "fail__gpu1__mig0__DeviceGetPowerUsage": 2,
+}
+
+
+def test_a_card_with_mig_on_is_not_sick_for_what_it_tells_root_alone(card: Host) -> None:
+    card.set(**MIG, **OF_ROOT_ALONE)
+    found = read(card)["0"]["gpus"][1]
+    assert (found["error"], found["mig"], found["watts"], found["celsius"]) == (None, True, 52.8, 31)
+    assert (found["memory_used_bytes"], found["memory_total_bytes"], found["processes"]) == (None, None, None)
+    told = card.ask(
+        """
+import json
+from ngcdl.telemetry import gpu
+with gpu.open_nvml() as nvml:
+    whole = nvml.inventory()[1]
+    nvml.use(whole.uuid)
+    nvml._described = None  # it is never described anew
+    print(json.dumps([whole.error, whole.mig, *nvml.use(whole.uuid)]))
+"""
+    )
+    assert told[:2] == [None, True]
+    assert (told[2]["watts"], told[3]) == (52.8, None)
+
+
+def test_without_mig_no_permission_is_a_failure(card: Host) -> None:
+    card.set(**{"fail__gpu1__DeviceGetMemoryInfo": 4})
+    assert "no permission" in read(card)["0"]["gpus"][1]["error"]
+
+
+def test_the_mig_devices_of_a_card_are_those_that_were_made(card: Host) -> None:
+    card.set(**MIG, **OF_ROOT_ALONE)
+    first, second = read(card)["0"]["gpus"][1]["mig_devices"]
+    assert (first["index"], first["uuid"], first["name"]) == (0, "MIG-41b3", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    assert (first["memory_used_bytes"], first["memory_total_bytes"]) == (37 << 20, 5 << 30)
+    assert (first["watts"], first["processes"], first["error"]) == (None, [], None)
+    assert (second["index"], second["uuid"], len(second["processes"])) == (2, "MIG-6f20", 1)
+    cards = card.ask(
+        """
+import json
+from dataclasses import asdict
+from ngcdl.telemetry import gpu
+print(json.dumps([asdict(one) for one in gpu.probe().cards]))
+"""
+    )
+    assert [one["uuid"] for one in cards[1]["mig_devices"]] == ["MIG-41b3", "MIG-6f20"]
+    assert cards[0]["mig_devices"] == []
+
+
+def test_only_a_card_with_mig_on_is_asked_for_its_mig_devices(card: Host, old_library: Path) -> None:
+    card.set(**{"fail__DeviceGetMaxMigDeviceCount": 999})
+    assert [found["error"] for found in read(card)["0"]["gpus"]] == [None, None]
+    old = replace(card, library=old_library)
+    old.set(gpu1__mig=1)
+    assert read(old)["0"]["gpus"][1]["mig_devices"] == []
 
 
 PROBE = """

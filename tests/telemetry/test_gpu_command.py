@@ -21,6 +21,17 @@ GPU 0  NVIDIA GeForce GTX 1050 Ti   compute capability 6.1
   use 87 %   memory 3000 / 4039 MiB   memory traffic 41 %
   power 61 / 75 W   clock 1620 / 1911 MHz   temperature 64 C
 """
+MIG_GOLDEN = """\
+GPU 1  NVIDIA A100-SXM4-40GB   compute capability 8.0
+  GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100
+  use 0 %   memory n/a   memory traffic 0 %
+  power 53 / 400 W   clock 210 / 1410 MHz   temperature 31 C
+  MIG is on: programs compute on its MIG devices
+  1:2  NVIDIA A100-SXM4-40GB MIG 1g.5gb   memory 37 / 5120 MiB
+    MIG-41b3
+        PID  MEMORY  NAME  CONTAINER
+    4194303   0 MiB  n/a   -
+"""
 SECOND = {f"gpu1__{key}": None for key in ("name", "uuid")}
 
 
@@ -63,6 +74,19 @@ def test_a_lost_card_says_so_and_the_others_go_on(card: Host) -> None:
 def test_a_driver_without_a_card_says_so(card: Host) -> None:
     card.state.write_text("driver=535.104.05\ncuda=12020\n")
     assert show(card) == "Driver 535.104.05   CUDA 12.2   NVML n/a\n\nThe driver sees no GPU.\n"
+
+
+def test_mig_devices_are_listed_below_their_card(card: Host) -> None:
+    card.set(
+        gpu1__mig=1, fail__gpu1__DeviceGetMemoryInfo=4, gpu1__mig2__uuid="MIG-41b3",
+        gpu1__mig2__name="NVIDIA A100-SXM4-40GB MIG 1g.5gb", gpu1__mig2__memory_total=5 << 30,
+        gpu1__mig2__memory_used=37 << 20, gpu1__mig2__processes="4194303:5",
+    )  # fmt: skip
+    _, first, second = show(card).split("\n\n")
+    assert "MIG" not in first
+    assert second == MIG_GOLDEN
+    card.set(gpu1__mig=1)
+    assert show(card).endswith("  MIG is on, and no MIG device is to be seen: nothing can compute on it\n")
 
 
 def test_json_is_one_document_with_null(card: Host) -> None:

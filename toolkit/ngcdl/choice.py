@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ngcdl import engines
@@ -12,10 +12,13 @@ from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError,
 from ngcdl.spec import USED_BY, GpuRequest, ImageRef
 from ngcdl.telemetry import free
 from ngcdl.telemetry import gpu as nvml
+from ngcdl.telemetry.card import computing, is_mig
 
 # What `--train` without an image takes: the newest of these that runs here by the catalogue, without asking anybody.
 DEFAULT_FRAMEWORK = "tensorflow"
 NO_GPU = GpuWay("none", "no GPU was asked for")
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
+_ONE_MIG_DEVICE = "a training has a replica on each, and CUDA shows a program no more than one MIG device: name one"
 Unfit = Callable[[Engine, ImageRef, nvml.Probe], Collection[str]]
 
 
@@ -61,7 +64,7 @@ def choose(
         return _of_cluster(engine, image, gpus, why, probe)
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
-    shown = free.shown(probe.cards, os.environ) if engine.name == "local" else None
+    shown = free.shown(probe.cards, os.environ) if not engine.has_containers else None
     if not probe.cards or shown == ():
         found = f"{free.VARIABLE} names none of this host's GPUs" if probe.cards else no_cards(probe)
         if gpus.demanded:
@@ -69,20 +72,21 @@ def choose(
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
         return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
     useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
+    asked = str(gpus)
+    uuids: tuple[str, ...] | None
     if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
         gpus, uuids = _free(gpus, probe, useless, held(), shown)
     else:
         gpus, uuids = _named_or_all(gpus, probe, shown)
-    if is_training and gpus.kind == "all" and len(uuids) > 1:
-        gpus = GpuRequest("devices", devices=uuids)  # a replica for each: their number must be known
+    if is_training and gpus.demanded and uuids and len(uuids) > 1:  # a replica for each
+        if any(map(is_mig, uuids)):
+            raise NoGpu(asked, _ONE_MIG_DEVICE)
+        gpus = GpuRequest("devices", devices=uuids)  # their number must be known
     way = _way(engine, gpus)
-    if way.name == "none" and engine.name != "local":
+    if way.name == "none" and engine.has_containers:
         loud = (f"WARNING: this host has a GPU, but Docker can't hand it on: {way.why}. This run computes on the CPU.",)
         return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
-    if way.name == "cdi" and gpus.devices:
-        # Not every CDI description names the cards by UUID; all of them name them by NVML's index.
-        index = {card.uuid: str(card.index) for card in probe.cards}
-        gpus = replace(gpus, devices=tuple(index.get(device, device) for device in gpus.devices))
+    gpus = replace(gpus, devices=tuple(_handed(gpus.devices, probe, way)))
     return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", uuids, why, probe)
 
 
@@ -178,21 +182,42 @@ def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: s
 
 def _named_or_all(
     gpus: GpuRequest, probe: nvml.Probe, shown: Collection[str] | None
-) -> tuple[GpuRequest, tuple[str, ...]]:
+) -> tuple[GpuRequest, tuple[str, ...] | None]:
     """Name the cards by UUID: an index may mean another card to CUDA than to NVML. `shown`: what the caller's own
-    variable leaves. Raises NoGpu."""
-    known = {str(card.index): card.uuid for card in probe.cards if card.uuid}
+    variable leaves. Raises NoGpu. The UUIDs are None where this user may see no MIG device of those that there are."""
+    known = _known(probe)
     if gpus.kind == "devices":
-        uuids = tuple(_named(item, known, gpus) for item in gpus.devices)
+        uuids = tuple(_named(item, known, gpus, probe) for item in gpus.devices)
         if shown is not None and (hidden := [uuid for uuid in uuids if uuid in known.values() and uuid not in shown]):
             raise NoGpu(str(gpus), f"{free.VARIABLE}={os.environ[free.VARIABLE]} hides {', '.join(hidden)}")
         return GpuRequest("devices", devices=uuids), uuids
-    return gpus, tuple(known.values() if shown is None else shown)
+    return gpus, tuple(known.values() if shown is None else shown) or None
+
+
+def _known(probe: nvml.Probe) -> dict[str, str]:
+    """Give the UUIDs of all that programs compute on, by index: 0 is a card, 0:1 a MIG device."""
+    return {name: one.uuid for name, one in computing(probe.cards).items() if one.uuid}
+
+
+def _handed(devices: Collection[str], probe: nvml.Probe, way: GpuWay) -> Iterator[str]:
+    """Name `devices` as what hands them on knows them: by UUID or index.
+
+    A Jetson's bare UUID is known to NVML alone: CUDA wants GPU- before it, the toolkit there the index.
+    https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-csv.go
+    Not every CDI description names the cards by UUID, and WSL's names none, but all of them together.
+    https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-wsl.go
+    """
+    indices = {uuid: name for name, uuid in _known(probe).items()}
+    for uuid in devices:
+        index, is_known = indices.get(uuid, uuid), uuid.startswith(("GPU-", "MIG-"))
+        if way.name == "cdi":
+            is_known = uuid in way.described or (is_known and index not in way.described and "all" in way.described)
+        yield uuid if is_known else index
 
 
 def _free(
     gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
-) -> tuple[GpuRequest, tuple[str, ...]]:
+) -> tuple[GpuRequest, tuple[str, ...] | None]:
     """The least used cards that are free, one under auto; where it finds none, all: one more or less is the user's to
     say. Raises GpuError where there are too few for a demand."""
     try:
@@ -204,21 +229,28 @@ def _free(
     return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids
 
 
-def _named(item: str, known: dict[str, str], gpus: GpuRequest) -> str:
-    """Give the UUID that an index, a UUID or the beginning of one means. A MIG device is the driver's to know."""
-    if item.startswith("MIG-") or ":" in item:
+def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: nvml.Probe) -> str:
+    """Give the UUID that an index, a UUID or the beginning of one means. A MIG device that this user may not see is
+    the driver's to know. Raises NoGpu."""
+    begun = [] if item.isdecimal() else [uuid for uuid in known.values() if uuid.startswith(item)]
+    matches = [known[item]] if item in known else begun
+    if len(matches) == 1:
+        return matches[0]
+    if not matches and (is_mig(item) or ":" in item):
         return item
-    matches = [known[item]] if item in known else [uuid for uuid in known.values() if uuid.startswith(item)]
-    if len(matches) != 1:
-        have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
-        what = f"more than one GPU begins with {item}" if matches else f"there is no GPU {item}"
-        raise NoGpu(str(gpus), f"{what}; this host has {have}")
-    return matches[0]
+    for card in probe.cards:
+        if card.mig and (item == str(card.index) or (card.uuid or "").startswith(item)):
+            parts = ", ".join(f"{name} ({one.uuid})" for name, one in computing([card]).items())
+            what = f"GPU {card.index} has MIG on, and only its MIG devices compute"
+            raise NoGpu(str(gpus), f"{what}: name {parts or 'one of them, as nvidia-smi -L shows them'}")
+    have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
+    what = f"more than one GPU begins with {item}" if matches else f"there is no GPU {item}"
+    raise NoGpu(str(gpus), f"{what}; this host has {have}")
 
 
 def _way(engine: Engine, gpus: GpuRequest) -> GpuWay:
     way = engine.gpu_way()
-    if way.name == "none" and gpus.demanded and engine.name == "docker":
+    if way.name == "none" and gpus.demanded and engine.has_containers:
         # Nothing says that --gpus would fail; the daemon's own answer is better than a guess.
         return GpuWay("device-request", "nothing else is there")
     return way

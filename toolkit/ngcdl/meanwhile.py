@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ngcdl import store
 from ngcdl.engines.base import Chunk, Job
 from ngcdl.errors import GpuNotInside, GpuUnknown
+from ngcdl.folder import LOG, SAMPLES, opened
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
 
@@ -30,9 +30,7 @@ class Show(Protocol):
 
 
 class Terminal(Protocol):
-    """The caller's stdin, while the container has it; `raw`: it is a terminal, and Ctrl-C a byte of it."""
-
-    raw: bool
+    """The caller's stdin, while the container has it."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
 
@@ -47,7 +45,7 @@ class Herald:
 
     def look(self, run: Run, events: Iterable[dict[str, object]]) -> None:
         """Look whether the trainer has said what it computes on; nothing is read of `events` once it has."""
-        workload = (run.spec or {}).get("workload") or {}
+        workload = run.workload
         if self._is_known or not run.gpus or workload.get("device") != "auto":
             return
         for event in events:
@@ -61,8 +59,9 @@ class Herald:
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing.
 
-    Where nobody can look, the run's GPUs stay those that it was given."""
-    if ready.order.way == "none" or ready.engine.name == "local" or ready.engine.is_cluster:
+    Where nobody can look, the run's GPUs stay those that it was given; so they do where there are others beside them,
+    which WSL does not keep out."""
+    if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
         return run
     try:
         inside = job.gpus_inside()
@@ -79,7 +78,16 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
         return run.noting(error.message)
     if inside is None:
         return run.noting("It ended before the GPUs inside could be looked at.")
-    return replace(run, gpus=inside)
+    asked = ready.order.spec.gpus
+    wanted = len(asked.devices) or asked.count
+    if wanted is None or len(inside) <= wanted:
+        return replace(run, gpus=inside)
+    named = [name for name in run.gpus or asked.devices if "-" in name]
+    its = tuple(uuid for uuid in inside if any(map(uuid.startswith, named))) or run.gpus
+    whose = f"the run's are {', '.join(its)}" if its else "which of them are the run's is not known"
+    note = f"nvidia-smi in the container lists more GPUs than were asked for, {len(inside)} and not {wanted}: {whose}."
+    show.say(note)
+    return replace(run, gpus=its).noting(note)
 
 
 def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> None:
@@ -90,7 +98,8 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
     with contextlib.ExitStack() as stack:
         log = None
         try:
-            log = None if job.started.keeps_log else stack.enter_context((folder / store.LOG).open("ab", buffering=0))
+            if not job.started.keeps_log:
+                log = stack.enter_context(opened(folder / LOG, to_extend=True, buffering=0))
         except OSError as error:
             show.say(f"log.txt can't be written ({error.strerror}); the run goes on without it.")
         for chunk in output:
@@ -108,11 +117,11 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
 def sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[apart.Apart | sampler.Sampler]:
     from ngcdl.telemetry import apart, cards, sampler, usage
 
-    pid, is_local = job.started.pid, ready.engine.name == "local"
+    pid, is_local = job.started.pid, not ready.engine.has_containers
     meter: usage.Meter | None = None
     if pid:
         meter = usage.ProcessMeter(pid) if is_local else usage.ContainerMeter(pid)
-    path = ready.order.folder / store.SAMPLES
+    path = ready.order.folder / SAMPLES
     taken: apart.Apart | sampler.Sampler
     if uuids and ready.engine.is_here:
         run = cards.Run(uuids, None if is_local else job.identity, pid if is_local else None)

@@ -47,7 +47,6 @@ class Ready:
     engine: Engine
     order: Order
     run: Run
-    uuids: tuple[str, ...] | None
 
 
 def decide(
@@ -72,7 +71,7 @@ def decide(
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
     picked = choice.heard(picked, asked.device)
-    if picked.engine.name == "local":
+    if not picked.engine.has_containers:
         nothing_of_a_container(asked)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
@@ -110,7 +109,7 @@ def _spec(
     else:
         assert asked.own is not None  # Asked has one of the two
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
-    if picked.engine.name != "local":
+    if picked.engine.has_containers:
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
     return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
 
@@ -188,14 +187,14 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
             break
         except NameTaken:
             run = replace(run, id=shelf.new_id(what))
-    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run, picked.uuids)
+    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run)
 
 
 def _gpu_words(picked: choice.Choice) -> str:
     if picked.gpus.kind == "none":
         return "none" if picked.loud else f"none ({picked.way.why})"
     cards = [f"{card.index} ({card.name})" for card in picked.probe.cards if card.uuid in (picked.uuids or ())]
-    way = "" if picked.engine.name == "local" else f", by {picked.way.name} ({picked.way.why})"
+    way = "" if not picked.engine.has_containers else f", by {picked.way.name} ({picked.way.why})"
     return (", ".join(cards) or str(picked.gpus)) + way
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl import console
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
-from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
+from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading, computing
 from ngcdl.telemetry.driver import within
 from ngcdl.telemetry.gpu import Nvml, connect
 
@@ -101,8 +101,21 @@ def _card(card: GpuReading, names: Mapping[str, str]) -> str:
         lines.append(f"  error: {card.error}")
     if card.error is None or card.memory_used_bytes is not None or card.gpu_percent is not None:
         lines += _use(card)
-        lines += [f"  processes {_NONE}"] if card.processes is None else []
-    return "\n".join(lines + _processes(card.processes, names))
+        lines += [f"  processes {_NONE}"] if card.processes is None and not card.mig else []
+    return "\n".join(lines + (_mig(card, names) if card.mig else _processes(card.processes, names)))
+
+
+def _mig(card: GpuReading, names: Mapping[str, str]) -> list[str]:
+    """List the MIG devices by their names for --gpus; the processes of the card are theirs."""
+    if not card.mig_devices:
+        return ["  MIG is on, and no MIG device is to be seen: nothing can compute on it"]
+    lines = ["  MIG is on: programs compute on its MIG devices"]
+    for name, one in computing([card]).items():
+        memory = _of(_mib(one.memory_used_bytes), _mib(one.memory_total_bytes), "MiB")
+        lines += [f"  {name}  {one.name or _NONE}   memory {memory}", f"    {one.uuid}"]
+        lines += [f"    error: {one.error}"] if one.error else []
+        lines += [f"  {line}" for line in _processes(one.processes, names)]
+    return lines
 
 
 def _use(card: GpuReading) -> list[str]:

@@ -140,10 +140,12 @@ class NoInput:
 
 @dataclass(frozen=True)
 class GpuWay:
-    """How GPUs get into a container: `name` is runtime, device-request, cdi or none; `why` is for people."""
+    """How GPUs get into a container: `name` is runtime, device-request, cdi or none; `why` is for people. `described`
+    are the GPUs that CDI describes, as far as it is known: all, 0, 0:1, GPU-..., MIG-..."""
 
     name: str
     why: str
+    described: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,11 @@ class Engine(Protocol):
     @property
     def identity(self) -> str | None:
         """Which engine it is, among others of its kind; None where there is but one."""
+        ...
+
+    @property
+    def has_containers(self) -> bool:
+        """Does it run images? Else it is this host's own Python."""
         ...
 
     @property

@@ -39,6 +39,7 @@ from ngcdl.engines.base import (
     Started,
 )
 from ngcdl.errors import LocalUnavailable
+from ngcdl.folder import HOME
 from ngcdl.spec import ImageRef, Placement, redacted
 
 READY = "ready"
@@ -68,6 +69,7 @@ class LocalEngine(NoImages):
     name = "local"
     identity: str | None = None
     is_here = True
+    has_containers = False
     is_cluster = False
     shares_files = True
 
@@ -159,7 +161,7 @@ class LocalEngine(NoImages):
     def request(self, order: Order) -> dict[str, Any]:
         words = [str(order.folder) if word == RUN_FOLDER else word for word in order.spec.command]
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(order.spec.gpus.devices)} if order.spec.gpus.devices else {}
-        home = str(order.folder / "home")  # Keras leaves a file in its home, and this one is not the caller's
+        home = str(order.folder / HOME)  # Keras leaves a file in its home, and this one is not the caller's
         return {
             "argv": [order.target, *words[1:]],
             "cwd": order.spec.workdir,

@@ -33,9 +33,11 @@ def with_peak(summed: Summary, start: Line) -> Summary:
 
 
 def _peak(summed: Summary, start: Line) -> Peak | None:
-    if start.get("device") != "gpu":
-        return None
-    names = [*(texts_in(start.get("devices")) or ()), *(gpu.name for gpu in summed.gpus if gpu.name)]
+    if start.get("device") != "gpu" or any((gpu.uuid or "").startswith("MIG-") for gpu in summed.gpus):
+        return None  # a MIG device is a part of a card, though TensorFlow 1 tells the card's name
+    # "/physical_device:GPU:0" is TensorFlow's own name, and tells of no card
+    told = [name for name in texts_in(start.get("devices")) or () if "device:GPU:" not in name]
+    names = told or [gpu.name for gpu in summed.gpus if gpu.name]
     found = [at_most for name in names if (at_most := peak(name, text(start.get("precision")) or "float32"))]
     return found[0] if found else None
 

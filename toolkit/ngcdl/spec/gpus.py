@@ -8,6 +8,12 @@ from typing import Self
 
 from ngcdl.errors import BadGpuRequest
 
+# An index, a MIG device of it, a UUID or its beginning; a whole UUID as a Jetson's is, without GPU-:
+# https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go
+_DEVICE = re.compile(
+    r"[0-9]{1,6}(:[0-9]{1,6})?|(GPU|MIG)-[0-9A-Za-z/-]+|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+)
+
 
 @dataclass(frozen=True)
 class GpuRequest:
@@ -59,11 +65,11 @@ class GpuRequest:
                     f"    --gpus {inner}",
                 )
         items = tuple(item.strip() for item in inner.split(",") if item.strip())
-        good = re.compile(r"[0-9]{1,6}(:[0-9]{1,6})?|(GPU|MIG)-[0-9A-Za-z/-]+")
-        if not items or not all(good.fullmatch(item) for item in items) or len(set(items)) != len(items):
+        if not items or not all(_DEVICE.fullmatch(item) for item in items) or len(set(items)) != len(items):
             raise BadGpuRequest(
                 f"--gpus {value!r} is not understood.",
-                "auto, none, all, a number of free cards (2), indices (0,2 or 0,) or UUIDs (GPU-...)",
+                "auto, none, all, a number of free cards (2), indices (0,2 or 0,; 0:1 is a MIG device) or UUIDs "
+                "(GPU-..., MIG-...)",
             )
         return items
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from ngcdl.errors import NvmlUnavailable
+
+T = TypeVar("T", "Card", "GpuReading")
 
 _IDLE_PERCENT = 5  # what a desktop may use of a card that is free, and of its memory
 
@@ -54,7 +58,8 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Card:
-    """What a GPU is."""
+    """What a GPU is, or a MIG device, whose `index` is that on its card. `mig`: programs compute on its `mig_devices`,
+    which are those that were made and that this user may see."""
 
     index: int | None
     uuid: str | None = None
@@ -63,13 +68,14 @@ class Card:
     memory_total_bytes: int | None = None
     brand: int | None = None
     mig: bool | None = None
+    mig_devices: tuple[Card, ...] = ()
     persistence: bool | None = None  # the driver stays awake between two programs
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What a GPU does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s).
+    """What a GPU or a MIG device does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s).
 
     `energy_joules` is a counter since the driver was loaded (Volta and newer); `throttle_reasons` is () where nothing
     holds the clocks down."""
@@ -91,6 +97,8 @@ class GpuReading:
     memory_mhz: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None
+    mig: bool | None = None
+    mig_devices: tuple[GpuReading, ...] = ()
     error: str | None = None
 
     @property
@@ -110,6 +118,22 @@ class GpuReading:
     def use(self) -> tuple[int, int, int]:
         """What to sort by for the least used card."""
         return self.gpu_percent or 0, self.memory_used_bytes or 0, self.index or 0
+
+
+def is_mig(uuid: str) -> bool:
+    """Is it a MIG device's? https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
+    return uuid.startswith("MIG-")
+
+
+def computing(cards: Iterable[T]) -> dict[str, T]:
+    """Give what programs compute on, by its name for NVIDIA's container toolkit: 0 is a card, 0:1 a MIG device of one.
+
+    A card with MIG on is none: a container that is given it alone shows no program any device."""
+    found: dict[str, T] = {}
+    for card in cards:
+        parts = {f"{card.index}:{one.index}": one for one in card.mig_devices}
+        found |= parts if card.mig else {str(card.index): card}
+    return found
 
 
 @dataclass(frozen=True)

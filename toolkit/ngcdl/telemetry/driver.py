@@ -17,6 +17,9 @@ INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_N
 FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
 # Nothing is wrong: the card, or this driver, does not give the value (25 and 26: not in this form).
 NOT_OFFERED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
+# With MIG on, some of the whole card is told to root alone, and of a MIG device only what a part of a card has:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html ("In MIG mode, if device handle is provided")
+NOT_OFFERED_WITH_MIG = NOT_OFFERED | {INVALID_ARGUMENT, NO_PERMISSION}
 
 T = TypeVar("T")
 

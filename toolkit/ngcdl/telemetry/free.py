@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
-from ngcdl.telemetry.card import Card, GpuReading
+from ngcdl.telemetry.card import Card, GpuReading, computing, is_mig
 from ngcdl.telemetry.gpu import open_nvml
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+_NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to name"
 
 
 def cards(
@@ -18,7 +19,8 @@ def cards(
     held: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> tuple[str, ...]:
-    """Give the UUIDs of the `count` least used cards on which nothing computes, without those of `unfit` and `held`.
+    """Give the UUIDs of the `count` least used cards on which nothing computes, without those of `unfit` and `held`;
+    where MIG is on, of its devices, after the whole cards.
 
     `held` has the run that holds a card; `shown` what the function of that name gave, and its MIG devices are taken
     first. Raises NoGpu, NvmlUnavailable."""
@@ -26,14 +28,21 @@ def cards(
     every = driver.within(_all)
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
-    free = sorted((card for card in fit if card.is_free and card.uuid not in runs), key=lambda card: card.use)
-    found = [one for one in shown or () if _is_mig(one) and one not in runs] + [card.uuid for card in free if card.uuid]
+    named = computing(fit)
+    free = {name: one for name, one in named.items() if one.is_free and one.uuid not in runs}
+    least = sorted((is_mig(one.uuid), one.use, one.uuid) for one in free.values() if one.uuid)
+    found = [one for one in shown or () if is_mig(one) and one not in runs] + [uuid for *_, uuid in least]
+    found = list(dict.fromkeys(found))
     if len(found) < count:
-        busy = ", ".join(_said(card, runs) for card in fit if card not in free) or "none"
-        can_t = ", ".join(str(card.index) for card in every if card.uuid in unfit)
-        more = f"; of no use to this image: {can_t}" if can_t else ""
-        more += f"; hidden by {VARIABLE}: {', '.join(str(card.index) for card in hidden)}" if hidden else ""
-        raise NoGpu(str(count), f"{len(found)} of {len(every)} GPUs are free (in use or out of order: {busy}{more})")
+        busy = ", ".join(_said(name, one, runs) for name, one in named.items() if name not in free) or "none"
+        others = {
+            _NO_MIG_DEVICE: [card for card in fit if card.mig and not card.mig_devices],
+            "of no use to this image": [card for card in every if card.uuid in unfit],
+            f"hidden by {VARIABLE}": hidden,
+        }
+        more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)
+        what = f"in use or out of order: {busy}{''.join(more)}"
+        raise NoGpu(str(count), f"{len(found)} of {len(computing(every))} GPUs are free ({what})")
     return tuple(found[:count])
 
 
@@ -50,24 +59,20 @@ def shown(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] 
         return None
     found: list[str] = []
     for word in map(str.strip, said.split(",")):
-        named = [word] if _is_mig(word) else [card.uuid for card in cards if card.uuid and _means(word, card)]
+        named = [word] if is_mig(word) else [card.uuid for card in cards if card.uuid and _means(word, card)]
         if len(named) != 1:
             break
         found += named
     return tuple(dict.fromkeys(found))
 
 
-def _is_mig(name: str) -> bool:
-    return name.startswith("MIG-")
-
-
 def _means(word: str, card: Card) -> bool:
     return word == str(card.index) or (word.startswith("GPU-") and (card.uuid or "").startswith(word))
 
 
-def _said(card: GpuReading, held: Mapping[str, str]) -> str:
+def _said(name: str, card: GpuReading, held: Mapping[str, str]) -> str:
     run = held.get(card.uuid or "")
-    return f"{card.index} by {run}" if run else str(card.index)
+    return f"{name} by {run}" if run else name
 
 
 def _all() -> tuple[GpuReading, ...]:

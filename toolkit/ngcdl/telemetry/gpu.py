@@ -15,7 +15,7 @@ from typing import Any
 
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver
-from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, reasons
+from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
 
 __all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "open_nvml", "probe"]
 
@@ -45,10 +45,13 @@ class _Gone(Exception):
 
 @dataclass
 class _Row:
-    """One card (or the driver: no handle) being asked. `trouble`: what failed, by code, and the first call it met."""
+    """One card (or the driver: no handle) being asked. `trouble`: what failed, by code, and the first call it met.
+
+    `not_offered` are the codes by which nothing failed."""
 
     which: int | str | None = None
     handle: Handle = None
+    not_offered: frozenset[int] = driver.NOT_OFFERED
     trouble: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -113,7 +116,11 @@ class Nvml:
 
     def _reading(self, which: int | str, processes: bool, limits: bool) -> GpuReading:
         values, error = self.use(which, processes, limits)
-        return GpuReading(compute_capability=self._card(which).compute_capability, error=error, **values)
+        card = self._card(which)
+        parts = tuple(self._reading(one.uuid, processes, limits) for one in card.mig_devices if one.uuid)
+        return GpuReading(
+            compute_capability=card.compute_capability, mig=card.mig, mig_devices=parts, error=error, **values
+        )
 
     def use(
         self, which: int | str, processes: bool = False, limits: bool = False, is_brief: bool = False
@@ -177,8 +184,10 @@ class Nvml:
         return card
 
     def _described(self, row: _Row, index: int | None, uuid: str | None) -> Card:
-        capability = self._ask(row, "DeviceGetCudaComputeCapability")
         mig = self._ask(row, "DeviceGetMigMode")
+        if mig and mig[0]:
+            row.not_offered = driver.NOT_OFFERED_WITH_MIG
+        capability = self._ask(row, "DeviceGetCudaComputeCapability")
         persistence = self._ask(row, "DeviceGetPersistenceMode")
         card = Card(
             index=self._ask(row, "DeviceGetIndex") if index is None else index,
@@ -188,9 +197,22 @@ class Nvml:
             memory_total_bytes=self._bounds.within(self._answers(row, (self._memory,))[0], bounds.BYTES) or None,
             brand=self._ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
+            mig_devices=self._mig_devices(row) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
         )
         return replace(card, error=row.error)
+
+    def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
+        """Give those that were made, of as many as could be."""
+        found: list[Card] = []
+        for index in range(self._ask(row, "DeviceGetMaxMigDeviceCount") or 0):
+            try:
+                uuid = self._n.nvmlDeviceGetUUID(self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index))
+            except self._n.NVMLError:  # there is none of this index, or this user may not see it
+                continue
+            card = self._cards[uuid] = replace(self._card(uuid), index=index)
+            found.append(card)
+        return tuple(found)
 
     def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
         calls = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
@@ -213,6 +235,8 @@ class Nvml:
             row = self._rows[which] = _Row(which, find(which))
         except self._n.NVMLError as error:
             raise self._gone(which, error.value) from error
+        if isinstance(which, str) and is_mig(which):
+            row.not_offered = driver.NOT_OFFERED_WITH_MIG
         return row
 
     def _gone(self, which: int | str, code: int) -> _Gone:
@@ -265,7 +289,7 @@ class Nvml:
             if call not in self._missing:
                 log.warning("this driver has no nvml%s; what it would say is unknown", call)
             self._missing.add(call)
-        elif code not in driver.NOT_OFFERED:
+        elif code not in row.not_offered:
             row.trouble.setdefault(code, call)
 
 

@@ -21,6 +21,9 @@ from ngcdl.spec import ImageRef, Placement, redacted
 _PING_SECONDS = 10
 # Looks at a run that goes on: the engine has nothing to do for them, and a person may be waiting for the end.
 _LOOK_SECONDS = 8
+# WSL's door to the cards of every maker: a container that has it sees all of them, whichever NVIDIA_VISIBLE_DEVICES or
+# CDI names. https://github.com/NVIDIA/nvidia-container-toolkit/issues/21
+DXG = Path("/dev/dxg")
 WAYS = {
     "runtime": "the runtime nvidia",
     "device-request": "docker's --gpus",
@@ -57,6 +60,7 @@ def connect() -> DockerEngine:
 
 class DockerEngine:
     name = "docker"
+    has_containers = True
     is_cluster = False
 
     def __init__(self, client: Any, look: Callable[[], Any] | None = None) -> None:
@@ -113,31 +117,25 @@ class DockerEngine:
         if asked:
             if asked not in (*WAYS, "none"):
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: one of {', '.join(WAYS)}, none.")
-            return GpuWay(asked, "NGCDL_GPU_WAY names it")
+            return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
         found = []
         if "nvidia" in (self.info.get("Runtimes") or {}):
             found.append("runtime")
-        if self._has_cdi_gpus():
+        if self.cdi_devices:
             found.append("cdi")
         # The daemon does not tell whether --gpus works; the hook on this host's PATH is the best hint there is.
         if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
             found.append("device-request")
         if not found:
             return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
-        return GpuWay(found[0], f"{WAYS[found[0]]} is there")
+        return GpuWay(found[0], f"{WAYS[found[0]]} is there", self.cdi_devices if found[0] == "cdi" else ())
 
-    def _has_cdi_gpus(self) -> bool:
-        devices = self.info.get("DiscoveredDevices") or []
-        if any(str(device.get("ID", "")).startswith("nvidia.com/gpu=") for device in devices):
-            return True
-        if not self.is_here:
-            return False
-        for folder in self.info.get("CDISpecDirs") or []:
-            for path in sorted(Path(folder).glob("*.yaml")) + sorted(Path(folder).glob("*.json")):
-                with contextlib.suppress(OSError):
-                    if "nvidia.com/gpu" in path.read_text(errors="replace")[:65536]:
-                        return True
-        return False
+    @property
+    def cdi_devices(self) -> tuple[str, ...]:
+        """Name the GPUs that CDI describes, as far as it is known: all, 0, 0:1, GPU-..., MIG-..."""
+        kind = "nvidia.com/gpu="
+        found = host.engine_facts(self).cdi_devices
+        return tuple(name.removeprefix(kind) for name in found if name.startswith(kind))
 
     # -- images -----------------------------------------------------------------------------------------------------
 
@@ -200,7 +198,9 @@ class DockerEngine:
         # The caller's groups mean nothing to another machine, nor to a uid that the image or a rootless daemon has.
         are_ours = self.is_here and order.spec.user is not None and not self._is("rootless")
         groups = sorted({*os.getgroups()} - {os.getgid()}) if are_ours else ()
-        return Terms(tuple(groups), proxies.variables(), self._is("userns"))
+        described = self.cdi_devices if order.way == "cdi" else ()
+        shows_all = self.shares_files and DXG.exists()  # Desktop's virtual machine beside this one, too
+        return Terms(tuple(groups), proxies.variables(), self._is("userns"), described, shows_all)
 
     def _allowed(self, order: Order) -> Order:
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order
@@ -256,7 +256,7 @@ class DockerEngine:
         except DiskFull as error:
             folder = None
             with contextlib.suppress(NgcdlError):
-                folder = host.read(self.info, host.here() if self.is_here else None).images_folder
+                folder = host.engine_facts(self).images_folder
             raise DiskFull(folder, error.what) from error
 
     @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from itertools import pairwise
 from typing import Any
 
 from ngcdl.engines.docker import stream
@@ -25,10 +26,13 @@ _DEVICE = re.compile(r"nvidia\d+|dxg|nvhost\S*|nvmap")
 
 
 def look(client: Any, container: str, seconds: float = LOOK_SECONDS) -> tuple[str, ...] | GpuNotInside | GpuUnknown:
-    """Give the UUIDs of the GPUs inside, else the error that says why none are known. Raises the SDK's errors."""
+    """Give the UUIDs of the GPUs inside, else the error that says why none are known. Raises the SDK's errors.
+
+    A card with MIG on is listed above its MIG devices, and is none itself."""
     code, text = _run(client, container, ["nvidia-smi", "-L"], seconds)
     if code == 0 and text:
-        return tuple(re.findall(r"UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)", text))
+        uuids = [*re.findall(r"\(UUID: ([0-9A-Za-z/-]+)\)", text), ""]  # a Jetson's has no GPU- before it
+        return tuple(one for one, below in pairwise(uuids) if one.startswith("MIG-") or not below.startswith("MIG-"))
     if code is None:
         return GpuUnknown(f"nvidia-smi gave no answer within {seconds:g} s")
     said = " ".join(text.split()) or f"nvidia-smi -L ended with {code}"

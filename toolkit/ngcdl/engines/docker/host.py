@@ -1,4 +1,4 @@
-"""What `docker info` tells of an engine's machine: storage, runtimes, CDI, and what kind of engine it is. Pure.
+"""What `docker info` tells of an engine's machine: where images are, CDI, and what kind of engine it is. Pure.
 
 https://docs.docker.com/reference/api/engine/version/v1.50/#tag/System/operation/SystemInfo
 """
@@ -41,7 +41,7 @@ class Files:
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What is known of an engine. `images_folder` is where it keeps what a pull brings, `data_root` all else.
+    """What is known of an engine. `images_folder` is where it keeps what a pull brings.
 
     `cdi_dirs` is empty where CDI is off; `cdi_devices` are those that the engine tells (from Docker 28.2 on) and those
     in the descriptions there. `is_desktop`: a virtual machine of Docker Desktop.
@@ -49,14 +49,9 @@ class EngineFacts:
 
     version: str | None = None
     name: str | None = None
-    system: str | None = None  # Debian GNU/Linux 12 (bookworm), Docker Desktop
     architecture: str | None = None  # amd64, arm64
-    storage_driver: str | None = None
-    is_containerd_store: bool = False
-    data_root: str | None = None
     images_folder: str | None = None
     free_bytes: int | None = None
-    runtimes: tuple[str, ...] = ()
     default_runtime: str | None = None
     cdi_dirs: tuple[str, ...] = ()
     cdi_devices: tuple[str, ...] = ()
@@ -64,9 +59,7 @@ class EngineFacts:
     is_snap: bool = False
     is_desktop: bool = False
     cgroup_driver: str | None = None
-    cgroup_version: str | None = None
     live_restore: bool | None = None
-    security_options: tuple[str, ...] = ()
     authorization_plugins: tuple[str, ...] | None = None
     http_proxy: str | None = None  # without a password
     https_proxy: str | None = None
@@ -80,22 +73,16 @@ def engine_facts(engine: DockerEngine) -> EngineFacts:
 
 def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
     """Read what `docker info` gave. `files` None: the engine is another machine's, and its files are unknown."""
-    store = is_containerd_store(info)
     root = _text(info, "DockerRootDir")
-    folder = _images_folder(info, root, files) if store else root
+    folder = _images_folder(info, root, files) if is_containerd_store(info) else root
     options = tuple(str(option) for option in info.get("SecurityOptions") or ())
     folders = tuple(str(one) for one in info.get("CDISpecDirs") or ())
     return EngineFacts(
         version=_text(info, "ServerVersion"),
         name=_text(info, "Name"),
-        system=_text(info, "OperatingSystem"),
         architecture=architecture(info.get("Architecture")),
-        storage_driver=_text(info, "Driver"),
-        is_containerd_store=store,
-        data_root=root,
         images_folder=folder,
         free_bytes=_free_bytes(folder, root, files),
-        runtimes=tuple(sorted(info.get("Runtimes") or ())),
         default_runtime=_text(info, "DefaultRuntime"),
         cdi_dirs=folders,
         cdi_devices=tuple(_devices(info, folders, files)),
@@ -103,10 +90,8 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
         is_snap=(root or "").startswith("/var/snap/"),
         is_desktop=info.get("OperatingSystem") == "Docker Desktop",
         cgroup_driver=_text(info, "CgroupDriver"),
-        cgroup_version=_text(info, "CgroupVersion"),
         live_restore=value if isinstance(value := info.get("LiveRestoreEnabled"), bool) else None,
         authorization_plugins=_authorization_plugins(info),
-        security_options=options,
         http_proxy=_without_password(_text(info, "HttpProxy")),
         https_proxy=_without_password(_text(info, "HttpsProxy")),
         runc_version=_runc(info),

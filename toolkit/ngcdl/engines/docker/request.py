@@ -23,11 +23,16 @@ _PIDS = 32768
 @dataclass(frozen=True)
 class Terms:
     """What the caller and the engine add to every order: `groups` are the caller's besides the primary one, `proxies`
-    the variables that Docker's config.json asks for. With `remaps_users` a uid inside is another one outside."""
+    the variables that Docker's config.json asks for. With `remaps_users` a uid inside is another one outside.
+
+    `cdi_devices` are the GPUs that CDI describes, as far as it is known: all, 0, GPU-... With `shows_all` a container
+    sees every card there is, whichever were named for it."""
 
     groups: tuple[int, ...] = ()
     proxies: Mapping[str, str] = field(default_factory=dict)
     remaps_users: bool = False
+    cdi_devices: tuple[str, ...] = ()
+    shows_all: bool = False
 
 
 PLAIN = Terms()
@@ -62,7 +67,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         host["UsernsMode"] = "host"
     environment = dict(terms.proxies)
     environment |= {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
-    environment |= _with_gpus(spec.gpus, order.way, host)
+    environment |= _with_gpus(spec.gpus, order.way, host, terms)
     environment |= dict(spec.environment)
     return {
         "Image": order.target,
@@ -84,7 +89,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
     }
 
 
-def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any]) -> dict[str, str]:
+def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -> dict[str, str]:
     """Put the GPUs into `host`, and give the variables that go with them.
 
     Not NVIDIA_DRIVER_CAPABILITIES: which of the driver's libraries are mounted is the image's to say (NGC's want video,
@@ -96,16 +101,29 @@ def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any]) -> dict[str, st
         return {"NVIDIA_VISIBLE_DEVICES": "void"}
     visible = ",".join(gpus.devices) if gpus.devices else "all"
     variables = {"NVIDIA_VISIBLE_DEVICES": visible}
+    shows_all = terms.shows_all
     if way == "runtime":
         host["Runtime"] = "nvidia"
     elif way == "cdi":
         names = gpus.devices or ("all",)
+        missing = set(names) - set(terms.cdi_devices)
+        if missing and "all" in terms.cdi_devices and not any(":" in name for name in missing):  # 0:1 is none of CUDA's
+            names, shows_all = ("all",), True
         host["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
         variables["NVIDIA_VISIBLE_DEVICES"] = "void"  # the hook, if there is one too, must not add them again
     else:
         chosen: dict[str, Any] = {"DeviceIDs": list(gpus.devices)} if gpus.devices else {"Count": gpus.count or -1}
         host["DeviceRequests"] = [{"Driver": "", **chosen, "Capabilities": [["gpu"]]}]
-    return variables
+    return variables | (_kept_to(gpus) if shows_all else {})
+
+
+def _kept_to(gpus: GpuRequest) -> dict[str, str]:
+    """Give the variables by which CUDA shows a program the cards that were named, and of all those inside no other.
+
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+    """
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if any(name.isdecimal() for name in gpus.devices) else {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus.devices), **order} if gpus.devices else {}
 
 
 def _bindings(spec: RunSpec) -> dict[str, list[dict[str, str]]]:
