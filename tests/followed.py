@@ -7,8 +7,9 @@ from typing import Any
 
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl import launch, store
+from ngcdl import launch
 from ngcdl.errors import NgcdlError
+from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 from ngcdl.store import Store
 
@@ -20,7 +21,7 @@ FINISH = {"event": "finish", "t": 3.0, "step": 1, "seconds": 2.0}
 def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
     """See a run through whose trainer wrote `events`; what is given is what was recorded."""
     prepared, folder = ready(shelf, job, **how)
-    (folder / store.EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
     show = FakeShow()
     run = launch.follow(prepared, shelf, show)
     assert shelf.load(run.id) == run

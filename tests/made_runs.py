@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Gpu, Image, Machine, Run
 from ngcdl.report.columns import told
 from ngcdl.report.filled import filled
 from ngcdl.report.story import Story
-from ngcdl.store import EVENTS, SAMPLES, Store
+from ngcdl.store import Store
 
 UUID = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
 IMAGE = "nvcr.io/nvidia/tensorflow:18.01-py2"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl import launch, store
+from ngcdl import launch
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit, Started
 from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
+from ngcdl.folder import LOG, SAMPLES
 from ngcdl.store import Store
 
 
@@ -51,11 +52,11 @@ def test_one_whose_cluster_does_not_answer_is_said_and_left_running(shelf: Store
 
 def test_what_others_bring_into_the_log_is_shown_and_not_written_twice(shelf: Store) -> None:
     prepared, folder = ready(shelf, FakeJob(started=Started(keeps_log=True)), is_cluster=True)
-    (folder / store.LOG).write_text("step 0\n")
+    (folder / LOG).write_text("step 0\n")
     show = FakeShow()
     launch.follow(prepared, shelf, show)
     assert show.shown == b"step 0\n"
-    assert (folder / store.LOG).read_text() == "step 0\n"
+    assert (folder / LOG).read_text() == "step 0\n"
 
 
 def test_nothing_is_measured_from_here_and_no_gpu_is_looked_for(shelf: Store) -> None:
@@ -63,7 +64,7 @@ def test_nothing_is_measured_from_here_and_no_gpu_is_looked_for(shelf: Store) ->
     prepared, folder = ready(shelf, job, gpus="1", way="gres", is_cluster=True)
     run = launch.follow(prepared, shelf, FakeShow())
     assert (run.status, run.gpus) == ("finished", None)
-    assert not (folder / store.SAMPLES).exists()
+    assert not (folder / SAMPLES).exists()
 
 
 def test_a_stop_that_another_ngcdl_asked_for_is_in_the_record(shelf: Store) -> None:

@@ -14,10 +14,11 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import compare, settings
+from ngcdl import compare, comparisons, settings
 from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.compare import Kept, Trial, Variant
+from ngcdl.compare import Variant
+from ngcdl.comparisons import Kept, Trial
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
 from ngcdl.errors import (
@@ -25,17 +26,16 @@ from ngcdl.errors import (
     EngineLost,
     NgcdlError,
     NoGpu,
-    NoSuchComparison,
-    RecordBroken,
     StateNotWritable,
 )
+from ngcdl.folder import EVENTS
 from ngcdl.interrupt import Interrupted
 from ngcdl.prepare import Settled
 from ngcdl.record import Run
 from ngcdl.report import compared
 from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, ImageRef, Workload
-from ngcdl.store import EVENTS, Store
+from ngcdl.store import Store
 from ngcdl.telemetry.gpu import Probe
 
 RATES = {1: 100.0, 2: 200.0}
@@ -139,7 +139,7 @@ def test_each_run_is_an_ordinary_one_with_a_note_of_its_place(shelf: Store) -> N
 def test_what_came_out_is_made_of_the_records_alone(shelf: Store) -> None:
     it, _, _ = going(shelf)
     it.go()
-    kept = compare.load("last", shelf)
+    kept = comparisons.load("last", shelf)
     assert kept == it.kept
     assert kept.finished is not None
     found = compare.compared(kept, shelf)
@@ -195,7 +195,7 @@ def test_the_run_under_way_is_stopped_and_recorded_when_the_time_is_up(shelf: St
     timed.go()
     (run,) = runs(shelf)
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped when its time was up")
-    found = compare.compared(compare.load("last", shelf), shelf)
+    found = compare.compared(comparisons.load("last", shelf), shelf)
     assert found.diagnosis == ("the time is up: not all 3 rounds were finished",)
     assert compared.verdict(found) == (
         "No ratio is given (threads=1 was interrupted: stopped when its time was up): nothing was measured."
@@ -213,7 +213,7 @@ def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf:
     assert caught.value.number == signal.SIGINT
     assert len(fake.orders) == 3
     assert [run.status for run in runs(shelf)] == ["finished", "finished", "interrupted"]
-    kept = compare.load("last", shelf)
+    kept = comparisons.load("last", shelf)
     assert (kept.finished, len(kept.trials)) == (None, 3)
     found = compare.compared(kept, shelf)
     assert [pair.ratio for pair in found.pairs] == [2.0, None]
@@ -224,7 +224,7 @@ def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> 
     seen: list[Kept] = []
 
     def looked(order: Order) -> FakeJob:
-        seen.append(compare.load("last", shelf))
+        seen.append(comparisons.load("last", shelf))
         return _trained(order)
 
     it, _, _ = going(shelf, repeat=1, instead={1: looked})
@@ -239,36 +239,6 @@ def test_a_run_whose_record_is_gone_leaves_a_gap_and_is_said(shelf: Store) -> No
     found = compare.compared(it.kept, shelf)
     assert [pair.ratio for pair in found.pairs] == [None, 2.0]
     assert it.kept.trials[0].run in found.diagnosis[0]
-
-
-def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
-    older = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
-    newer = Kept(
-        "20180217-010101-compare-bbb222", "device", 1, (("cpu", "cpu"),), 2.0, 3.0, ("x",), (Trial("cpu", 1, "r"),)
-    )
-    for kept in (newer, older):
-        compare.save(kept, shelf)
-    assert compare.load("last", shelf) == newer
-    assert compare.load("aaa111", shelf) == compare.load("20180216", shelf) == older
-    for name in ("2018", "", "none", "../runs"):
-        with pytest.raises(NoSuchComparison) as caught:
-            compare.load(name, shelf)
-        assert caught.value.hint.splitlines()[1:] == [f"    ngcdl compare --show {one.id}" for one in (older, newer)]
-
-
-def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
-    kept = Kept("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
-    older = {key: value for key, value in kept.as_json().items() if key != "scaling"}
-    assert Kept.from_json(older) == kept
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": "x"}', "{" * 9])
-def test_a_file_that_is_no_comparison_is_named(shelf: Store, text: str) -> None:
-    path = shelf.root.with_name("comparisons") / "a.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    with pytest.raises(RecordBroken, match="comparisons"):
-        compare.load("last", shelf)
 
 
 def test_a_place_that_can_t_be_written_is_told_before_anything_runs(shelf: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, follow, recorded
 from house import until
 
-from ngcdl import launch, store
+from ngcdl import launch
 from ngcdl.catalog import failures
 from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.errors import CommandNotFound, EngineHangs, EngineLost, EngineRefused, GpuHookFailed, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
+from ngcdl.folder import EVENTS, LOG, RECORD, SAMPLES, lines
 from ngcdl.store import Store
 
 
@@ -44,7 +46,7 @@ def test_a_run_is_measured_while_it_goes_on(shelf: Store) -> None:
     prepared, folder = ready(shelf, job)
 
     def measured() -> None:
-        until(lambda: bool(list(store.lines(folder / store.SAMPLES))))
+        until(lambda: bool(list(lines(folder / SAMPLES))))
         job.ending.set()
 
     job.chunks = (measured,)
@@ -72,7 +74,7 @@ def test_the_trainer_s_own_reason_is_the_run_s(shelf: Store) -> None:
 def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(shelf: Store) -> None:
     prepared, folder = ready(shelf, FakeJob(exit=Exit(1, False)), gpus="all", way="none")
     error = {"event": "error", "t": 3.0, "kind": "no_gpu", "message": "tensorflow sees no GPU", "step": None}
-    (folder / store.EVENTS).write_text(json.dumps(error) + "\n")
+    (folder / EVENTS).write_text(json.dumps(error) + "\n")
     with pytest.raises(GpuNotInside, match="tensorflow sees no GPU"):
         launch.follow(prepared, shelf, FakeShow())
     assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
@@ -185,7 +187,7 @@ def test_what_an_engine_made_though_the_start_failed_is_removed_unless_a_cluster
 def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: Store) -> None:
     job = FakeJob(exit=EngineLost("the run"))
     prepared, folder = ready(shelf, job)
-    (folder / store.EVENTS).write_text(json.dumps(STEP) + "\n")
+    (folder / EVENTS).write_text(json.dumps(STEP) + "\n")
     with pytest.raises(EngineLost):
         launch.follow(prepared, shelf, FakeShow())
     run = recorded(shelf)
@@ -261,6 +263,28 @@ def test_the_gpus_inside_are_the_run_s(shelf: Store) -> None:
     assert run.gpus == ("GPU-1",)
 
 
+@pytest.mark.parametrize(
+    ("given", "gpus", "inside", "kept"),
+    [
+        (("GPU-1",), "GPU-1", ("GPU-1", "GPU-2"), ("GPU-1",)),
+        (("GPU-1",), "auto:GPU-1", ("GPU-2", "GPU-1"), ("GPU-1",)),
+        (None, "GPU-2", ("GPU-1", "GPU-2a"), ("GPU-2a",)),
+        (None, "0,", ("GPU-1", "GPU-2"), None),
+        (None, "1", ("GPU-1", "GPU-2"), None),
+        (("GPU-1",), "0:1", ("MIG-1",), ("MIG-1",)),
+    ],
+)
+def test_of_more_gpus_inside_than_were_asked_for_only_those_are_the_run_s_and_it_is_said(
+    shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...], kept: tuple[str, ...] | None
+) -> None:
+    prepared, _ = ready(shelf, FakeJob(gpus=inside), gpus=gpus, is_here=False)
+    show = FakeShow()
+    run = launch.follow(replace(prepared, run=replace(prepared.run, gpus=given)), shelf, show)
+    assert (run.status, run.gpus) == ("finished", kept)
+    assert show.said == [note for note in run.notes if "more GPUs than" in note]
+    assert bool(show.said) == (len(inside) > 1)
+
+
 @pytest.mark.parametrize("gpus", ["all", "auto"])
 def test_a_run_into_which_nobody_can_look_goes_on_with_the_gpus_it_was_given(shelf: Store, gpus: str) -> None:
     prepared, _ = ready(shelf, FakeJob(gpus=GpuUnknown("nvidia-smi is missing")), gpus=gpus, is_here=False)
@@ -279,7 +303,7 @@ def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(shelf: Store
 
 def test_a_log_that_can_t_be_written_is_said_once_and_the_run_goes_on(shelf: Store) -> None:
     prepared, folder = ready(shelf, FakeJob((b"a\n", b"b\n")))
-    (folder / store.LOG).mkdir()
+    (folder / LOG).mkdir()
     show = FakeShow()
     run = launch.follow(prepared, shelf, show)
     assert (run.status, show.shown) == ("finished", b"a\nb\n")
@@ -287,18 +311,45 @@ def test_a_log_that_can_t_be_written_is_said_once_and_the_run_goes_on(shelf: Sto
 
 
 def test_a_log_that_can_t_be_written_any_more_is_said_once(shelf: Store) -> None:
-    prepared, folder = ready(shelf, FakeJob((b"a\n", b"b\n")))
-    (folder / store.LOG).symlink_to("/dev/full")
+    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    job = FakeJob()
+    prepared, _ = ready(shelf, job)
+
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2, most))
+
+    def make_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
+
+    job.chunks = (b"a\n", fill, b"b\n", b"c\n", make_room)
+    show = FakeShow()
+    try:
+        assert launch.follow(prepared, shelf, show).status == "finished"
+    finally:
+        make_room()
+    assert show.said == [f"log.txt can't be written any more ({os.strerror(errno.EFBIG)}); the run goes on without it."]
+
+
+@pytest.mark.parametrize("planted", ["link", "pipe"])
+def test_a_log_that_the_run_made_another_file_of_is_not_written(shelf: Store, tmp_path: Path, planted: str) -> None:
+    """The folder is bound into the container: a link there would be followed with the caller's rights."""
+    precious = tmp_path / "authorized_keys"
+    precious.write_text("mine\n")
+    prepared, folder = ready(shelf, FakeJob((b"theirs\n",)))
+    if planted == "link":
+        (folder / LOG).symlink_to(precious)
+    else:
+        os.mkfifo(folder / LOG)
     show = FakeShow()
     assert launch.follow(prepared, shelf, show).status == "finished"
-    assert show.said == [
-        f"log.txt can't be written any more ({os.strerror(errno.ENOSPC)}); the run goes on without it."
-    ]
+    assert [line for line in show.said if "log.txt can't be written" in line] == show.said
+    assert len(show.said) == 1
+    assert precious.read_text() == "mine\n"
 
 
 def test_samples_that_can_t_be_written_are_a_note(shelf: Store) -> None:
     prepared, folder = ready(shelf, FakeJob())
-    (folder / store.SAMPLES).mkdir()
+    (folder / SAMPLES).mkdir()
     run = launch.follow(prepared, shelf, FakeShow())
     assert run.status == "finished"
     assert "no samples" in run.notes[0]
@@ -322,9 +373,10 @@ def test_a_record_that_can_t_be_written_at_the_close_is_said_and_the_run_s_end_g
 def test_a_record_that_can_t_be_written_meanwhile_costs_nothing_when_it_can_at_the_close(shelf: Store) -> None:
     job = FakeJob()
     prepared, folder = ready(shelf, job)
-    blocker = folder / f".{store.RECORD}.{os.getpid()}"
-    blocker.mkdir()
-    job.chunks = (blocker.rmdir,)
+    record = folder / RECORD
+    record.unlink()
+    record.mkdir()
+    job.chunks = (record.rmdir,)
     show = FakeShow()
     run = launch.follow(prepared, shelf, show)
     assert "The run goes on" in show.said[0]

@@ -17,7 +17,7 @@ import pytest
 from docker_socket import Daemon, serving
 from house import TRAIN, House, until
 
-from ngcdl import store
+from ngcdl.folder import EVENTS, LOG, RECORD, SAMPLES, lines
 from ngcdl.owner import this_process
 from ngcdl.reconcile import RESTARTED, UNWATCHED, reconcile, still_runs
 from ngcdl.record import Machine, Owner, Run
@@ -44,7 +44,7 @@ def shelf(tmp_path: Path) -> Store:
 def left(shelf: Store, run: Run, *events: dict[str, Any]) -> Run:
     """Leave a run open whose trainer wrote `events`, and reconcile it."""
     folder = shelf.create(run)
-    (folder / store.EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
     found = reconcile(shelf, run)
     assert shelf.load(run.id) == found
     assert reconcile(shelf, found) == found, "once is enough"
@@ -56,8 +56,8 @@ def killed(house: House, **env: str) -> tuple[str, int]:
     process = house.popen(*TRAIN, env=env)
     run_id = str(until(house.shelf.ids, "the record")[0])
     run = until(lambda: (run := house.shelf.load(run_id)).container and run, "the start")
-    events = house.shelf.folder(run_id) / store.EVENTS
-    until(lambda: "step" in [line["event"] for line in store.lines(events)], "its step: it says no more before it ends")
+    events = house.shelf.folder(run_id) / EVENTS
+    until(lambda: "step" in [line["event"] for line in lines(events)], "its step: it says no more before it ends")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     return run_id, int(run.container.removeprefix("pid:"))
@@ -96,7 +96,7 @@ def test_a_training_that_died_with_ngcdl_is_lost(house: House) -> None:
 
 def test_a_run_that_nobody_watched_is_diagnosed_when_it_is_closed(shelf: Store) -> None:
     folder = shelf.create(RUN)
-    (folder / store.LOG).write_bytes(b"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n")
+    (folder / LOG).write_bytes(b"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n")
     found = reconcile(shelf, RUN)
     assert found.status == "lost"
     assert found.diagnosis
@@ -229,7 +229,7 @@ def unwatched(shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """An engine whose container has ended, the run's open record, and its log up to when ngcdl was killed."""
     daemon = Daemon(tmp_path / "docker.sock", info={"ID": "this-one"}, state=ENDED, log=_frames(SAID))
     run = replace(RUN, engine="docker", container="c0ffee")
-    log = shelf.create(run) / store.LOG
+    log = shelf.create(run) / LOG
     log.write_bytes(b"epoch 1\nep")
     with serving(daemon):
         monkeypatch.setenv("DOCKER_HOST", daemon.host)
@@ -279,7 +279,7 @@ def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silen
     """A home that is shared, or a new machine in the place of one that was taken away."""
     now = time.time()
     run = replace(RUN, **{"owner": replace(DEAD, boot=this_process().boot), "started": now - 400, **more})
-    events = shelf.create(run) / store.EVENTS
+    events = shelf.create(run) / EVENTS
     events.touch()
     assert still_runs(shelf, run) == (run.status == "running")
     for path in events.parent.iterdir():
@@ -370,7 +370,7 @@ def test_a_run_of_another_machine_s_engine_or_watcher_is_left_to_it(
     daemon, run, log = unwatched
     run = quiet(shelf, run, engine_id)
     if is_written:
-        log.with_name(store.SAMPLES).touch()
+        log.with_name(SAMPLES).touch()
     assert reconcile(shelf, run) == run
     assert daemon.state == ENDED
 
@@ -395,7 +395,7 @@ def test_a_record_of_a_later_format_is_named_and_hides_no_other(house: House) ->
     good = house.shelf.find("last")
     later = house.shelf.folder("20991231-000000-later-beef")
     later.mkdir()
-    (later / store.RECORD).write_text('{"format": 2, "id": "20991231-000000-later-beef"}')
+    (later / RECORD).write_text('{"format": 2, "id": "20991231-000000-later-beef"}')
     done = house.run("runs")
     assert done.returncode == 0
     assert good in done.stdout
@@ -407,7 +407,7 @@ def test_a_record_of_a_later_format_is_named_and_hides_no_other(house: House) ->
 
 def test_a_torn_last_line_of_events_costs_only_itself(house: House) -> None:
     assert house.run(*TRAIN).returncode == 0
-    with (house.shelf.folder(house.shelf.find("last")) / store.EVENTS).open("a") as file:
+    with (house.shelf.folder(house.shelf.find("last")) / EVENTS).open("a") as file:
         file.write('{"event": "step", "st')
     assert house.record()["summary"]["steps"] == 2
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl import record, store
+from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
 from ngcdl.report import figures
 
@@ -121,6 +122,32 @@ def test_a_note_is_kept_once() -> None:
     assert Run("x", "lost", 1.0).noting("a", "b").noting("b", "c").notes == ("a", "b", "c")
 
 
+@pytest.mark.parametrize("owner", [None, Owner(7)])
+@pytest.mark.parametrize("status", record.STATUSES)
+def test_only_what_runs_or_lost_its_engine_and_not_its_owner_is_open(status: str, owner: Owner | None) -> None:
+    run = Run("x", status, 1.0, owner=owner)
+    assert run.is_open == (status == "running" or (status == "lost" and owner is not None))
+    assert not run.closed("lost", None, None, 2.0).is_open
+
+
+def test_what_a_spec_asks_for_is_empty_where_it_asks_for_none() -> None:
+    for spec in (None, {}, {"workload": None, "placement": None}):
+        run = Run("x", "running", 1.0, spec=spec)
+        assert (run.workload, run.placement) == ({}, {})
+    run = Run("x", "running", 1.0, spec={"workload": {"name": "cifar10"}, "placement": {"nodes": 2}})
+    assert (run.workload["name"], run.placement["nodes"]) == ("cifar10", 2)
+
+
+def test_data_that_were_made_up_are_known_by_their_name() -> None:
+    names = (None, "cifar10", "synthetic", "Synthetic-1")
+    assert [Run("x", "running", 1.0, dataset=name).is_synthetic for name in names] == [False, False, True, True]
+
+
+def test_a_closed_run_has_its_end_and_no_owner() -> None:
+    run = Run("x", "running", 1.0, owner=Owner(7)).closed("failed", 3, "why", 5.0)
+    assert run == Run("x", "failed", 1.0, 5.0, 3, reason="why")
+
+
 def test_how_long_a_run_took_is_unknown_until_it_has_ended() -> None:
     assert Run("x", "running", 1.0).seconds is None
     assert FULL.seconds == 3.5
@@ -135,7 +162,7 @@ def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
     assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)
     assert run.machine.gpus
     assert run.machine.gpus[0].name == "NVIDIA GeForce GTX 1050 Ti"
-    summed = figures.summary(store.lines(GOLDEN / store.EVENTS), store.lines(GOLDEN / store.SAMPLES))
+    summed = figures.summary(lines(GOLDEN / EVENTS), lines(GOLDEN / SAMPLES))
     assert (summed.energy_from, summed.shared_gpu, summed.throttled_share) == ("power integrated", False, None)
     assert _as_of_then(summed) == run.summary, "what is summed up since is unknown of it"
     assert (summed.steps, summed.examples_per_second, summed.loss_first, summed.loss_last) == (30, 590.0, 4.68, 4.3)

@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import compare
+from ngcdl import compare, comparisons
 from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.compare import Kept
+from ngcdl.comparisons import Kept
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
 from ngcdl.errors import NotPlaceable, SlurmLost
+from ngcdl.folder import EVENTS
 from ngcdl.interrupt import Interrupted
 from ngcdl.prepare import Settled
 from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, Placement, Workload
-from ngcdl.store import EVENTS, Store
+from ngcdl.store import Store
 from ngcdl.telemetry.gpu import Probe
 
 ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]
@@ -90,7 +91,7 @@ def test_all_runs_are_handed_in_before_one_is_followed_each_after_all_before_it(
         (), ("slurm:1",), ("slurm:1", "slurm:2"), ("slurm:1", "slurm:2", "slurm:3")
     ]  # fmt: skip
     assert [order.spec.placement.nodes for order in fake.orders if order.spec.placement] == [1, 2, 2, 1]
-    found = compare.compared(compare.load("last", shelf), shelf)
+    found = compare.compared(comparisons.load("last", shelf), shelf)
     assert found.ratio is not None
     assert (found.ratio.median, found.scaling, found.refused) == (2.0, "strong", ())
     assert killed(fake) == []
@@ -160,7 +161,7 @@ def test_what_is_left_goes_on_and_says_how_far_it_is(shelf: Store) -> None:
     it.leave()
     assert killed(fake) == []
     assert {shelf.load(trial.run).status for trial in it.kept.trials} == {"running"}
-    kept = compare.load("last", shelf)
+    kept = comparisons.load("last", shelf)
     assert "it goes on: 0 of 4 runs have ended" in compare.compared(kept, shelf).diagnosis
     for trial in kept.trials:
         shelf.save(replace(shelf.load(trial.run), status="finished"))
@@ -182,10 +183,10 @@ def test_a_cluster_without_such_a_queue_gets_one_run_when_the_other_has_ended(sh
 
 def test_one_that_is_stopped_from_another_shell_begins_no_other_run(shelf: Store) -> None:
     def stopped() -> None:
-        compare.stop(compare.load(it.kept.id, shelf), shelf)
+        comparisons.stop(comparisons.load(it.kept.id, shelf), shelf)
 
     it, fake = going(shelf, jobs={2: FakeJob((stopped,))})
     fake.name = "kubernetes"
     it.go()
     assert len(fake.orders) == 2
-    assert compare.load(it.kept.id, shelf).remarks == (compare.STOPPED,)
+    assert comparisons.load(it.kept.id, shelf).remarks == (comparisons.STOPPED,)

@@ -11,13 +11,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
-from ngcdl.record import Owner, Run
-from ngcdl.store import EVENTS, RECORD, NameTaken, Store, lines, samples
+from ngcdl.folder import EVENTS, RECORD, lines
+from ngcdl.record import STATUSES, Owner, Run
+from ngcdl.store import NameTaken, Store
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
 # A second save of the same run, in a process of its own: 0 saved, 3 refused.
@@ -84,6 +84,16 @@ def test_only_a_record_that_can_be_read_and_says_so_is_of_a_run_that_ended(shelf
     for broken in ("{", "[]", "{}"):
         (folder / RECORD).write_text(broken)
         assert not shelf.is_ended(RUN.id)
+
+
+@pytest.mark.parametrize("owner", [None, Owner(1)])
+@pytest.mark.parametrize("status", STATUSES)
+def test_the_short_look_at_a_record_says_what_the_whole_of_it_does(
+    shelf: Store, status: str, owner: Owner | None
+) -> None:
+    run = Run(RUN.id, status, 1.0, owner=owner)
+    shelf.create(run)
+    assert shelf.is_ended(run.id) == (not run.is_open)
 
 
 def test_a_save_takes_the_place_of_the_record_before(shelf: Store) -> None:
@@ -220,17 +230,6 @@ def test_runs_of_one_second_keep_their_order_whatever_they_ran(shelf: Store) -> 
     assert [run_id[-6:] for run_id in shelf.ids()] == ["002bbb", "001aaa", "fffccc"]
 
 
-def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_bytes(b'{"a": 1}\n\xff\n[1]\n\n5\n' + b"[" * 100_000 + b'\n{"b": 2}\n{"c": ')
-    assert list(lines(path)) == [{"a": 1}, {"b": 2}]
-
-
-def test_lines_that_can_t_be_read_are_none(tmp_path: Path) -> None:
-    assert list(lines(tmp_path / "missing")) == []
-    assert list(lines(tmp_path)) == [], "a folder in its place"
-
-
 def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_for(
     shelf: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -246,46 +245,3 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_f
     (folder / RECORD).mkdir()
     with pytest.raises(RecordBroken, match="no ordinary file"):
         shelf.load(RUN.id)
-
-
-def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_all(tmp_path: Path) -> None:
-    def measured(node: str, *times: float) -> None:
-        lines = [{"t": t, "cpu": node, "gpus": [{"uuid": f"GPU-{node}"}]} for t in times]
-        (tmp_path / f"samples-{node}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    measured("n1", 10.0, 11.0, 12.0)
-    assert [sample["t"] for sample in samples(tmp_path)] == [10.0, 11.0, 12.0]
-    measured("n2", 10.3, 11.3, 12.9, 13.9)  # n1 was lost, and the run went on elsewhere
-    found = [(sample["t"], sample["cpu"], [gpu["uuid"] for gpu in sample["gpus"]]) for sample in samples(tmp_path)]
-    both = ["GPU-n1", "GPU-n2"]
-    assert found == [
-        (10.0, "n1", both), (11.0, "n1", both), (12.0, "n1", both[:1]), (12.9, "n2", both[1:]), (13.9, "n2", both[1:]),
-    ]  # fmt: skip
-
-
-def _of_two_nodes(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    for node, told in (("n1", one), ("n2", other)):
-        (folder / f"samples-{node}.jsonl").write_text(json.dumps({"t": 10.0, "gpus": []} | told) + "\n")
-    (found,) = samples(folder)
-    return found
-
-
-def test_the_processors_and_the_memory_of_several_nodes_are_those_of_all_of_them(tmp_path: Path) -> None:
-    one = {"host_cpu_percent": 5.0, "cpu_percents": [4.0, 6.0], "threads_running": 1, "host_memory_bytes": 2,
-           "container_cpu_percent": 20.0, "memory_bytes": 1, "memory_limit_bytes": 64, "memory_pressure_percent": 0.0,
-           "memory_oom_kills": 1, "gap": None}  # fmt: skip
-    other = {"host_cpu_percent": 95.0, "cpu_percents": [90.0, 100.0], "threads_running": 4, "host_memory_bytes": 62,
-             "container_cpu_percent": 380.0, "memory_bytes": 60, "memory_limit_bytes": 62,
-             "memory_pressure_percent": 7.5, "memory_oom_kills": 2, "gap": "it was late"}  # fmt: skip
-    assert _of_two_nodes(tmp_path, one, other) == {
-        "t": 10.0, "gpus": [], "host_cpu_percent": 50.0, "cpu_percents": [4.0, 6.0, 90.0, 100.0],
-        "threads_running": 2.5, "host_memory_bytes": 62, "container_cpu_percent": 400.0, "memory_bytes": 60,
-        "memory_limit_bytes": 62, "memory_pressure_percent": 7.5, "memory_oom_kills": 3, "gap": "it was late",
-    }  # fmt: skip
-
-
-def test_what_one_of_several_nodes_does_not_know_is_unknown_and_what_it_leaves_out_is_left_out(tmp_path: Path) -> None:
-    one = {"host_cpu_percent": None, "cpu_percents": [1.0], "memory_bytes": 5, "container_cpu_percent": 1.0}
-    other = {"host_cpu_percent": 9.0, "cpu_percents": None, "memory_bytes": "5"}
-    unknown = dict.fromkeys(("host_cpu_percent", "cpu_percents", "memory_bytes"))
-    assert _of_two_nodes(tmp_path, one, other) == {"t": 10.0, "gpus": [], **unknown}

@@ -11,8 +11,8 @@ import pytest
 from house import House, until
 from made_runs import Made
 
+from ngcdl.folder import EVENTS
 from ngcdl.reading import LEAST_BYTES
-from ngcdl.store import EVENTS
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ def test_the_help_of_another_machine_names_every_form_and_its_examples_are_under
     house: House, command: str
 ) -> None:
     words = " ".join(house.run(command, "--help").stdout.split())
-    machine = re.search(r"--host FACTS Another machine: (\S+); also (.+?)\. --gpu", words)
+    machine = re.search(r"--host FACTS For another machine: (\S+); also (.+?)\. --gpu", words)
     card = re.search(r"--gpu FACTS One of its cards: (\S+), or (\S+)\. Repeatable\.", words)
     assert machine, words
     assert card, words

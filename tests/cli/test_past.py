@@ -12,9 +12,9 @@ import pytest
 from house import TRAIN, House
 from made_runs import Made
 
-from ngcdl import compare
+from ngcdl import comparisons
 from ngcdl.cli.past import told
-from ngcdl.compare import Kept, Trial
+from ngcdl.comparisons import Kept, Trial
 from ngcdl.report.difference import Difference, Figure
 
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
@@ -84,7 +84,7 @@ def test_a_comparison_goes_along_with_its_runs(kept: House, tmp_path: Path) -> N
     comparison = Kept(
         "20231114-230000-compare-000abc", "device", 2, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials
     )
-    compare.save(comparison, kept.shelf)
+    comparisons.save(comparison, kept.shelf)
     done = kept.run("runs", "export", comparison.id, "both.tar")
     assert done.returncode == 0, done.stderr
     assert f"20231114-221320-cifar10-gone00, of {comparison.id}, is not there any more" in done.stderr
@@ -128,6 +128,26 @@ def test_a_replay_can_be_planned_and_starts_nothing_then(trained: House) -> None
     done = trained.run("runs", "replay", "last", "--dry-run")
     assert "# the same by hand:" in done.stdout
     assert len(trained.shelf.ids()) == 1
+
+
+def test_a_run_that_was_imported_is_looked_at_freely_and_replayed_only_where_it_is_trusted(
+    trained: House, tmp_path: Path
+) -> None:
+    assert trained.run(*TRAIN, "-e", "MY_TOKEN=hush").returncode == 0
+    assert trained.run("runs", "export", "last", "x.tar").returncode == 0
+    other = House(tmp_path / "other")
+    other.home.mkdir()
+    other.bring_trainer()
+    (run_id,) = other.run("runs", "import", str(trained.home / "x.tar")).stdout.split()
+    done = other.run("runs", "replay", "last", env={"MY_TOKEN": "mine"})
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"{run_id} can't be repeated: it was imported" in done.stderr
+    assert "MY_TOKEN as it is set here" in done.stderr
+    assert other.run("runs", "replay", "last", "--dry-run").returncode == 0
+    assert other.shelf.ids() == [run_id], "nothing was started"
+    done = other.run("runs", "replay", "last", "--trust", env={"MY_TOKEN": "mine"})
+    assert done.returncode == 0, done.stderr
+    assert other.run("runs", "replay", "last", env={"MY_TOKEN": "mine"}).returncode == 0, "that one is our own"
 
 
 def test_a_run_that_something_else_started_can_t_be_replayed(kept: House) -> None:
@@ -180,9 +200,9 @@ def test_a_diff_has_the_words_and_units_of_the_other_commands() -> None:
     figures |= {name: Figure(1.0, 2.0, 1.0) for name in ("samples", "gaps", "training_samples", "cores_busy")}
     figures |= {"peak_share": Figure(0.25, 0.5, 1.0), "container_cpu_percent_mean": Figure(150.0, 300.0, 1.0)}
     rows = [re.split(r"  +", line)[:2] for line in told(Difference(GPU, CPU, {}, figures), None)[1:]]
-    assert rows[0] == ["computed", "2.00 TFLOP/s"]
+    assert rows[0] == ["computed (convolutions and matrix products)", "2.00 TFLOP/s"]
     assert [name for name, _ in rows] == [
-        "computed", "GPU 0 power (mean)", "clocks held down (hw_slowdown)", "GPU 1 clocks held down (x)", "new",
-        "of the card's peak", "CPU use of the run",
+        "computed (convolutions and matrix products)", "GPU 0 power (mean)", "clocks held down (hw_slowdown)",
+        "GPU 1 clocks held down (x)", "new", "of the card's peak", "CPU use of the run",
     ]  # fmt: skip
     assert [value for _, value in rows[-3:]] == ["2,000,000,000,000", "25.0 %", "1.5 cores"]

@@ -78,7 +78,7 @@ def _with_later_fields(written: Any, listed: Any) -> Any:
 
 def test_a_run_is_shown_with_what_it_reached_on_what_and_where_its_record_lies(kept: House) -> None:
     text = kept.run("show").stdout
-    for part in ("finished, 8 s", "590.0 examples/s", "4.68 first, 4.30 last", "SYNTHETIC, nothing real", "0.100",
+    for part in ("finished, 8.0 s", "590.0 examples/s", "4.68 first, 4.30 last", "SYNTHETIC, nothing real", "0.100",
                  "GPUs by runtime", "i5-7300HQ", "85 %", "NVIDIA GeForce GTX 1050 Ti", "1 of 8 samples",
                  "forbids --ulimit memlock", str(kept.shelf.root)):  # fmt: skip
         assert part in text
@@ -102,8 +102,8 @@ def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House)
     for name, reason in (("short", "data: no"), ("long", "data: " + "x" * 80), ("trace", "crash: a\n\n b\nc\nd\ne\nf")):
         house.shelf.create(Run(name, "failed", 1.0, exit_code=1, finished=5.0, reason=reason))
     rows = {name: house.run("show", name).stdout.splitlines() for name in ("short", "long", "trace")}
-    assert rows["short"][0] == "run      short  (failed, exit code 1, data: no, 4 s)"
-    assert rows["long"][:2] == ["run      long  (failed, exit code 1, 4 s)", "error    data: " + "x" * 80]
+    assert rows["short"][0] == "run      short  (failed, exit code 1, data: no, 4.0 s)"
+    assert rows["long"][:2] == ["run      long  (failed, exit code 1, 4.0 s)", "error    data: " + "x" * 80]
     assert [row.strip() for row in rows["trace"][1:6]] == ["error    crash: a", "b", "c", "d", "..."]
 
 

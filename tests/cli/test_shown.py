@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from house import House
-from made_runs import STARTED, Made, filled
+from made_runs import STARTED, Made, filled, told
 
 from ngcdl.cli import shown
 from ngcdl.record import GpuSummary, Run, Summary
+from ngcdl.report.tables import figures
 
 
 def rows(house: House, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
@@ -57,6 +58,24 @@ def test_a_small_figure_is_not_shown_as_nothing(house: House, capsys: pytest.Cap
     assert "precision @ 1 0.000040" in text
     assert "clocks held down hw_thermal_slowdown 0.40 % of the time" in text
     assert "energy 0.40 J by the GPUs in 0.30 s (counter; 0.020 s without a reading left out)" in text
+
+
+def test_a_run_that_finished_is_not_out_of_memory_though_a_process_inside_was_killed(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "out of memory: the kernel killed a process inside, though the command itself ended with 0"
+    run = Run("x", "finished", STARTED, STARTED + 3, 0, True, why)
+    text = rows(house, run, capsys)
+    assert "run x (finished, 3.0 s)" in text
+    assert f"error {why}" in text
+    assert "(failed, out of memory, 3.0 s)" in rows(house, replace(run, id="y", status="failed"), capsys)
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "interrupted"])
+@pytest.mark.parametrize("seconds", [3.26, 96.4, 4000.0])
+def test_show_and_the_report_say_the_same_of_how_it_ended(status: str, seconds: float) -> None:
+    run = Run("x", status, STARTED, STARTED + seconds, 137, oom_killed=True)
+    assert dict(figures([told(run, [], [])]))["outcome"] == (shown.how_it_ended(run),)
 
 
 def test_the_memory_of_several_nodes_is_that_of_the_one_that_has_most(

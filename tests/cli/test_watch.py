@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -74,6 +75,22 @@ def test_a_start_that_fails_is_told_as_without_a_watcher(trained: House) -> None
     assert "can't be started" in done.stderr
     assert set(done.stderr.splitlines()) <= set(plain.stderr.splitlines())
     assert trained.record("last-1")["status"] == "failed"
+
+
+def test_a_detached_run_whose_start_failed_has_the_time_at_which_it_did(trained: House) -> None:
+    order, folder = ready(trained.shelf, FakeJob())
+    letter = {
+        "root": str(trained.shelf.root), "spec": order.order.spec.as_json(secrets=True), "target": order.order.target,
+        "way": "none", "engine": "docker",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run.id], input=json.dumps(letter), capture_output=True,
+        text=True, check=False, env=trained.environment(),
+    )  # fmt: skip
+    assert json.loads(done.stdout)["kind"] == "EngineAbsent", done.stderr
+    run = trained.shelf.load(folder.name)
+    assert (run.status, run.exit_code, run.owner) == ("failed", done.returncode, None)
+    assert run.seconds is not None
 
 
 def test_ctrl_c_meanwhile_ends_the_watcher_and_closes_the_record(

@@ -24,6 +24,7 @@ from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.told import BEGIN, END
 from ngcdl.errors import (
+    BadOption,
     ClusterForbidden,
     ClusterHangs,
     ClusterLost,
@@ -388,6 +389,26 @@ def test_a_pull_secret_is_made_through_kubectls_stdin_and_takes_the_place_of_an_
     assert (login["username"], login["password"]) == ("$oauthtoken", "nvapi-new")
     assert base64.b64decode(login["auth"]) == b"$oauthtoken:nvapi-new"
     assert "annotations" not in made["metadata"]
+    assert not [line for line in api.asked if line.startswith("DELETE")]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_pull_secret_that_can_t_be_replaced_stays_as_it_is(engine: KubernetesEngine, api: Api, method: str) -> None:
+    engine.keep_pull_secret("ngc", None, "nvcr.io", "$oauthtoken", "nvapi-old")
+    api.refusals[method, "secrets"] = (403, "Forbidden", "secrets is forbidden")
+    with pytest.raises(ClusterForbidden):
+        engine.keep_pull_secret("ngc", None, "nvcr.io", "$oauthtoken", "nvapi-new")
+    assert "nvapi-old" in api.only("secrets")["stringData"][".dockerconfigjson"]
+
+
+@pytest.mark.parametrize("kind", ["kubernetes.io/tls", "Opaque"])
+def test_a_secret_of_another_kind_is_no_pull_secret_s_to_take_the_place_of(
+    engine: KubernetesEngine, api: Api, kind: str
+) -> None:
+    kept = api.put("secrets", {"metadata": {"name": "web", "namespace": "vision"}, "type": kind, "data": {}})
+    with pytest.raises(BadOption, match=f"web is there already in vision, of the type {kind}"):
+        engine.keep_pull_secret("web", None, "nvcr.io", "$oauthtoken", "nvapi-new")
+    assert api.only("secrets") == kept
 
 
 def test_the_cluster_tells_what_it_is(engine: KubernetesEngine) -> None:

@@ -30,7 +30,7 @@ from ngcdl.engines.kubernetes.asked import name
 from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, secret
-from ngcdl.errors import BadOption
+from ngcdl.errors import BadOption, TrainerTooLarge
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.trainings import containers_folder
 
@@ -240,6 +240,18 @@ def test_the_caller_s_folder_of_a_run_that_was_recorded_elsewhere_is_left_out_an
     assert first.startswith("# '/home/me/x' was its working directory at /work, and is left out")
     assert "-v CLAIM:/work" in second
     assert manifest == yaml.documents(objects(order(replace(COMMAND, workdir=typed))))
+
+
+def test_a_trainer_that_no_config_map_can_hold_is_refused_with_what_makes_it_so_large(tmp_path: Path) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env/large.py").write_text(f"x = '{os.urandom(LIMIT_BYTES).hex()}'")
+    (tmp_path / "small.py").write_text("x = 1")
+    with pytest.raises(TrainerTooLarge, match="1 MiB") as caught:
+        packed(str(tmp_path))
+    assert str(tmp_path) in caught.value.message
+    assert "env/large.py" in caught.value.hint
+    (tmp_path / "env/large.py").unlink()
+    assert packed(str(tmp_path))
 
 
 def test_the_packed_trainer_fits_into_a_config_map_many_times_and_is_the_same_each_time() -> None:

@@ -56,7 +56,7 @@ def ready(shelf: Store, engine: KubernetesEngine) -> Ready:
     spec = RunSpec(IMAGE, ("true",), GpuRequest("count", count=1), workload=Workload("cifar10"), placement=place)
     run = Run(RUN, "running", 1.0, engine="kubernetes", engine_id=engine.identity, spec=spec.as_json())
     folder = shelf.create(run)
-    return Ready(engine, Order(spec, RUN, folder, str(IMAGE), "device-plugin"), run, None)
+    return Ready(engine, Order(spec, RUN, folder, str(IMAGE), "device-plugin"), run)
 
 
 def play(api: Api, folder: Path, code: int = 0) -> None:

@@ -83,8 +83,8 @@ def test_the_newest_pod_of_a_node_counts() -> None:
     )
     first = state.of(0)
     assert first
-    assert first.phase == "Pending"
-    assert not first.began
+    assert first.made == "2026-01-01T00:05:09Z"
+    assert (first.began, first.ended) == (False, None)
 
 
 def test_what_waits_for_cards_says_so_in_kubernetes_words_with_the_remedy() -> None:

@@ -17,15 +17,17 @@ from hypothesis import strategies as st
 from made_runs import DIGEST, STARTED, UUID, Made
 
 from ngcdl import trainings
+from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.record import Diagnosis, Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report import naming, pairs, sheet, theirs
 from ngcdl.report.columns import told
 from ngcdl.report.difference import difference
 from ngcdl.report.markdown import markdown, plain
-from ngcdl.report.tables import COUNTERPARTS, conditions, figures, outcome
-from ngcdl.report.verdict import duration, verdict
+from ngcdl.report.tables import COUNTERPARTS, conditions, figures
+from ngcdl.report.verdict import verdict
+from ngcdl.report.words import duration, outcome
 from ngcdl.spec import ImageRef, Port, RunSpec, Workload
-from ngcdl.store import EVENTS, SAMPLES, Store, lines
+from ngcdl.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GPU = Made(steps=300)

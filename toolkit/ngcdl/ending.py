@@ -27,11 +27,8 @@ class End:
 def closed(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> Run:
     """Give the run as it ended: status, code and why."""
     status, code, reason = _judged(run, end, events, stopper)
-    return replace(
-        run, status=status, exit_code=code, oom_killed=end.exit.oom_killed, reason=reason,
-        finished=end.exit.finished or time.time(),
-        owner=run.owner if status == "lost" else None,  # reconcile goes on looking for it
-    )  # fmt: skip
+    done = replace(run, oom_killed=end.exit.oom_killed).closed(status, code, reason, end.exit.finished or time.time())
+    return replace(done, owner=run.owner) if status == "lost" else done  # reconcile goes on looking for it
 
 
 def stopped_by(run: Run, ended: Exit) -> str | None:
@@ -58,8 +55,7 @@ def _judged(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> tup
         return "interrupted", code, stopped_by(run, end.exit)
     if trouble:
         return "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code, why
-    is_training = bool((run.spec or {}).get("workload"))
-    if code != 0 or (end.exit.oom_killed and is_training and "finish" not in told):
+    if code != 0 or (end.exit.oom_killed and run.workload and "finish" not in told):
         return "failed", code, why
     # what the kernel killed was a try of the search for the largest batch
     return "finished", code, None if "oom" in told else why

@@ -25,13 +25,13 @@ def cards(shelf: Store) -> dict[str, str]:
     for run_id in shelf.ids()[:_NEWEST]:
         with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
             run = None if shelf.is_ended(run_id) else shelf.load(run_id)
-            if run and _is_open(run) and _holds(run):
+            if run and _runs_here(run) and _holds(run):
                 found |= dict.fromkeys(run.gpus or (), run_id)
     return found
 
 
-def _is_open(run: Run) -> bool:
-    """Does it run, as far as is known? With live-restore a container outlives its engine, and so its watcher."""
+def _runs_here(run: Run) -> bool:
+    """Does it run, as far as this host knows? With live-restore a container outlives its engine, and so its watcher."""
     if run.status == "lost":
         return run.owner is not None and run.owner.boot == this_process().boot
     return run.status == "running" and is_alive(run.owner)
@@ -39,10 +39,9 @@ def _is_open(run: Run) -> bool:
 
 def _holds(run: Run) -> bool:
     """Are its cards its own? A command that was given no certain ones sees all there are, and mostly uses none."""
-    spec = run.spec or {}
-    if spec.get("workload"):
-        return bool(spec["workload"].get("device") != "cpu")
-    return bool(GpuRequest.parse(str(spec.get("gpus"))).devices)
+    if run.workload:
+        return bool(run.workload.get("device") != "cpu")
+    return bool(GpuRequest.parse(str((run.spec or {}).get("gpus"))).devices)
 
 
 @contextlib.contextmanager

@@ -10,11 +10,13 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ngcdl import ending, meanwhile, store
+from ngcdl import ending, meanwhile
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Exit, Job
 from ngcdl.errors import EngineLost, NgcdlError, StateNotWritable
+from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.meanwhile import Show, Terminal
+from ngcdl.nodesamples import samples
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
 from ngcdl.report.diagnosis import diagnosed, told
@@ -167,7 +169,7 @@ class Course:
             with contextlib.suppress(NgcdlError):
                 self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
-        self.run = filled(ending.closed(self.run, end, events, self._stopper), events, store.samples(self._folder))
+        self.run = filled(ending.closed(self.run, end, events, self._stopper), events, samples(self._folder))
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
         self._diagnose()
@@ -176,7 +178,7 @@ class Course:
     def _diagnose(self) -> None:
         """Record the famous failure that the log or the error tells of, and say it, unless the error's hint does."""
         hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
-        self.run = diagnosed(self.run, self._folder / store.LOG, str(self._trouble or ""))
+        self.run = diagnosed(self.run, self._folder / LOG, str(self._trouble or ""))
         if self.run.diagnosis and str(self.run.diagnosis.cause) not in hint:
             self._show.say(told(self.run.diagnosis))
 
@@ -194,7 +196,7 @@ class Course:
                 self.run = self.run.noting(note)
                 self._save()
         with contextlib.suppress(OSError):
-            (self._folder / "home").rmdir()
+            (self._folder / HOME).rmdir()
 
     def came_out(self) -> Run:
         """Give the closed record. Raises what went wrong, or Interrupted where a signal ended nothing."""
@@ -205,7 +207,7 @@ class Course:
         return self.run
 
     def _events(self) -> Iterator[dict[str, object]]:
-        return store.lines(self._folder / store.EVENTS)
+        return lines(self._folder / EVENTS)
 
     def _save(self, otherwise: str = "The run goes on; its record is not up to date.") -> bool:
         """A record that can't be written does not stop what runs: it is said, with what comes of it. Was it written?"""

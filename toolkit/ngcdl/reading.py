@@ -14,11 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from ngcdl.folder import EVENTS, lines, size
+from ngcdl.nodesamples import sample_files, samples
 from ngcdl.record import Run
 from ngcdl.report.columns import InTwo, rest_of, told, told_in_two
 from ngcdl.report.lines import number
 from ngcdl.report.story import Story
-from ngcdl.store import EVENTS, lines, sample_files, samples, size
 from ngcdl.telemetry.processors import processors
 
 # What a process is worth: so many bytes of events are read in 0.15 s; it takes some 0.03 s to have it and its figures.

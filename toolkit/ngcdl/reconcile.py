@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ngcdl import engines, store
+from ngcdl import engines
 from ngcdl.ending import STOPPED, stopped_by
 from ngcdl.engines.base import Exit, Job
 from ngcdl.errors import ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost, NgcdlError
+from ngcdl.folder import EVENTS, LOG, RECORD, SAMPLES, lines, opened
+from ngcdl.nodesamples import samples
 from ngcdl.owner import is_alive, this_process
 from ngcdl.record import Run
 from ngcdl.report import figures
@@ -38,8 +40,8 @@ RESTARTED = "the host or its engine was restarted while it ran"
 # What a container gives that SIGTERM ended, and one whose end Docker did not see, as after a power cut:
 # https://github.com/docker/for-linux/issues/556
 _TERMINATED, _UNSEEN = 143, 255
-_WATCHERS_FILES = (store.SAMPLES, store.LOG)
-_ITS_FILES = (store.RECORD, store.EVENTS, *_WATCHERS_FILES)
+_WATCHERS_FILES = (SAMPLES, LOG)
+_ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 # It did not answer, and would let the next question wait as long: up to 45 s.
 _SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
@@ -48,7 +50,7 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
     """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is.
 
     An engine in `away` is not asked; one that does not answer comes into it, by its name."""
-    if not _is_open(run) or (away and run.engine in away):
+    if not _is_unwatched(run) or (away and run.engine in away):
         return run
     import filelock
 
@@ -56,7 +58,7 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
     try:
         with filelock.FileLock(folder / ".reconcile.lock", timeout=5):
             run = shelf.load(run.id)  # another command may have been quicker
-            if not _is_open(run):
+            if not _is_unwatched(run):
                 return run
             found = _found_out(shelf, run)
             if found != run:
@@ -76,9 +78,9 @@ def still_runs(shelf: Store, run: Run) -> bool:
     return _quiet_seconds(shelf, run, *_ITS_FILES) <= DEAD_SECONDS
 
 
-def _is_open(run: Run) -> bool:
-    """Can there be more to find out? A lost run that still has its owner lost only its engine, which may come back."""
-    return (run.status == "running" or (run.status == "lost" and run.owner is not None)) and not is_alive(run.owner)
+def _is_unwatched(run: Run) -> bool:
+    """Is there more to find out, and nobody there who will record it?"""
+    return run.is_open and not is_alive(run.owner)
 
 
 def _found_out(shelf: Store, run: Run) -> Run:
@@ -122,7 +124,7 @@ def _by_docker(shelf: Store, run: Run) -> Run:
         return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
     notes = [UNWATCHED]
     try:
-        _bring_output(job, shelf.folder(run.id) / store.LOG)
+        _bring_output(job, shelf.folder(run.id) / LOG)
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
         notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
@@ -141,7 +143,7 @@ def _bring_output(job: Job, log: Path) -> None:
     An engine that keeps only the end of it, or has its two streams in another order, gives other words than `log`
     begins with: all of them are added then, since twice is better than never.
     """
-    with tempfile.TemporaryFile(dir=log.parent) as kept, store.opened(log, to_extend=True) as file:
+    with tempfile.TemporaryFile(dir=log.parent) as kept, opened(log, to_extend=True) as file:
         kept.writelines(chunk.data for chunk in job.output())
         kept.seek(0)
         while data := file.read(65536):
@@ -173,16 +175,14 @@ def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
     status = "finished" if ended.code == 0 else "interrupted" if ended.code is None or stopped else "failed"
     if stopped and status == "interrupted":
         reason = stopped_by(run, ended)
-    closed = replace(
-        run, status=status, exit_code=ended.code, oom_killed=ended.oom_killed, reason=reason,
-        finished=ended.finished or time.time(), owner=None,
-    )  # fmt: skip
-    return _told_by_files(shelf, closed, list(store.lines(shelf.folder(run.id) / store.EVENTS)))
+    finished = ended.finished or time.time()
+    closed = replace(run, oom_killed=ended.oom_killed).closed(status, ended.code, reason, finished)
+    return _told_by_files(shelf, closed, list(lines(shelf.folder(run.id) / EVENTS)))
 
 
 def _by_events(shelf: Store, run: Run) -> Run:
     """Nothing is left to ask but what the trainer wrote."""
-    events = list(store.lines(shelf.folder(run.id) / store.EVENTS))
+    events = list(lines(shelf.folder(run.id) / EVENTS))
     last = events[-1] if events else {}
     when = figures.number(last.get("t"))
     kind = last.get("event")
@@ -195,14 +195,13 @@ def _by_events(shelf: Store, run: Run) -> Run:
         reason = f"{last.get('kind')}: {last.get('message')}"
     else:
         status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
-    closed = replace(run, status=status, reason=reason, finished=when, owner=None)
-    return _told_by_files(shelf, closed, events)
+    return _told_by_files(shelf, run.closed(status, run.exit_code, reason, when), events)
 
 
 def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
     """Give the closed run with what its folder tells: its figures, and what it failed of."""
     folder = shelf.folder(closed.id)
-    return diagnosed(filled(closed, events, store.samples(folder)), folder / store.LOG)
+    return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
 
 
 def _is_quiet(shelf: Store, run: Run, *names: str) -> bool:

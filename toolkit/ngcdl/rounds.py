@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ngcdl import compare, console, launch, prepare
-from ngcdl.compare import Kept, Show, Trial
+from ngcdl import comparisons, console, launch, prepare
+from ngcdl.compare import Show
+from ngcdl.comparisons import Kept, Trial
 from ngcdl.engines.base import Job
 from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.interrupt import SIGNALS, TIME_IS_UP, Interrupted
 from ngcdl.prepare import Ready, Settled
 from ngcdl.record import Run
-from ngcdl.report import naming
 from ngcdl.spec import QUEUES
 from ngcdl.store import Store
 
@@ -61,7 +61,7 @@ class Comparing:
 
         An arm whose run did not end well is not tried again; without a second arm there is nothing to go on for.
         """
-        compare.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._shelf)
         with self._nothing_left():
             if all(settled.picked.engine.name in QUEUES for settled in self.arms.values()):
                 self._hand_in(is_followed=True)
@@ -69,11 +69,11 @@ class Comparing:
                 if not self._round(number):
                     break
         self.kept = replace(self.kept, finished=time.time())
-        compare.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._shelf)
 
     def leave(self) -> None:
         """Hand all runs in and leave them to the queue; nobody sees them through. Raises as `go` does."""
-        compare.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._shelf)
         with self._nothing_left():
             self._hand_in(is_followed=False)
             self._queued.clear()
@@ -116,10 +116,10 @@ class Comparing:
         return late
 
     def _is_stopped(self) -> bool:
-        """Tell whether `compare.stop` has closed the file, from another shell."""
+        """Tell whether `comparisons.stop` has closed the file, from another shell."""
         with contextlib.suppress(NgcdlError):  # a file that is gone stops nothing
-            if compare.load(self.kept.id, self._shelf).finished is not None:
-                self._end(compare.STOPPED)
+            if comparisons.load(self.kept.id, self._shelf).finished is not None:
+                self._end(comparisons.STOPPED)
                 return True
         return False
 
@@ -161,7 +161,7 @@ class Comparing:
         """Record a run as running, in its place of the comparison."""
         ready = prepare.begin(self.arms[name], self._shelf, f"compare {self.kept.id}: {name}, {self._place(number)}")
         self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
-        compare.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._shelf)
         return ready
 
     # -- in a queue -------------------------------------------------------------------------------------------------
@@ -208,5 +208,5 @@ def _told(run: Run) -> str:
     if figures.examples_per_second is None or figures.seconds_per_batch is None:
         return f"too few steps for a figure ({run.id})"
     rate, each = console.measured(figures.examples_per_second), console.measured(figures.seconds_per_batch, 4)
-    made_up = ", on SYNTHETIC data" if naming.is_synthetic(run) else ""
+    made_up = ", on SYNTHETIC data" if run.is_synthetic else ""
     return f"{rate} examples/s, {each} s/batch{made_up} ({run.id})"

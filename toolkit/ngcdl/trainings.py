@@ -1,4 +1,4 @@
-"""The bundled trainings, as their files describe them. The one module that knows containers/."""
+"""The bundled trainings, as their files describe them, and where those are."""
 
 from __future__ import annotations
 

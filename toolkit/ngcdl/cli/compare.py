@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import choice, console, plan, settings, trainings
+from ngcdl import choice, comparisons, console, plan, settings, trainings
 from ngcdl import compare as comparing
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of
-from ngcdl.compare import Kept
+from ngcdl.comparisons import Kept
 from ngcdl.engines.base import Chunk
 from ngcdl.errors import BadOption, NoSuchRun, RecordBroken, signal_exit_code
 from ngcdl.interrupt import Interrupted
@@ -103,7 +103,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
-        kept = Kept(shelf.new_id(comparing.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
+        kept = Kept(shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
         going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, rounds.until)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if typed.engine in QUEUES else "ngcdl logs -f last"
@@ -173,7 +173,7 @@ def stop(name: str) -> None:
     if not left and (kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)):
         console.say(f"{kept.id}: it has ended; look with: ngcdl compare --show {kept.id}")
         return
-    comparing.stop(kept, shelf)
+    comparisons.stop(kept, shelf)
     for run in left:
         runs.stop(run)
 

@@ -40,5 +40,5 @@ def _gpus(run: Run) -> GpuRequest:
 
 
 def _placement(run: Run, form: str) -> Placement:
-    said = (run.spec or {}).get("placement")
+    said = run.placement
     return Placement.from_json(said) if said and run.engine == FORMS[form] else Placement()

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
 from ngcdl.errors import NgcdlError
+from ngcdl.folder import EVENTS, has_checkpoint, lines
+from ngcdl.nodesamples import samples
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
-from ngcdl.store import CHECKPOINTS, EVENTS, Store, lines, samples
+from ngcdl.store import Store
 
 if TYPE_CHECKING:
-    from ngcdl.compare import Kept
+    from ngcdl.comparisons import Kept
 
 SILENT_SECONDS = 300.0  # a compilation, or an evaluation, takes minutes
 SILENT_STEPS = 20  # of what was between the last two that were told
@@ -74,9 +76,9 @@ def say_silence(run: Run, silent_seconds: float) -> None:
 
 def say_how_to_go_on(store: Store, run: Run) -> None:
     """Tell the next command after an unfinished training that has a checkpoint."""
-    if run.status in ("finished", "running") or not any((store.folder(run.id) / CHECKPOINTS).glob("step-*")):
+    if run.status in ("finished", "running") or not has_checkpoint(store.folder(run.id)):
         return
-    if run.status == "lost" and run.owner:  # its engine may come back, and its container have gone on
+    if run.is_open:  # its engine may come back, and its container have gone on
         console.say(f"what became of it is not known yet: ngcdl show {run.id}")
     else:
         console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {run.id}")
@@ -84,9 +86,9 @@ def say_how_to_go_on(store: Store, run: Run) -> None:
 
 def comparison(store: Store, name: str) -> Kept:
     """Give the comparison that `name` means. Raises NoSuchComparison or RecordBroken."""
-    from ngcdl import compare
+    from ngcdl import comparisons
 
-    kept = compare.load(name, store)
+    kept = comparisons.load(name, store)
     close(store, (trial.run for trial in kept.trials))
     return kept
 

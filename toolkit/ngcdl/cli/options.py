@@ -19,66 +19,75 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 # -- a training -----------------------------------------------------------------------------------------------------
 Train = Annotated[
     str | None,
-    training(metavar="NAME", help="A bundled training: cifar10, or another of ngcdl workloads."),
+    training(metavar="NAME", help="A bundled training: cifar10, or another that ngcdl workloads lists."),
 ]
-Steps = Annotated[int | None, training(help="Train up to this step; the workload's own number.")]
-Fewer = Annotated[int | None, training(help="Train up to this step; 200, fewer of a big network.")]
-Epochs = Annotated[int | None, training(help="Instead of --steps: so many times all examples.")]
+Steps = Annotated[int | None, training(help="Stop at this step; default: the workload's own.")]
+Fewer = Annotated[
+    int | None,
+    training(help="Stop at this step; default: 31 to 200 by the network's size, up to 2,000 if tiny."),
+]
+Epochs = Annotated[int | None, training(help="Instead of --steps: go through all examples this many times.")]
 Seconds = Annotated[
     float | None,
-    training(help="Train that long; with --steps or --epochs, what comes first."),
+    training(help="Train this long; with --steps or --epochs, whichever comes first."),
 ]
-Times = Annotated[int, training(help="Of cifar10-94: train so often, each time from nothing.")]
+Times = Annotated[int, training(help="For cifar10-94: train this many times, each from nothing.")]
 Batch = Annotated[
     str | None,
-    training(metavar="N|largest", help="Examples a step; the workload's own number. largest: what fits."),
+    training(metavar="N|largest", help="Examples per step; default: the workload's own. largest: what fits."),
 ]
 FixedBatch = Annotated[
     str | None,
-    training("--batch", metavar="N", help="Examples a step; the workload's own number."),
+    training("--batch", metavar="N", help="Examples per step; default: the workload's own."),
 ]
-Seed = Annotated[int, training(help="Of weights, order and distortions.")]
-Clip = Annotated[float | None, training(metavar="NORM", help="Scale the gradients down to this common norm.")]
-Threads = Annotated[int | None, training(help="Processor threads that compute; as many as there are.")]
+Seed = Annotated[int, training(help="Seed of weights, order and distortions.")]
+Clip = Annotated[
+    float | None, training(metavar="NORM", help="Clip the gradients to this norm, taken over all of them.")
+]
+Threads = Annotated[int | None, training(help="Processor threads that compute; default: all.")]
 Data = Annotated[
     str,
-    training("--data", metavar="auto|synthetic|DIR", help="CIFAR-10: cached or downloaded, or a folder."),
+    training(
+        "--data",
+        metavar="auto|synthetic|DIR",
+        help="auto: CIFAR-10, cached or downloaded; synthetic: made up; or a folder.",
+    ),
 ]
 Feed = Annotated[
     str | None,
     training(
         metavar="ahead|plain|resident|constant|input",
-        help="Batches are made beforehand (ahead, as without it); when needed (plain); gathered on the device "
-        "(resident); one again and again (constant); or made alone, and nothing is trained (input).",
+        help="Batches are made beforehand (ahead, the default); when needed (plain); gathered on the device "
+        "(resident); one, again and again (constant); or only made, without any training (input).",
     ),
 ]
 Precision = Annotated[
     str,
-    training(metavar="auto|float32|tf32|amp", help="What is computed in. auto: tf32 where the card has it."),
+    training(metavar="auto|float32|tf32|amp", help="Number format. auto: tf32 where the card has it."),
 ]
-Amp = Annotated[bool, training("--amp", help="Mixed precision: --precision amp.")]
+Amp = Annotated[bool, training("--amp", help="Mixed precision, short for --precision amp.")]
 Compile = Annotated[bool, training("--compile", help="Compile the step: torch.compile, or XLA.")]
 Autotune = Annotated[
     bool,
-    training("--autotune", help="Try threads, layout and feed for a minute at most, and take what is fastest here."),
+    training("--autotune", help="Try threads, layout and feed for at most a minute, and take what is fastest here."),
 ]
 ChannelsLast = Annotated[
     bool | None,
-    training("--channels-last/--channels-first", help="How pictures lie in memory."),
+    training("--channels-last/--channels-first", help="Memory layout of pictures."),
 ]
 Teacher = Annotated[
     str | None,
-    training(metavar="together|before|ahead|kept|none", help="Of distill: where and when its teacher computes."),
+    training(metavar="together|before|ahead|kept|none", help="For distill: where and when its teacher computes."),
 ]
 Device = Annotated[
     str | None,
-    place(metavar="gpu|cpu", help="What a training computes on, if not by --gpus."),
+    place(metavar="gpu|cpu", help="Force the CPU or the GPU, whichever cards the run is given."),
 ]
 
 # -- where it runs --------------------------------------------------------------------------------------------------
 Gpus = Annotated[
     str,
-    place(metavar="auto|none|all|N|0,2|UUID", help="N: that many free ones. 0,: the card 0."),
+    place(metavar="auto|none|all|N|0,2|UUID", help="N: that many free cards. 0,: card 0."),
 ]
 EngineName = Annotated[
     str,
@@ -86,44 +95,48 @@ EngineName = Annotated[
 ]
 Volumes = Annotated[
     list[str] | None,
-    container("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount."),
+    container("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount a folder, file or volume."),
 ]
 Variables = Annotated[
     list[str] | None,
-    container("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable."),
+    container("-e", "--env", metavar="NAME[=VALUE]", help="Set an environment variable."),
 ]
-ShmSize = Annotated[str, container(metavar="SIZE", help="Of /dev/shm.")]
+ShmSize = Annotated[str, container(metavar="SIZE", help="Size of /dev/shm.")]
 Limits = Annotated[
     list[str] | None,
-    container("--ulimit", metavar="NAME=N", help="Instead of memlock=-1, stack=67108864."),
+    container(
+        "--ulimit",
+        metavar="NAME=N",
+        help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it out.",
+    ),
 ]
-AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, mostly root.")]
+AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, usually root.")]
 Pull = Annotated[str, container("--pull", metavar="missing|always", help="When to pull.")]
-Force = Annotated[bool, container("--force", help="Also an image that can't run here.")]
+Force = Annotated[bool, container("--force", help="Go on even if the image is judged unable to run here.")]
 
 # -- on a cluster ----------------------------------------------------------------------------------------------------
-Nodes = Annotated[int, cluster(help="Machines, each with --gpus N; with --engine slurm or kubernetes.")]
-Partition = Annotated[str | None, cluster(metavar="NAME", help="Slurm's partition.")]
+Nodes = Annotated[int, cluster(help="Number of machines, each with --gpus N (Slurm, Kubernetes).")]
+Partition = Annotated[str | None, cluster(metavar="NAME", help="Partition (Slurm).")]
 TimeLimit = Annotated[
     str | None,
-    cluster("--time", metavar="TIME", help="At most; 30, 1:00:00 or 2-12 (Slurm)."),
+    cluster("--time", metavar="TIME", help="Time limit: 30 (minutes), 1:00:00 or 2-12 (Slurm)."),
 ]
-Account = Annotated[str | None, cluster(metavar="NAME", help="Who is charged (Slurm).")]
-Qos = Annotated[str | None, cluster(metavar="NAME", help="Slurm's quality of service.")]
+Account = Annotated[str | None, cluster(metavar="NAME", help="Account to charge (Slurm).")]
+Qos = Annotated[str | None, cluster(metavar="NAME", help="Quality of service (Slurm).")]
 RunIn = Annotated[
     str | None,
-    cluster("--container", metavar="pyxis|docker|podman|apptainer", help="What runs images on Slurm's nodes."),
+    cluster("--container", metavar="pyxis|docker|podman|apptainer", help="What runs images on the nodes (Slurm)."),
 ]
 Sbatch = Annotated[
     list[str] | None,
-    cluster("--sbatch", metavar="WORD", help="One more word for sbatch: --sbatch=--exclusive."),
+    cluster("--sbatch", metavar="WORD", help="One more option for sbatch: --sbatch=--exclusive. Repeatable."),
 ]
-Namespace = Annotated[str | None, cluster(metavar="NAME", help="Kubernetes' namespace.")]
+Namespace = Annotated[str | None, cluster(metavar="NAME", help="Namespace (Kubernetes).")]
 DataPvc = Annotated[
     str | None,
-    cluster(metavar="CLAIM", help="A volume claim that has the data (Kubernetes)."),
+    cluster(metavar="CLAIM", help="Volume claim that holds the data (Kubernetes)."),
 ]
-PullSecret = Annotated[str | None, cluster(metavar="NAME", help="The secret to pull with (Kubernetes).")]
+PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull the image with (Kubernetes).")]
 
 # -- what is named --------------------------------------------------------------------------------------------------
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
@@ -135,7 +148,7 @@ HostTyped = Annotated[
     typer.Option(
         "--host",
         metavar="FACTS",
-        help="Another machine: driver=535.104.05,gpu=T4; also cc, brand, arch, avx, free, engine.",
+        help="For another machine: driver=535.104.05,gpu=T4; also cc, brand, arch, avx, free, engine.",
     ),
 ]
 CardTyped = Annotated[

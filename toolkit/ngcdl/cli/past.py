@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
+from ngcdl.folder import EVENTS, lines
 from ngcdl.report.difference import Difference, Figure, difference
 from ngcdl.report.likeness import kept_apart
 from ngcdl.report.unlike import Measured
 from ngcdl.report.words import Written, written
-from ngcdl.store import EVENTS, lines
 
 if TYPE_CHECKING:
-    from ngcdl.compare import Kept
+    from ngcdl.comparisons import Kept
     from ngcdl.store import Store
 
 _LONGEST = 48  # characters of a cell
@@ -107,16 +107,16 @@ def export(words: Sequence[str]) -> None:
             f"{words[0] if words else ''}: runs, and a file to write.", "    ngcdl runs export last last.tar"
         )
     *names, target = words
-    from ngcdl import archive, compare
+    from ngcdl import archive, comparisons
 
     store = kept.shelf()
-    comparisons = {name: compare.load(name, store) for name in names if compare.is_named(name)}
-    named = [run for name in names for run in (_there(comparisons[name], store) if name in comparisons else [name])]
+    compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name)}
+    named = [run for name in names for run in (_there(compared[name], store) if name in compared else [name])]
     runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]
     if going:
         raise BadOption(f"{going[0]} still runs: only what is over can be taken along.", f"    ngcdl stop {going[0]}")
-    archive.export(store, runs, Path(target), list({one.id: one for one in comparisons.values()}.values()))
+    archive.export(store, runs, Path(target), list({one.id: one for one in compared.values()}.values()))
     console.result_exact(str(Path(target).absolute()))
 
 
@@ -136,17 +136,19 @@ def take_in(file: str) -> None:
         console.result(run_id)
 
 
-def replay(name: str, dry_run: bool, detach: bool, as_json: bool) -> int:
-    """Run the same once more and give its exit code. Raises NotRepeatable, and all that `ngcdl run` does."""
+def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = False) -> int:
+    """Run the same once more and give its exit code; an imported one only with `trust`.
+
+    Raises NotRepeatable, and all that `ngcdl run` does."""
     from ngcdl import repeat
     from ngcdl.cli import run as starting
     from ngcdl.cli.screen import Screen
 
     config, store = settings.load(), kept.shelf()
     before = kept.loaded(store, name)
-    screen = Screen(output_to_stderr=as_json, is_training=bool((before.spec or {}).get("workload")))
+    screen = Screen(output_to_stderr=as_json, is_training=bool(before.workload))
     with screen:
-        again = repeat.again(before, config, store, screen, dry=dry_run)
+        again = repeat.again(before, config, store, screen, dry=dry_run, trust=trust)
     for remark in again.remarks:
         console.say(remark)
     try:

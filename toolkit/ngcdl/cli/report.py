@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ngcdl import console
+from ngcdl import console, whole
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, NoSuchComparison, NoSuchRun, NotWritten
+from ngcdl.folder import EVENTS, lines
+from ngcdl.nodesamples import samples
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, Store, lines, samples
+from ngcdl.store import Store
 
 if TYPE_CHECKING:
     from ngcdl.report.comparison import Comparison
     from ngcdl.report.story import Story
 
-MOST_RUNS = 702  # report/story.py: A to ZZ; each is some kilobytes of the page
 _STDOUT = "-"
 
 
@@ -49,6 +50,8 @@ class Asked:
 
 def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and the path of each file to stdout. Raises NoSuchRun, NotWritten and NoBrowser."""
+    from ngcdl.report.story import MOST_LETTERS
+
     shown = asked.on_stdout()
     if len(shown) > 1:
         hint = f"    ngcdl report ... {shown[0]} FILE {shown[1]} -"
@@ -57,8 +60,8 @@ def report(names: Sequence[str], asked: Asked) -> None:
     comparison = _comparison(names, store)
     if comparison:
         names = _runs_of(comparison)
-    if len(names) > MOST_RUNS:
-        raise BadOption(f"{len(names)} runs: a report has at most {MOST_RUNS}, which two letters can name.")
+    if len(names) > MOST_LETTERS:
+        raise BadOption(f"{len(names)} runs: a report has at most {MOST_LETTERS}, which two letters can name.")
     runs = [kept.loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
@@ -74,10 +77,10 @@ def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
     """Give the comparison that the one name means, None where it means a run."""
     if len(names) != 1 or names[0] == "last" or store.has(names[0]):
         return None
-    from ngcdl import compare
+    from ngcdl import compare, comparisons
 
     try:
-        found = compare.find(names[0], store)
+        found = comparisons.find(names[0], store)
     except NoSuchComparison:
         return None
     with contextlib.suppress(NoSuchRun):
@@ -155,22 +158,11 @@ def _write(asked: Asked, target: str, parts: Iterable[str | bytes], is_typed: bo
             with path.open("wb") as file:  # a pipe, or /dev/stdout
                 file.writelines(_bytes(part) for part in parts)
         else:
-            _replace(path.resolve() if is_typed else path, parts)
+            with whole.written(path.resolve() if is_typed else path, sync=False) as file:
+                file.writelines(_bytes(part) for part in parts)
     except OSError as error:
         raise NotWritten(target, error.strerror or str(error)) from error
     asked.tell(path.absolute())
-
-
-def _replace(path: Path, parts: Iterable[str | bytes]) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.writelines(_bytes(part) for part in parts)
-        draft.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
 
 
 def _bytes(part: str | bytes) -> bytes:

@@ -7,7 +7,7 @@ import shlex
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from ngcdl import console, launch, meanwhile, prepare, settings, trainings
 from ngcdl.asked import Asked
@@ -15,6 +15,7 @@ from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.base import Order
 from ngcdl.errors import NgcdlError, signal_exit_code
+from ngcdl.folder import HOME
 from ngcdl.interrupt import Interrupted
 from ngcdl.owner import this_process
 from ngcdl.record import Run
@@ -55,7 +56,7 @@ def carry_out(
         return 0
     if as_json:
         console.result_json(done.as_json())
-    elif done.spec and done.spec.get("workload"):
+    elif done.workload:
         from ngcdl.cli.shown import show_summary
 
         console.result("")
@@ -88,8 +89,7 @@ def no_open_record(shelf: Store) -> Iterator[None]:
                 run = shelf.load(run_id)
                 if run.status == "running" and run.owner == this_process():
                     reason = f"stopped by {signal.Signals(number).name} before it had started"
-                    closed = replace(run, status="interrupted", exit_code=signal_exit_code(number), reason=reason)
-                    shelf.save(replace(closed, finished=time.time(), owner=None))
+                    shelf.save(run.closed("interrupted", signal_exit_code(number), reason, time.time()))
         raise
 
 
@@ -152,7 +152,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
         return 0
     console.result("# what ngcdl would send (the image by its digest):")
     console.result_json(request)
-    folders = filter(None, [order.folder / "home", prepare.choices_of(asked.workload, shelf)])
+    folders = filter(None, [order.folder / HOME, prepare.choices_of(asked.workload, shelf)])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0

@@ -15,11 +15,12 @@ from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.ending import STOPPED
 from ngcdl.errors import NgcdlError, NoLog, RecordBroken, RunElsewhere
+from ngcdl.folder import EXIT, LOG, opened
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import reconcile, training
 from ngcdl.record import Run
 from ngcdl.spec import USED_BY
-from ngcdl.store import EXIT, LOG, Store, opened
+from ngcdl.store import Store
 
 NEWEST = 20
 FOLLOW_SECONDS = 0.3
@@ -167,7 +168,7 @@ def stop(name: str) -> None:
         job = engine.find(run.id)
         if job:
             shelf.save(run.noting(STOPPED))
-            job.stop(STOP_SECONDS if (run.spec or {}).get("workload") else COMMAND_STOP_SECONDS)
+            job.stop(STOP_SECONDS if run.workload else COMMAND_STOP_SECONDS)
     else:
         _stop_process(shelf, run)
     for now in _standing(shelf, run.id):

@@ -9,11 +9,13 @@ from typing import Any
 
 from ngcdl import console
 from ngcdl.cli import kept
-from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, size
+from ngcdl.folder import EVENTS, TRACE, lines
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.lines import Line
-from ngcdl.store import EVENTS, TRACE, Store, lines
+from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
+from ngcdl.store import Store
 
 _SELDOM = ("stages", *raced.EVENTS)
 _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # of which there may be a million
@@ -51,13 +53,8 @@ def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
 
 
 def how_it_ended(run: Run) -> str:
-    """Say it in few words: finished, 96 s."""
-    words = [run.status]
-    words += [f"exit code {run.exit_code}"] if run.exit_code else []
-    words += ["out of memory"] if run.oom_killed else []
-    words += [run.reason] if run.reason and not _is_long(run.reason) else []
-    words += [f"{run.seconds:.0f} s"] if run.seconds is not None else []
-    return ", ".join(words)
+    """Say it in few words, with the reason where that is short."""
+    return outcome(run, None if _is_long(run.reason or "") else run.reason)
 
 
 def _is_long(reason: str) -> bool:
@@ -91,9 +88,8 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
     rows.append(("engine", f"{run.engine or NOT_AVAILABLE} {run.engine_version or ''}{way}".strip()))
     machine, cores = run.machine, run.machine.cores or NOT_AVAILABLE
-    placement = (run.spec or {}).get("placement") or {}
-    if placement:
-        rows.append(("nodes", f"{placement.get('nodes')}, each with GPUs: {(run.spec or {}).get('gpus')}"))
+    if run.placement:
+        rows.append(("nodes", f"{run.placement.get('nodes')}, each with GPUs: {(run.spec or {}).get('gpus')}"))
     else:
         rows.append(("machine", f"{machine.cpu or NOT_AVAILABLE}, {cores} cores, {size(machine.memory_bytes)}"))
     if run.device:
@@ -109,33 +105,32 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _figures(run: Run) -> list[tuple[str, str]]:
     figures, rows = run.summary, []
     if figures.steps is not None:
-        rows.append(("steps", f"{figures.steps:,}"))
+        rows.append(("steps", told(figures, "steps")))
         if figures.examples_per_second is None:
             why = " (too few steps)" if figures.loss_first is not None else ""  # the smoke test has no speed
             rows.append(("speed", f"{NOT_AVAILABLE}{why}"))
         else:
-            rows.append(("speed", f"{measured(figures.examples_per_second)} examples/s (median)"))
-            rows.append(("", f"{measured(figures.seconds_per_batch, 4)} s/batch (median)"))
+            rows.append(("speed", f"{told(figures, 'examples_per_second')} {called('examples_per_second')}"))
+            rows.append(("", f"{told(figures, 'seconds_per_batch')} {called('seconds_per_batch')}"))
     if figures.teacher_seconds_per_batch is not None:
-        rows.append(("teacher", f"{milliseconds(figures.teacher_seconds_per_batch)} a batch (median)"))
+        rows.append(("teacher", f"{told(figures, 'teacher_seconds_per_batch')} a batch (median)"))
     if figures.latency_p50_seconds is not None:
-        p50, p95 = milliseconds(figures.latency_p50_seconds), milliseconds(figures.latency_p95_seconds)
+        p50, p95 = told(figures, "latency_p50_seconds"), told(figures, "latency_p95_seconds")
         rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to what was computed of it"))
     if figures.flops_per_second is not None:
-        peak = (figures.peak_share, figures.peak_source, figures.peak_recalled)
-        rows.append(("computed", operations(figures.flops_per_second, *peak)))
+        rows.append(("computed", computed(figures)))
     if figures.loss_first is not None:
-        rows.append(("loss", f"{measured(figures.loss_first, 2)} first, {measured(figures.loss_last, 2)} last"))
+        rows.append(("loss", f"{told(figures, 'loss_first')} first, {told(figures, 'loss_last')} last"))
     if figures.precision_at_1 is not None:
-        rows.append(("precision @ 1", measured(figures.precision_at_1, 3)))
-    container = figures.container_cpu_percent_mean
-    of_it = f", the run itself {number(container / 100)} cores" if container is not None else ""
+        rows.append((called("precision_at_1"), told(figures, "precision_at_1")))
+    own = figures.container_cpu_percent_mean
+    of_it = f", the run itself {told(figures, 'container_cpu_percent_mean')}" if own is not None else ""
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
-    rows.append(("CPU", f"{number(figures.cpu_percent_mean, 0, ' %')}{all_cores}{of_it}"))
+    rows.append(("CPU", f"{told(figures, 'cpu_percent_mean', digits=0)}{all_cores}{of_it}"))
     for gpu in figures.gpus:
-        use = [number(gpu.gpu_percent_mean, 0, " %"), f"{size(gpu.memory_bytes_max)} at most"]
-        use += [number(gpu.watts_mean, 0, " W")]
-        use += [number(gpu.sm_mhz_mean, 0, " MHz")] if gpu.sm_mhz_mean is not None else []
+        use = [told(gpu, "gpu_percent_mean", digits=0), f"{told(gpu, 'memory_bytes_max')} at most"]
+        use += [told(gpu, "watts_mean", digits=0)]
+        use += [told(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
         use += [gpu.name or NOT_AVAILABLE]
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
     if not figures.gpus:
@@ -144,14 +139,14 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     if figures.throttled_share:
         worst_first = sorted(figures.throttled_share.items(), key=lambda item: -item[1])
         shares = (f"{reason} {measured(100 * share, 0, ' %')}" for reason, share in worst_first)
-        rows.append(("clocks held down", ", ".join(shares) + " of the time"))
+        rows.append((HELD_DOWN, ", ".join(shares) + " of the time"))
     if figures.shared_gpu:
         rows.append(("GPU shared", "other processes computed on it meanwhile"))
-    nodes = ((run.spec or {}).get("placement") or {}).get("nodes") or 1
+    nodes = run.placement.get("nodes") or 1
     where = " on a node" if nodes > 1 else ""
     at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""
-    limit = f", of {size(figures.memory_limit_bytes)}" if figures.memory_limit_bytes is not None else ""
-    rows.append(("memory", size(figures.memory_bytes_max) + at_most + limit))
+    limit = f", of {told(figures, 'memory_limit_bytes')}" if figures.memory_limit_bytes is not None else ""
+    rows.append(("memory", told(figures, "memory_bytes_max") + at_most + limit))
     if figures.gaps:
         rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
     return rows
@@ -174,9 +169,9 @@ def _energy(figures: Summary) -> list[tuple[str, str]]:
     """What the GPUs used while it trained, how that is known, and what was left out."""
     if figures.energy_joules is None:
         return []
-    text = f"{measured(figures.energy_joules, 0, ' J')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"
+    text = f"{told(figures, 'energy_joules')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"
     if figures.examples_per_joule is not None:
-        text += f", {measured(figures.examples_per_joule, 2)} examples/J"
+        text += f", {told(figures, 'examples_per_joule')} {called('examples_per_joule')}"
     left_out = figures.energy_gap_seconds
     missing = f"; {measured(left_out, 0, ' s')} without a reading left out" if left_out else ""
     return [("energy", f"{text} ({figures.energy_from}{missing})")]

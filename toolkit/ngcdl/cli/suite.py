@@ -19,7 +19,7 @@ from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_c
 from ngcdl.record import Run
 from ngcdl.report import compared, expected
 from ngcdl.report.pairs import published
-from ngcdl.report.verdict import duration
+from ngcdl.report.words import duration
 from ngcdl.spec import USED_BY
 from ngcdl.store import Store
 from ngcdl.telemetry import gpu as nvml

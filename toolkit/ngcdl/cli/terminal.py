@@ -22,8 +22,6 @@ UNHEARD = "the keyboard is no longer connected to the run; Ctrl-C stops it from 
 class Pipe:
     """stdin that is no terminal: passed on to its end."""
 
-    raw = False
-
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         threading.Thread(target=_forward, args=(job,), daemon=True).start()
         yield from output
@@ -32,7 +30,6 @@ class Pipe:
 class RawTerminal:
     """stdin and stdout that are one terminal. Ctrl-C is a byte for the container, as long as that has the keyboard."""
 
-    raw = True
     # So often is looked whether anybody reads it, and so long waited then whether that is the end: see DockerJob.
     settle_seconds = 2.5
 

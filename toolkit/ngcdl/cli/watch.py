@@ -47,8 +47,6 @@ class Begun:
     """A Terminal that passes nothing on. It is asked to once the run has started and its GPUs were looked for: then
     the caller is told that all went well."""
 
-    raw = False
-
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         del job
         _answer({})
@@ -64,7 +62,7 @@ def hand_over(ready: Ready, shelf: Store) -> str:
     order = ready.order
     letter = {
         "root": str(shelf.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
-        "way": order.way, "engine": ready.engine.name, "uuids": ready.uuids,
+        "way": order.way, "engine": ready.engine.name,
     }  # fmt: skip
     with tempfile.TemporaryFile() as said:
         watcher: subprocess.Popen[bytes] | None = None
@@ -129,7 +127,7 @@ def _close_left(shelf: Store, ready: Ready, status: str, code: int, reason: str)
         if left:
             left.kill()
             left.remove()
-    shelf.save(replace(run, status=status, exit_code=code, reason=reason, finished=time.time(), owner=None))
+    shelf.save(run.closed(status, code, reason, time.time()))
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:
@@ -161,8 +159,8 @@ def watch(argv: list[str]) -> int:
         shelf.save(run)
         done = _followed(shelf, run, letter)
     except NgcdlError as error:
-        if shelf.load(run_id).status == "running":
-            shelf.save(replace(run, status="failed", exit_code=error.exit_code, reason=error.message, owner=None))
+        if (left := shelf.load(run_id)).status == "running":
+            shelf.save(left.closed("failed", error.exit_code, error.message, time.time()))
         _answer({"kind": type(error).__name__, "message": error.message, "hint": error.hint})
         return error.exit_code
     return done.exit_code or 0
@@ -171,5 +169,4 @@ def watch(argv: list[str]) -> int:
 def _followed(shelf: Store, run: Run, letter: dict[str, Any]) -> Run:
     folder = shelf.folder(run.id)
     order = Order(RunSpec.from_json(letter["spec"]), run.id, folder, letter["target"], letter["way"])
-    uuids = None if letter["uuids"] is None else tuple(letter["uuids"])
-    return launch.follow(Ready(engines.connect(letter["engine"]), order, run, uuids), shelf, Silent(), Begun())
+    return launch.follow(Ready(engines.connect(letter["engine"]), order, run), shelf, Silent(), Begun())

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import DatasetUnavailable, DiskFull
-from ngcdl.whole import sync_folder as sync_folder
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from ngcdl import whole
 from ngcdl.dataset import disk
 from ngcdl.dataset.official import TEXT_BYTES, Archive, Member
 from ngcdl.errors import DatasetWrong
@@ -36,12 +37,12 @@ def unpack(path: Path, archive: Archive, into: Path) -> None:
             batches = temporary / "new" / archive.folder
             batches.mkdir(parents=True)
             _members(path, archive, batches)
-            disk.sync_folder(batches)
-            disk.sync_folder(batches.parent)
+            whole.sync_folder(batches)
+            whole.sync_folder(batches.parent)
             if into.exists():
                 into.rename(temporary / "old")
             batches.parent.rename(into)
-            disk.sync_folder(into.parent)
+            whole.sync_folder(into.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

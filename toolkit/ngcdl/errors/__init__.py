@@ -45,7 +45,8 @@ NgcdlError (125)
 │   │   ├── ClusterHangs
 │   │   ├── ClusterRefused    it answered no; its own words are kept
 │   │   ├── ImageNotPulled    by a node, and no waiting mends it
-│   │   └── PodFailed         it can't start
+│   │   ├── PodFailed         it can't start
+│   │   └── TrainerTooLarge   for the ConfigMap that brings it into the pods
 │   ├── SlurmAbsent           no sbatch on this machine
 │   ├── SlurmRefused          it answered no; its own words are kept
 │   │   ├── NotPlaceable      no node has what was asked for
@@ -134,6 +135,7 @@ from ngcdl.errors.kubernetes import (
     ImageNotPulled,
     KubectlMissing,
     PodFailed,
+    TrainerTooLarge,
 )
 from ngcdl.errors.records import (
     ArchiveBroken,
@@ -264,6 +266,7 @@ __all__ = [
     "SlurmRefused",
     "StartError",
     "StateNotWritable",
+    "TrainerTooLarge",
     "UnknownAccount",
     "UnknownPartition",
     "UnknownRepository",

@@ -59,6 +59,15 @@ class ImageNotPulled(ClusterError):
         )
 
 
+class TrainerTooLarge(ClusterError):
+    def __init__(self, path: object, largest: str) -> None:
+        super().__init__(
+            f"A pod gets the trainer by a ConfigMap, which holds 1 MiB; packed, {path} is larger.",
+            "Each Python file in it is packed, a virtual environment's too: move what is no part of the trainer "
+            f"elsewhere. The largest of them:\n    {largest}",
+        )
+
+
 class PodFailed(ClusterError):
     def __init__(self, said: str, pod: str) -> None:
         super().__init__(f"A pod can't start: {said}", f"    kubectl describe pod {pod}")

@@ -169,7 +169,7 @@ class Registry:
         """
         top = document or self.document(ref)
         if not top.is_index:
-            return self._shape(manifest.image, top.tree, top.kind, top.digest, None)
+            return self._shape(manifest.image, top.tree, top.kind, top.digest)
         offered = self._shape(manifest.offered, top.tree)
         wanted = "/".join(platform)
         if wanted not in offered and not (any_platform and offered):
@@ -178,7 +178,7 @@ class Registry:
         one = self._document(ref, offered[chosen], offered[chosen])
         if one.is_index:
             raise RegistryAnswer(self.host, f"{ref} is an index inside an index.")
-        image = self._shape(manifest.image, one.tree, one.kind, one.digest, top.digest)
+        image = self._shape(manifest.image, one.tree, one.kind, one.digest)
         return replace(image, platform=chosen, platforms=tuple(offered))
 
     def document(self, ref: ImageRef) -> Document:

@@ -50,7 +50,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One image for one platform. `digest` is this manifest's, `index_digest` that of the index it was chosen from.
+    """One image for one platform. `digest` is this manifest's, not that of an index it was chosen from.
 
     `platforms` are all that the index offers, as linux/arm64, and `platform` is the one of them that this image is for;
     () and None where the image stands in no index: then its configuration tells.
@@ -63,7 +63,6 @@ class Manifest:
     media_type: str
     config_digest: str | None
     layers: tuple[Layer, ...]
-    index_digest: str | None = None
     inline_config: str | None = None
     platform: str | None = None
     platforms: tuple[str, ...] = ()
@@ -96,14 +95,14 @@ def media_type(tree: Mapping[str, Any], content_type: str) -> str:
     raise ValueError(f"a manifest of an unknown kind ({str(own or content_type)[:80]})")
 
 
-def image(tree: Mapping[str, Any], kind: str, digest: str, index_digest: str | None) -> Manifest:
+def image(tree: Mapping[str, Any], kind: str, digest: str) -> Manifest:
     """Read one image's manifest. Raises ValueError where it has not the shape of one."""
     if kind in SCHEMA_1_TYPES:
-        return Manifest(digest, kind, None, (), index_digest, _inline_config(tree))
+        return Manifest(digest, kind, None, (), _inline_config(tree))
     config, layers = tree.get("config"), tree.get("layers")
     if not isinstance(config, dict) or not isinstance(layers, list):
         raise ValueError("a manifest without config or layers")
-    return Manifest(digest, kind, _digest_of(config), tuple(_layer(layer) for layer in layers), index_digest)
+    return Manifest(digest, kind, _digest_of(config), tuple(_layer(layer) for layer in layers))
 
 
 def _layer(entry: object) -> Layer:

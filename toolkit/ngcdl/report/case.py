@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ngcdl.record import Finding, GpuSummary, Run, Summary
-from ngcdl.report.lines import Line, number, numbers
+from ngcdl.report.lines import Line, last_start, number, numbers
 
 # A desktop on the same card uses as much.
 IDLE_PERCENT = 5.0
@@ -26,17 +26,13 @@ class Case:
     events: tuple[Line, ...]
 
     @cached_property
-    def workload(self) -> Line:
-        return (self.run.spec or {}).get("workload") or {}
-
-    @cached_property
     def start(self) -> Line:
-        return next((event for event in reversed(self.events) if event.get("event") == "start"), {})
+        return last_start(self.events)
 
     @cached_property
     def on_cpu(self) -> bool:
         """Was it to compute on the CPU, by what was asked or for want of a card? (A card that it did not use: no.)"""
-        return self.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
+        return self.run.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
 
     @cached_property
     def card(self) -> GpuSummary | None:
@@ -84,12 +80,12 @@ class Case:
 
     def told(self, name: str) -> object:
         """Give what the trainer says in its last start, or what was asked for; None of somebody's own command."""
-        return self.start.get(name, self.workload.get(name))
+        return self.start.get(name, self.run.workload.get(name))
 
     def asked(self, name: str) -> float | None:
         """Give a number that the trainer says in its last start, or that was asked for."""
         told = numbers((event for event in self.events if event.get("event") == "start"), name)
-        return told[-1] if told else next(iter(numbers([self.workload], name)), None)
+        return told[-1] if told else next(iter(numbers([self.run.workload], name)), None)
 
 
 def finding(rule: str, text: str, advice: str | None, **figures: float | None) -> Finding:

@@ -157,7 +157,7 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
     pairs = tuple(_pairs(arms, _fields_of(refused)))
     ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
     runs = [entry.run for entry in entries]
-    workload = next((name for run in runs if (name := naming.workload(run).get("name"))), None)
+    workload = next((name for run in runs if (name := run.workload.get("name"))), None)
     is_training = not any(naming.without_result(entry.run, entry.measured.start) for entry in entries)
     return Comparison(
         vary=vary,
@@ -170,7 +170,7 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
         published=published(workload) if vary == "device" and is_training else None,  # of nothing else the answer
         is_training=is_training,
-        synthetic=next((run.dataset_note or "it was asked for" for run in runs if naming.is_synthetic(run)), None),
+        synthetic=next((run.dataset_note or "it was asked for" for run in runs if run.is_synthetic), None),
         scaling=scaling,
     )
 
@@ -286,7 +286,7 @@ def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _too_many_threads(run: Run) -> str | None:
-    threads, cores = naming.workload(run).get("threads"), run.machine.cores
+    threads, cores = run.workload.get("threads"), run.machine.cores
     if not isinstance(threads, int) or not cores or threads <= cores:
         return None
     return f"{threads} threads on {cores} processors: more threads than there are processors mostly cost"

@@ -6,12 +6,12 @@ Nothing of the log itself is taken over: a line of it may hold anything, a passw
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 
 from ngcdl.catalog import failures
 from ngcdl.catalog.failures import Failure, Recognised
+from ngcdl.folder import opened
 from ngcdl.record import Diagnosis, Run
 
 # A banner and the start are in the head, a traceback is in the tail.
@@ -57,13 +57,11 @@ def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:
 
 
 def _ends(log: Path) -> str:
-    """Give head and tail of `log` as text; "" where it is none. The run can write there: it may be a pipe by now."""
+    """Give head and tail of `log` as text; "" where it is none."""
     try:
-        with os.fdopen(os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            state = os.fstat(file.fileno())
-            if not stat.S_ISREG(state.st_mode):
-                return ""
-            head, tail_at = file.read(HEAD_BYTES), max(HEAD_BYTES, state.st_size - TAIL_BYTES)
+        with opened(log) as file:
+            head = file.read(HEAD_BYTES)
+            tail_at = max(HEAD_BYTES, os.fstat(file.fileno()).st_size - TAIL_BYTES)
             file.seek(tail_at)
             between = b"\n" if tail_at > HEAD_BYTES else b""
             return (head + between + file.read(TAIL_BYTES)).decode("utf-8", "replace")

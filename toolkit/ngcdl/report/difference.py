@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report import naming, tables
+from ngcdl.report import tables
 from ngcdl.report.lines import number
 
 # In the summary, and no figure: which card it is.
@@ -86,7 +86,7 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
             if not name.startswith("summary.") and here.get(name) != there.get(name)
         },
         {name: _figure(*two, is_related=name not in apart) for name, two in shown.items()},
-        (tables.data(one), tables.data(other)) if naming.is_synthetic(one) or naming.is_synthetic(other) else None,
+        (tables.data(one), tables.data(other)) if one.is_synthetic or other.is_synthetic else None,
         tuple(refused) if any(None not in shown[name] for name in apart) else (),
     )
 

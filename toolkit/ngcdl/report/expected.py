@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ngcdl.record import Run
-from ngcdl.report import naming
 from ngcdl.spec import USED_BY
 
 # Where nothing trained here yet: some cores of a desktop, and a small card. Recalled, not measured.
@@ -57,14 +56,14 @@ def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
     found: dict[tuple[str, str], list[float]] = {}
     beside: dict[str, list[float]] = {}
     for run in runs:
-        name, figures = naming.workload(run).get("name"), run.summary
+        name, figures = run.workload.get("name"), run.summary
         rate, each = figures.examples_per_second, figures.seconds_per_batch
         if run.status != "finished" or name not in flops_per_example or not (run.device and rate):
             continue
         if run.engine in USED_BY:
             continue  # a cluster's machine is another one, and its queue no start-up
         found.setdefault((str(name), run.device), []).append(rate * flops_per_example[str(name)])
-        is_whole = not naming.workload(run).get("resume")  # else its steps are those of the run before as well
+        is_whole = not run.workload.get("resume")  # else its steps are those of the run before as well
         if is_whole and run.seconds is not None and figures.steps and each:
             beside.setdefault(str(name), []).append(max(run.seconds - figures.steps * each, 0.0))
     of_workload = {key: median(values) for key, values in found.items()}

@@ -11,7 +11,7 @@ from statistics import median
 from ngcdl.record import Summary
 from ngcdl.report import achieved
 from ngcdl.report.cards import with_cards
-from ngcdl.report.lines import Line, mean, most, number, numbers, numbers_in, text
+from ngcdl.report.lines import Line, last_start, mean, most, number, numbers, numbers_in, text
 
 __all__ = ["Line", "number", "summary", "text"]
 
@@ -34,7 +34,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
     raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
     during = _while_training(told, samples)
-    starts = [event for event in events if event.get("event") == "start"]
+    start = last_start(events)
     summed = Summary(
         steps=_reached(events),
         examples_per_second=median(rates) if rates else None,
@@ -51,8 +51,8 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     )
     measured = during or samples
     summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
-    summed = with_cards(summed, measured, computes=not starts or starts[-1].get("device") != "cpu")
-    return achieved.with_peak(summed, starts[-1]) if starts else summed
+    summed = with_cards(summed, measured, computes=start.get("device") != "cpu")
+    return achieved.with_peak(summed, start) if start else summed
 
 
 def _standing(events: list[Line]) -> list[Line]:

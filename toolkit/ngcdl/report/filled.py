@@ -8,14 +8,13 @@ from dataclasses import replace
 from ngcdl.record import Run
 from ngcdl.report import figures
 from ngcdl.report.bottleneck import diagnose
+from ngcdl.report.lines import last_start
 
 
 def filled(run: Run, events: Sequence[figures.Line], samples: Iterable[figures.Line]) -> Run:
     """Give `run` with its dataset, device, summary and findings, as far as `events` and `samples` tell them."""
-    starts = [event for event in events if event.get("event") == "start"]
-    if starts:
-        last = starts[-1]
-        run = replace(run, dataset=figures.text(last.get("dataset")), device=figures.text(last.get("device")))
-        run = replace(run, dataset_note=run.dataset_note or figures.text(last.get("dataset_note")))
+    if start := last_start(events):
+        run = replace(run, dataset=figures.text(start.get("dataset")), device=figures.text(start.get("device")))
+        run = replace(run, dataset_note=run.dataset_note or figures.text(start.get("dataset_note")))
     run = replace(run, summary=figures.summary(events, samples, run.machine.cores))
     return replace(run, findings=diagnose(run, run.summary, events))

@@ -25,7 +25,7 @@ def _computed(name: str) -> Callable[[Story], Any]:
 
 
 _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
-    ("workload", lambda it: naming.workload(it.run).get("name") or it.training.start.get("workload")),
+    ("workload", lambda it: it.run.workload.get("name") or it.training.start.get("workload")),
     ("dataset", lambda it: it.run.dataset),
     ("training images", lambda it: it.training.start.get("dataset_images")),
     ("training images, sha256", lambda it: it.training.start.get("dataset_sha256")),
@@ -33,8 +33,8 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("image digest", lambda it: it.run.image.digest),
     ("framework", lambda it: it.training.start.get("framework")),
     ("framework's version", lambda it: it.training.start.get("framework_version")),
-    ("batch", lambda it: it.training.start.get("batch", naming.workload(it.run).get("batch"))),
-    ("seed", lambda it: it.training.start.get("seed", naming.workload(it.run).get("seed"))),
+    ("batch", lambda it: it.training.start.get("batch", it.run.workload.get("batch"))),
+    ("seed", lambda it: it.training.start.get("seed", it.run.workload.get("seed"))),
     ("asked for", lambda it: naming.length(it.run, it.training.start)),
     ("threads", lambda it: (it.training.start.get("threads") or "all") if it.is_training else None),
     *((name.replace("_", " "), _computed(name)) for name in _COMPUTED),

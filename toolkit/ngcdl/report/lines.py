@@ -38,6 +38,15 @@ def texts_in(value: object) -> list[str] | None:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else None
 
 
+def last_start(events: Iterable[Line]) -> Line:
+    """Give what the last attempt said as it began; {} where no training did."""
+    start: Line = {}
+    for event in events:
+        if event.get("event") == "start":
+            start = event
+    return start
+
+
 def known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 

@@ -21,7 +21,7 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     since = max((at for at, event in enumerate(case.events) if event.get("event") == "start"), default=0)
     last = case.events[since:]  # an earlier attempt's error is none of this one's
     failed = [event for event in last if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
-    killed = case.run.oom_killed and case.run.status == "failed" and case.workload
+    killed = case.run.oom_killed and case.run.status == "failed" and case.run.workload
     known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
     has_ended = bool(failed or killed or known)
     if not (told or has_ended):

@@ -28,15 +28,9 @@ _OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
 _SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", False): ["--channels-first"]}
 
 
-def workload(run: Run) -> Mapping[str, Any]:
-    """Give the bundled training of `run` as its spec has it; {} where it was a command."""
-    found = (run.spec or {}).get("workload")
-    return found if isinstance(found, Mapping) else {}
-
-
 def what(run: Run) -> str:
     """Name what was run: cifar10, or the image whose command it was."""
-    name = workload(run).get("name")
+    name = run.workload.get("name")
     if isinstance(name, str) and name:
         return name
     reference = run.image.reference
@@ -46,7 +40,7 @@ def what(run: Run) -> str:
 def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
     """Say how it was fed and computed, by its `start` event, else as it was asked for; None is unknown, or has no
     meaning in it. Trainers that did not tell all of this fed ahead, and computed float32 on a CPU."""
-    asked = workload(run)
+    asked = run.workload
     precision = asked.get("precision")
     if precision in (None, "auto"):
         precision = "float32" if run.device == "cpu" else None
@@ -89,7 +83,7 @@ def stages(event: Mapping[str, Any]) -> str | None:
 
 def length(run: Run, start: Mapping[str, Any]) -> str | None:
     """Say how far it was to train: 1,000 steps; 10 epochs (2,000 steps); 30 s; None where nobody knows."""
-    asked = workload(run)
+    asked = run.workload
     steps, epochs, seconds = start.get("steps", asked.get("steps")), asked.get("epochs"), asked.get("seconds")
     words = [f"{steps:,} steps"] if isinstance(steps, int) else []
     if epochs is not None:
@@ -97,10 +91,6 @@ def length(run: Run, start: Mapping[str, Any]) -> str | None:
     words += [f"{seconds:g} s"] if isinstance(seconds, int | float) else []
     times = f", {many} times" if (many := asked.get("times") or 1) != 1 else ""
     return f"{' or '.join(words)}{times}" if words else None
-
-
-def is_synthetic(run: Run) -> bool:
-    return "synthetic" in (run.dataset or "").lower()
 
 
 def device(run: Run) -> str:
@@ -137,18 +127,18 @@ def command(run: Run) -> str | None:
     if not spec:
         return None
     words = ["ngcdl", "run", *_image(run)]
-    asked = workload(run)
+    asked = run.workload
     for name, value in asked.items():
         if name == "feed" and value and asked.get("autotune"):  # typed, or it would have been for the trial to choose
             words += ["--feed", str(value)]
             continue
         words += _option(name, "largest" if name == "batch" and asked.get("largest_batch") else value)
-    if asked and is_synthetic(run) and asked.get("data") == "auto":
+    if asked and run.is_synthetic and asked.get("data") == "auto":
         words += ["--data", "synthetic"]
     gpus = str(spec.get("gpus") or "auto")
     words += [] if gpus.startswith("auto") else ["--gpus", gpus]
-    words += ["--engine", str(run.engine)] if run.engine == "local" or spec.get("placement") else []
-    words += _placement(spec.get("placement") or {})
+    words += ["--engine", str(run.engine)] if run.engine == "local" or run.placement else []
+    words += _placement(run.placement)
     words += [word for mount in _list(spec, "mounts") if _typed(str(mount)) for word in ("-v", str(mount))]
     for name, value in dict(spec.get("environment") or {}).items():
         if name not in _PLANNED:

@@ -52,7 +52,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
 
 
 def _warning(stories: Sequence[Story]) -> Markup | None:
-    named = [story for story in stories if naming.is_synthetic(story.run)]
+    named = [story for story in stories if story.run.is_synthetic]
     if not named:
         return None
     who = "" if len(stories) == 1 else f"{', '.join(story.letter for story in named)}: "
@@ -160,7 +160,7 @@ def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup |
 
 
 def _bundled(story: Story) -> str:
-    return str(naming.workload(story.run).get("name") or "").replace("_", "-")
+    return str(story.run.workload.get("name") or "").replace("_", "-")
 
 
 def _published(name: str, stories: Sequence[Story]) -> list[Markup]:
@@ -188,7 +188,7 @@ def _counterpart(figure: str, story: Story) -> str:
 
 
 def _here(story: Story, is_one_of_several: bool) -> str:
-    synthetic = ", SYNTHETIC data" if naming.is_synthetic(story.run) else ""
+    synthetic = ", SYNTHETIC data" if story.run.is_synthetic else ""
     who = f", {story.letter}" if is_one_of_several else ""
     batch = naming.computed(story.run, story.training.start)["batch"]
     size = f", batch {batch}" if batch is not None else ""

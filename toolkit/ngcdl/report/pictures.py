@@ -108,7 +108,7 @@ def _colour(story: Story) -> int:
 
 
 def _synthetic(stories: Sequence[Story]) -> str:
-    named = [story.letter for story in stories if naming.is_synthetic(story.run)]
+    named = [story.letter for story in stories if story.run.is_synthetic]
     if not named:
         return ""
     who = f" ({', '.join(named)})" if len(stories) > 1 else ""

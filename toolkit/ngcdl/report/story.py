@@ -72,7 +72,7 @@ class Story:
     @property
     def is_training(self) -> bool:
         """Was it one of the bundled trainings, and not somebody's own command?"""
-        return bool(self.training.start) or bool((self.run.spec or {}).get("workload"))
+        return bool(self.training.start or self.run.workload)
 
 
 MOST_LETTERS = 26 + 26 * 26

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ngcdl import __version__
-from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, number, size
 from ngcdl.record import Run
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.story import Story
-from ngcdl.report.verdict import duration, rate
+from ngcdl.report.verdict import rate
+from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
 from ngcdl.spec import USED_BY
 
 Row = tuple[str, tuple[str, ...]]
@@ -29,18 +30,10 @@ def figures(stories: Sequence[Story]) -> list[Row]:
     return kept
 
 
-def outcome(run: Run) -> str:
-    words = [run.status]
-    words += [f"exit code {run.exit_code}"] if run.exit_code else []
-    words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
-    words += [duration(run.seconds)] if run.seconds is not None else []
-    return ", ".join(words)
-
-
 def data(run: Run) -> str:
     if not run.dataset:
         return NOT_AVAILABLE
-    if not naming.is_synthetic(run):
+    if not run.is_synthetic:
         return run.dataset
     return "SYNTHETIC" if run.dataset == "synthetic" else f"SYNTHETIC ({run.dataset})"
 
@@ -49,15 +42,7 @@ def _losses(story: Story) -> str:
     summary = story.run.summary
     if summary.loss_first is None:
         return NOT_AVAILABLE
-    return f"{measured(summary.loss_first, 2)} → {measured(summary.loss_last, 2)}"
-
-
-def _computed(story: Story) -> str:
-    summary = story.run.summary
-    if summary.flops_per_second is None:
-        return NOT_AVAILABLE
-    peak = (summary.peak_share, summary.peak_source, summary.peak_recalled)
-    return operations(summary.flops_per_second, *peak)
+    return f"{told(summary, 'loss_first')} → {told(summary, 'loss_last')}"
 
 
 def _watts(story: Story) -> str:
@@ -65,58 +50,57 @@ def _watts(story: Story) -> str:
     return measured(sum(known) if known else None, 0, " W")
 
 
-def _cores(story: Story) -> str:
-    cores = story.run.summary.container_cpu_percent_mean
-    return number(None if cores is None else cores / 100, 1, " cores")
-
-
 def _energy(story: Story) -> str:
     summary = story.run.summary
     if summary.energy_joules is None:
         return NOT_AVAILABLE
-    return f"{measured(summary.energy_joules, 0)} J ({summary.energy_from or 'source unknown'})"
+    return f"{told(summary, 'energy_joules')} ({summary.energy_from or 'source unknown'})"
 
 
 def _held(story: Story) -> str:
     shares = story.run.summary.throttled_share
     if shares is None:
         return NOT_AVAILABLE
-    told = [f"{measured(share * 100, 0)} % of the time ({reason})" for reason, share in shares.items()]
-    return ", ".join(told) or "never"
+    said = [f"{measured(share * 100, 0)} % of the time ({reason})" for reason, share in shares.items()]
+    return ", ".join(said) or "never"
 
 
-SPEED = "examples/s (median)"
-# name, cell, and whether it is shown also where no run has it
-_FIGURES: tuple[tuple[str, Callable[[Story], str], Literal["always", "of a training", "where known"]], ...] = (
+Wanted = Literal["always", "of a training", "where known"]  # whether it is shown also where no run has it
+Figure = tuple[str, Callable[[Story], str], Wanted]
+
+
+def _figure(name: str, wanted: Wanted = "where known", **digits: int) -> Figure:
+    """Give the row of a field of the summary."""
+    return called(name), lambda it: told(it.run.summary, name, **digits), wanted
+
+
+SPEED = called("examples_per_second")
+_FIGURES: tuple[Figure, ...] = (
     ("outcome", lambda it: outcome(it.run), "always"),
     ("computed on", lambda it: naming.device(it.run), "of a training"),
     ("hardware", lambda it: naming.hardware(it.run) or NOT_AVAILABLE, "of a training"),
     ("data", lambda it: data(it.run), "of a training"),
-    ("steps", lambda it: number(it.run.summary.steps, 0), "of a training"),
+    _figure("steps", "of a training"),
     (SPEED, lambda it: rate(it.run.summary.examples_per_second), "of a training"),
-    ("s/batch (median)", lambda it: measured(it.run.summary.seconds_per_batch, 4), "of a training"),
-    (
-        "teacher's time a batch (median)",
-        lambda it: milliseconds(it.run.summary.teacher_seconds_per_batch),
-        "where known",
-    ),
-    ("latency of a batch, p50", lambda it: milliseconds(it.run.summary.latency_p50_seconds), "where known"),
-    ("latency of a batch, p95", lambda it: milliseconds(it.run.summary.latency_p95_seconds), "where known"),
+    _figure("seconds_per_batch", "of a training"),
+    _figure("teacher_seconds_per_batch"),
+    _figure("latency_p50_seconds"),
+    _figure("latency_p95_seconds"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
-    ("computed (convolutions and matrix products)", _computed, "where known"),
+    (called("flops_per_second"), lambda it: computed(it.run.summary), "where known"),
     ("trained from nothing", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),
     ("loss, first → last", _losses, "where known"),
-    ("precision @ 1", lambda it: measured(it.run.summary.precision_at_1, 3), "where known"),
-    ("CPU use, all cores", lambda it: number(it.run.summary.cpu_percent_mean, 0, " %"), "always"),
-    ("CPU use of the run", _cores, "where known"),
-    ("memory at most", lambda it: size(it.run.summary.memory_bytes_max), "where known"),
-    ("GPU use", lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"), "always"),
-    ("GPU memory at most", lambda it: size(it.run.summary.gpu_memory_bytes_max), "always"),
+    _figure("precision_at_1"),
+    _figure("cpu_percent_mean", "always", digits=0),
+    _figure("container_cpu_percent_mean"),
+    _figure("memory_bytes_max"),
+    _figure("gpu_percent_mean", "always", digits=0),
+    _figure("gpu_memory_bytes_max", "always"),
     ("GPU power (mean)", _watts, "where known"),
-    ("GPU clock (mean)", lambda it: number(it.run.summary.sm_mhz_mean, 0, " MHz"), "where known"),
-    ("clocks held down", _held, "where known"),
-    ("GPU energy while it trained", _energy, "where known"),
-    ("examples/J", lambda it: measured(it.run.summary.examples_per_joule, 1), "where known"),
+    _figure("sm_mhz_mean"),
+    (HELD_DOWN, _held, "where known"),
+    (called("energy_joules"), _energy, "where known"),
+    _figure("examples_per_joule"),
 )
 
 
@@ -133,7 +117,7 @@ def _last_loss(story: Story) -> str:
     summary = story.run.summary
     if summary.loss_last is None:
         return NOT_AVAILABLE
-    return f"{measured(summary.loss_last, 2)} at the end" + (
+    return f"{told(summary, 'loss_last')} at the end" + (
         f", {summary.steps:,} steps" if summary.steps is not None else ""
     )
 
@@ -141,10 +125,10 @@ def _last_loss(story: Story) -> str:
 # What stands in others' tables, as far as it is measured here too.
 COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "examples/s": lambda it: rate(it.run.summary.examples_per_second),
-    "s/batch": lambda it: measured(it.run.summary.seconds_per_batch, 4),
+    "s/batch": lambda it: told(it.run.summary, "seconds_per_batch"),
     "CPU, each core": _busy,
-    "GPU use": lambda it: number(it.run.summary.gpu_percent_mean, 0, " %"),
-    "GPU memory": lambda it: size(it.run.summary.gpu_memory_bytes_max),
+    "GPU use": lambda it: told(it.run.summary, "gpu_percent_mean", digits=0),
+    "GPU memory": lambda it: told(it.run.summary, "gpu_memory_bytes_max"),
     "loss": _last_loss,
     "test accuracy": lambda it: number(it.run.summary.precision_at_1, 4),
 }
@@ -160,7 +144,7 @@ _OF_A_TRAINING = (
 def conditions(story: Story) -> list[tuple[str, str]]:
     """Say under what all of it was measured, down to the line that asks for the same."""
     run, machine, start = story.run, story.run.machine, story.training.start
-    training = naming.workload(run)
+    training = run.workload
     there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
     rows = [
         (RUN, run.id),

@@ -8,6 +8,7 @@ from ngcdl.console import measured
 from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.story import Story
+from ngcdl.report.words import duration
 from ngcdl.spec import QUEUES
 
 
@@ -49,7 +50,7 @@ def _reached(story: Story) -> str:
         words.append(why)
     if figures.precision_at_1 is not None:
         words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
-    if naming.is_synthetic(run):
+    if run.is_synthetic:
         words.append("on SYNTHETIC data, not on real data")
     return ", ".join(words) or "nothing was measured"
 
@@ -75,7 +76,7 @@ def _of_several(stories: Sequence[Story]) -> str:
     left = [letter for letter, why in refusals.items() if why]
     text = "; ".join(figures)
     text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
-    synthetic = ", on SYNTHETIC data" if any(naming.is_synthetic(story.run) for story in (first, *alike)) else ""
+    synthetic = ", on SYNTHETIC data" if any(story.run.is_synthetic for story in (first, *alike)) else ""
     return f"{text}{synthetic}. One run of each has no spread, so no ratio is given; ngcdl compare measures one."
 
 
@@ -95,15 +96,3 @@ def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
 def rate(value: float | None) -> str:
     """1453.0 -> 1,453; 30.12 -> 30.1."""
     return measured(value, 0 if value is not None and abs(value) >= 1000 else 1)
-
-
-def duration(seconds: float | None) -> str:
-    """96.4 -> 96 s; 4000 -> 1 h 6 min."""
-    if seconds is None:
-        return "n/a"
-    if seconds < 120:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"

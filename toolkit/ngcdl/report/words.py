@@ -1,4 +1,5 @@
-"""What a figure of a summary is called, and how it is written: the words and units of `show` and of the report."""
+"""What a figure of a summary is called, how it is written, and how a run ended: the words of `show`, the report and
+`runs diff`, which choose what they tell."""
 
 from __future__ import annotations
 
@@ -6,20 +7,22 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ngcdl.console import measured, milliseconds, number, operations, size
+from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
+from ngcdl.record import GpuSummary, Run, Summary
 
-Written = Callable[[float], str]
+Written = Callable[..., str]  # of a value that is known, and of `digits` where it has a choice of them
 _PERCENT: Written = partial(number, unit=" %")
 _MHZ: Written = partial(number, digits=0, unit=" MHz")
-_JOULES: Written = partial(number, digits=0, unit=" J")
+_JOULES: Written = partial(measured, digits=0, unit=" J")
+HELD_DOWN = "clocks held down"
 
 _FIGURES: Mapping[str, tuple[str, Written]] = {
     "steps": ("steps", partial(number, digits=0)),
     "examples_per_second": ("examples/s (median)", measured),
     "seconds_per_batch": ("s/batch (median)", partial(measured, digits=4)),
-    "loss_first": ("loss, first", partial(number, digits=2)),
-    "loss_last": ("loss, last", partial(number, digits=2)),
-    "precision_at_1": ("precision @ 1", partial(number, digits=3)),
+    "loss_first": ("loss, first", partial(measured, digits=2)),
+    "loss_last": ("loss, last", partial(measured, digits=2)),
+    "precision_at_1": ("precision @ 1", partial(measured, digits=3)),
     "cpu_percent_mean": ("CPU use, all cores", _PERCENT),
     "container_cpu_percent_mean": ("CPU use of the run", lambda percent: number(percent / 100, 1, " cores")),
     "cpu_busiest_core_percent_mean": ("CPU use, busiest core", _PERCENT),
@@ -30,12 +33,12 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "gpu_percent_mean": ("GPU use", _PERCENT),
     "gpu_memory_bytes_max": ("GPU memory at most", size),
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
-    "energy_joules": ("GPU energy", _JOULES),
+    "energy_joules": ("GPU energy while it trained", _JOULES),
     "examples_per_joule": ("examples/J", partial(measured, digits=2)),
-    "teacher_seconds_per_batch": ("teacher's time a batch", milliseconds),
-    "latency_p50_seconds": ("latency, p50", milliseconds),
-    "latency_p95_seconds": ("latency, p95", milliseconds),
-    "flops_per_second": ("computed", partial(operations, share=None)),
+    "teacher_seconds_per_batch": ("teacher's time a batch (median)", milliseconds),
+    "latency_p50_seconds": ("latency of a batch, p50", milliseconds),
+    "latency_p95_seconds": ("latency of a batch, p95", milliseconds),
+    "flops_per_second": ("computed (convolutions and matrix products)", partial(operations, share=None)),
     "peak_share": ("of the card's peak", lambda share: _PERCENT(100 * share)),
 }
 _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
@@ -53,6 +56,48 @@ _CARD = re.compile(r"gpus\.(\d+)\.(.+)")
 _HELD = "throttled_share."
 
 
+def called(name: str) -> str:
+    """Name the figure that the field `name` of a summary has."""
+    return _FIGURES[name][0]
+
+
+def told(of: Summary | GpuSummary, name: str, **digits: int) -> str:
+    """Write the field `name` of a summary, or of a card's; n/a where it is unknown."""
+    value = getattr(of, name)
+    _, how = (_OF_A_CARD if isinstance(of, GpuSummary) else _FIGURES)[name]
+    return NOT_AVAILABLE if value is None else how(value, **digits)
+
+
+def computed(summary: Summary) -> str:
+    """Say how fast it computed, with the share of the card's peak that this is."""
+    if summary.flops_per_second is None:
+        return NOT_AVAILABLE
+    return operations(summary.flops_per_second, summary.peak_share, summary.peak_source, summary.peak_recalled)
+
+
+def outcome(run: Run, why: str | None = None) -> str:
+    """Say in few words how it ended, with `why`: finished, 96 s. A run that finished got by without the process inside
+    that was killed for memory, or it was one of its own tries: of that its reason and its findings tell."""
+    words = [run.status]
+    words += [f"exit code {run.exit_code}"] if run.exit_code else []
+    words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
+    words += [why] if why else []
+    words += [duration(run.seconds)] if run.seconds is not None else []
+    return ", ".join(words)
+
+
+def duration(seconds: float | None) -> str:
+    """96.4 -> 96 s; 4000 -> 1 h 6 min."""
+    if seconds is None:
+        return NOT_AVAILABLE
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def written(name: str) -> tuple[str, Written] | None:
     """Give what the field `name` of a summary is called and how its value is written; None where it is not said."""
     if name in _NOT_SAID:
@@ -66,7 +111,7 @@ def written(name: str) -> tuple[str, Written] | None:
 def _held(name: str) -> tuple[str, Written] | None:
     if not name.startswith(_HELD):
         return None
-    return f"clocks held down ({name.removeprefix(_HELD)})", lambda share: _PERCENT(100 * share)
+    return f"{HELD_DOWN} ({name.removeprefix(_HELD)})", lambda share: _PERCENT(100 * share)
 
 
 def _plain(value: float) -> str:

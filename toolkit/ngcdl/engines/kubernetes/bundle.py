@@ -12,6 +12,8 @@ import io
 import tarfile
 from pathlib import Path
 
+from ngcdl.errors import TrainerTooLarge
+
 SCRIPT, KEY = "pod.sh", "trainer.tar.gz"
 LIMIT_BYTES = 1 << 20
 
@@ -21,7 +23,9 @@ def script() -> str:
 
 
 def packed(folder: str) -> str:
-    """Pack the Python files of a folder, in base64: the same files give the same text, whenever and whoever packs."""
+    """Pack the Python files of a folder, in base64: the same files give the same text, whenever and whoever packs.
+
+    Raises TrainerTooLarge."""
     root, made = Path(folder), io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(root.rglob("*.py")):
@@ -29,4 +33,8 @@ def packed(folder: str) -> str:
             entry = tarfile.TarInfo(str(Path(root.name) / path.relative_to(root)))
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
-    return base64.b64encode(gzip.compress(made.getvalue(), mtime=0)).decode("ascii")
+    content = gzip.compress(made.getvalue(), mtime=0)
+    if len(content) + len(script().encode()) > LIMIT_BYTES:  # the API server counts them so, without the base64
+        largest = max(root.rglob("*.py"), key=lambda path: path.stat().st_size)
+        raise TrainerTooLarge(root, str(largest))
+    return base64.b64encode(content).decode("ascii")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import subprocess
@@ -20,6 +19,7 @@ from ngcdl.engines.kubernetes.pod import CONTAINER
 from ngcdl.engines.kubernetes.state import Pod, State
 from ngcdl.engines.kubernetes.told import Told
 from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLost, KubectlMissing
+from ngcdl.folder import told_exit
 
 log = logging.getLogger(__name__)
 TAIL_LINES = 40
@@ -159,10 +159,8 @@ class KubernetesJob(NoInput):
         ended = state.exit
         if ended is None or ended.code is not None:
             return ended
-        with contextlib.suppress(OSError, ValueError):  # the record has it where the pod is gone
-            told = json.loads((self._folder / "exit.json").read_text(encoding="utf-8"))
-            return replace(ended, code=int(told["code"]), finished=float(told["t"]))
-        return ended
+        told = told_exit(self._folder)  # the record has it where the pod is gone
+        return replace(ended, code=told.code, finished=told.finished) if told else ended
 
     def waiting(self) -> str | None:
         return self.state().waits_for

@@ -40,13 +40,12 @@ _CODE_OR_NAME = re.compile(r'code = \w+|"[^"]*"')
 
 @dataclass(frozen=True)
 class Pod:
-    """`phase` is Pending, Running, Succeeded, Failed or Unknown; `began` says that it has written, or may have.
+    """`began` says that it has written, or may have.
 
     `trouble` is what no waiting mends, `stumble` a start that failed and is tried again."""
 
     name: str
     index: int
-    phase: str
     made: str
     began: bool
     ended: Exit | None
@@ -63,7 +62,6 @@ class Pod:
         return cls(
             name=meta["name"],
             index=int(meta.get("annotations", {}).get(_INDEX, 0)),
-            phase=status.get("phase", "Unknown"),
             made=str(meta.get("creationTimestamp", "")),
             began="running" in state or "terminated" in state,
             ended=_ended(state.get("terminated"), status),

@@ -18,10 +18,12 @@ import tarfile
 import zlib
 from pathlib import Path
 
+from ngcdl import whole
+from ngcdl.folder import EVENTS, EXIT, LOG, TRACE
+
 log = logging.getLogger(__name__)
 BEGIN, END = b"ngcdl: the record, for ngcdl to read\n", b"ngcdl: end of the record\n"
-_KEPT = re.compile(r"events\.jsonl|exit\.json|trace\.json|samples-[\w.-]+\.jsonl")
-LOG = "log.txt"
+_KEPT = re.compile("|".join([*map(re.escape, (EVENTS, EXIT, TRACE)), r"samples-[\w.-]+\.jsonl"]))
 _SOUGHT_BYTES = 4096
 
 
@@ -132,8 +134,7 @@ def unpack(packed: bytes, folder: Path) -> None:
             for entry in archive:
                 file = archive.extractfile(entry) if entry.isreg() and _KEPT.fullmatch(entry.name) else None
                 if file:
-                    draft = folder / f".{entry.name}.new"
-                    draft.write_bytes(file.read())
-                    draft.replace(folder / entry.name)
+                    with whole.written(folder / entry.name, mode=0o666, sync=False) as kept:
+                        kept.write(file.read())
     except (tarfile.TarError, zlib.error, binascii.Error, EOFError, OSError) as error:
         log.warning("the record of a pod can't be read: %s", error)

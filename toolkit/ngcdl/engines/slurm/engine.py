@@ -14,8 +14,8 @@ from typing import Any
 
 from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show, Started
 from ngcdl.engines.slurm import commands, nodes
-from ngcdl.engines.slurm.job import LOG, SLURM, SlurmJob
-from ngcdl.engines.slurm.script import SCRIPT, TRAINER, job_name, script
+from ngcdl.engines.slurm.job import SLURM, SlurmJob
+from ngcdl.engines.slurm.script import TRAINER, job_name, script
 from ngcdl.errors import (
     BadOption,
     EngineRefused,
@@ -26,9 +26,9 @@ from ngcdl.errors import (
     SlurmRefused,
     StateNotWritable,
 )
+from ngcdl.folder import LOG, RECORD, SCRIPT, opened
 from ngcdl.spec import ImageRef, Placement
 
-RECORD = "run.json"
 IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # until the scheduler has said why a job waits
 
@@ -38,6 +38,7 @@ class SlurmEngine(NoImages):
 
     name = "slurm"
     is_here = False
+    has_containers = True
     is_cluster = True
     shares_files = True
 
@@ -168,7 +169,8 @@ class SlurmEngine(NoImages):
         """Give the job by the id that its record has, else by its name: ngcdl was killed before it could write."""
         folder = self._runs / run_id
         try:
-            kept = json.loads((folder / RECORD).read_text())["container"]
+            with opened(folder / RECORD) as file:
+                kept = json.load(file)["container"]
         except (OSError, ValueError, KeyError, TypeError):
             kept = None
         number = str(kept).removeprefix(SLURM) if kept else commands.named(job_name(run_id))

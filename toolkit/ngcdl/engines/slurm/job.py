@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +12,10 @@ from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.slurm import commands
 from ngcdl.engines.slurm.script import UNSEEN
 from ngcdl.errors import NotPlaceable, SlurmLost
+from ngcdl.folder import EXIT, LOG, opened, told_exit
 
 SLURM = "slurm:"
-LOG, EXIT, STOPPING = "log.txt", "exit.json", ".stopping"
+STOPPING = ".stopping"
 LOOK_SECONDS = 0.5  # at the log, which is a file
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # the controller is everybody's: asked ever less often
 PATIENCE_SECONDS = 600.0  # a controller that is restarted is waited for
@@ -67,7 +67,7 @@ class SlurmJob(NoInput):
 
     def _read(self, at: int) -> Iterator[bytes]:
         try:
-            with (self._folder / LOG).open("rb") as file:
+            with opened(self._folder / LOG) as file:
                 file.seek(at)
                 while data := file.read(65536):
                     yield data
@@ -117,23 +117,12 @@ class SlurmJob(NoInput):
             self._is_never = commands.is_never(state)
             return None
         self._waiting = None
-        told = self._told()
+        told = told_exit(self._folder)
         if told is None and state is None:
             return Exit(None, None, "Slurm has forgotten the job, and it left no word of its end")
-        if told is None:
-            assert state is not None  # one of the two is there
-            told = _code(state), None, None
-        code, finished, why = told
+        code = told.code if told else _code(state)
+        finished, why = (told.finished, told.why) if told else (None, None)
         return Exit(code, _killed_for_memory(state), _reason(state, code, why), finished, _is_stopped(state, code, why))
-
-    def _told(self) -> tuple[int | None, float | None, str | None] | None:
-        """Give what the script wrote at its end: the code, when, and why it was asked to end. None: it could not."""
-        try:
-            told = json.loads((self._folder / EXIT).read_text())
-            when = told.get("t")
-            return int(told["code"]), float(when) if when is not None else None, told.get("why")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
 
     def waiting(self) -> str | None:
         return self._waiting
@@ -169,8 +158,10 @@ class SlurmJob(NoInput):
             self.kill()
 
 
-def _code(state: commands.State) -> int | None:
+def _code(state: commands.State | None) -> int | None:
     """Give the code that Slurm keeps; its 0 is no success of a job that was ended."""
+    if state is None:
+        return None
     if state.code == UNSEEN:  # by the script's first lines, else it would have told its end
         return _SIGNALS[UNSEEN]
     if state.signal and not state.code:

@@ -22,14 +22,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from types import UnionType
-from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Self
 
+from ngcdl.record.shape import known_of, make
 from ngcdl.spec import Placement, Workload
-
-T = TypeVar("T")
-_types = cache(get_type_hints)
 
 FORMAT = 1
 STATUSES = ("running", "finished", "failed", "interrupted", "lost")
@@ -212,9 +208,32 @@ class Run:
         """Unknown also where a clock was put back meanwhile."""
         return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
+    @property
+    def is_open(self) -> bool:
+        """Can there be more to find out? It runs; or it lost only its engine, which may come back: it has an owner."""
+        return self.status == "running" or (self.status == "lost" and self.owner is not None)
+
+    @property
+    def workload(self) -> Mapping[str, Any]:
+        """The bundled training that was asked for, as its spec has it; {} where it was a command."""
+        return (self.spec or {}).get("workload") or {}
+
+    @property
+    def placement(self) -> Mapping[str, Any]:
+        """Where on a cluster it was to go, as its spec has it; {} of a run on one host."""
+        return (self.spec or {}).get("placement") or {}
+
+    @property
+    def is_synthetic(self) -> bool:
+        return "synthetic" in (self.dataset or "").lower()
+
     def noting(self, *notes: str) -> Run:
         """Give this run with `notes` added, each once."""
         return replace(self, notes=self.notes + tuple(note for note in notes if note not in self.notes))
+
+    def closed(self, status: str, code: int | None, reason: str | None, finished: float | None) -> Run:
+        """Give this run as it ended, at `finished` (s since the epoch; None: nobody knows): nobody watches it now."""
+        return replace(self, status=status, exit_code=code, reason=reason, finished=finished, owner=None)
 
     def as_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -234,7 +253,7 @@ class Run:
         if known.get("status") not in STATUSES or known.get("started") is None:
             raise ValueError("status or started is missing")
         try:
-            return _make(cls, known | _parts(known))
+            return make(cls, known | _parts(known))
         except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"a part has another shape: {error}") from error
 
@@ -242,23 +261,23 @@ class Run:
 def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
     """Turn the nested objects that are there into their types."""
     made: dict[str, Any] = {}
-    if isinstance(data.get("spec"), Mapping):  # `_make` says it of what is none
+    if isinstance(data.get("spec"), Mapping):  # `make` says it of what is none
         _check_spec(data["spec"])
     if "image" in data:
-        made["image"] = _make(Image, data["image"])
+        made["image"] = make(Image, data["image"])
     if "machine" in data:
         cards = data["machine"].get("gpus")
-        gpus = None if cards is None else tuple(_make(Gpu, gpu) for gpu in cards)
-        made["machine"] = replace(_make(Machine, {**data["machine"], "gpus": None}), gpus=gpus)
+        gpus = None if cards is None else tuple(make(Gpu, gpu) for gpu in cards)
+        made["machine"] = replace(make(Machine, {**data["machine"], "gpus": None}), gpus=gpus)
     if "owner" in data:
-        made["owner"] = _make(Owner, data["owner"])
+        made["owner"] = make(Owner, data["owner"])
     if "diagnosis" in data:
-        made["diagnosis"] = _make(Diagnosis, data["diagnosis"])
+        made["diagnosis"] = make(Diagnosis, data["diagnosis"])
     if "summary" in data:
-        gpus_read = tuple(_make(GpuSummary, gpu) for gpu in data["summary"].get("gpus") or ())
-        made["summary"] = replace(_make(Summary, data["summary"]), gpus=gpus_read)
+        gpus_read = tuple(make(GpuSummary, gpu) for gpu in data["summary"].get("gpus") or ())
+        made["summary"] = replace(make(Summary, data["summary"]), gpus=gpus_read)
     if "findings" in data:
-        made["findings"] = tuple(_make(Finding, one) for one in data["findings"])
+        made["findings"] = tuple(make(Finding, one) for one in data["findings"])
     for name in ("notes", "gpus"):
         if name in data:
             made[name] = tuple(str(item) for item in data[name])
@@ -270,33 +289,6 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     for name in ("workload", "placement", "environment", "ulimits"):
         if not isinstance(spec.get(name), Mapping | None):
             raise TypeError(f"spec.{name} is {str(spec[name])[:60]!r}")
-    _known(Workload, spec.get("workload") or {})
-    _known(Placement, spec.get("placement") or {})
+    known_of(Workload, spec.get("workload") or {})
+    known_of(Placement, spec.get("placement") or {})
     json.dumps(spec, allow_nan=False)  # NaN and the infinities are no JSON, and some write them
-
-
-def _make(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Make a `kind` of what `data` has for it. Raises TypeError as `_known` does."""
-    return kind(**_known(kind, data))
-
-
-def _known(kind: type[T], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what `data` has for a `kind`. Raises TypeError where a value is of another type, or no number."""
-    wanted = _types(kind)  # type: ignore[arg-type]  # mypy takes a dataclass for unhashable
-    known = {name: value for name, value in data.items() if name in wanted and value is not None}
-    for name, value in known.items():
-        if not _fits(value, wanted[name]) and not (isinstance(value, list) and get_origin(wanted[name]) is tuple):
-            raise TypeError(f"{name} is {str(value)[:60]!r}")
-    return known
-
-
-def _fits(value: object, hint: Any) -> bool:
-    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    if isinstance(value, Mapping):
-        kept = [get_args(one)[1] for one in hints if get_origin(one) is Mapping]
-        return any(one is Any or all(_fits(inner, one) for inner in value.values()) for one in kept)
-    kinds = tuple(get_origin(one) or one for one in hints)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    # NaN and the infinities are no JSON, and what float can't hold can't be shown.
-    return (float in kinds or (int in kinds and isinstance(value, int))) and -1e300 < value < 1e300

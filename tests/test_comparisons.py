@@ -1,0 +1,57 @@
+"""What is kept of a comparison: found by its name, loaded as it was saved, and named where it is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngcdl import comparisons
+from ngcdl.comparisons import Kept, Trial
+from ngcdl.errors import NoSuchComparison, RecordBroken
+from ngcdl.store import Store
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def test_one_that_was_saved_is_there_and_for_its_owner_alone(shelf: Store) -> None:
+    kept = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    assert not comparisons.has(kept.id, shelf)
+    comparisons.save(kept, shelf)
+    assert comparisons.has(kept.id, shelf)
+    path = comparisons.path(kept.id, shelf)
+    assert [one.stat().st_mode & 0o777 for one in (path.parent, path)] == [0o700, 0o600]
+
+
+def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
+    older = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    newer = Kept(
+        "20180217-010101-compare-bbb222", "device", 1, (("cpu", "cpu"),), 2.0, 3.0, ("x",), (Trial("cpu", 1, "r"),)
+    )
+    for kept in (newer, older):
+        comparisons.save(kept, shelf)
+    assert comparisons.load("last", shelf) == newer
+    for name in ("aaa111", "20180216", "last-1", older.id):
+        assert comparisons.load(name, shelf) == older
+    for name in ("2018", "", "none", "last-2", "../runs"):
+        with pytest.raises(NoSuchComparison) as caught:
+            comparisons.load(name, shelf)
+        assert caught.value.hint.splitlines()[1:] == [f"    ngcdl compare --show {one.id}" for one in (older, newer)]
+
+
+def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
+    kept = Kept("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
+    older = {key: value for key, value in kept.as_json().items() if key != "scaling"}
+    assert Kept.from_json(older) == kept
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": "x"}', "{" * 9])
+def test_a_file_that_is_no_comparison_is_named(shelf: Store, text: str) -> None:
+    path = shelf.root.with_name("comparisons") / "a.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(RecordBroken, match="comparisons"):
+        comparisons.load("last", shelf)

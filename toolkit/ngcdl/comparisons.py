@@ -1,0 +1,117 @@
+"""The comparisons that are kept: saved, found, loaded. One is the ids of its runs, and lies beside theirs.
+
+$XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change, FORMAT 1
+    format, id, vary, repeat, started, finished (null: nobody saw it reach its end), remarks [],
+    arms [{name, device}], trials [{arm, round, run}] in the order of time,
+    scaling (strong | weak: of machines and cards; null, or missing, elsewhere)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
+from ngcdl.folder import opened
+from ngcdl.store import Store, age, named, write_whole
+
+FORMAT = 1
+FOLDER = "comparisons"
+KIND = "compare"  # of their ids, as runs have what they train
+STOPPED = "it was stopped: not all of its runs were finished"
+
+
+@dataclass(frozen=True)
+class Trial:
+    arm: str
+    round: int
+    run: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A comparison as its file has it."""
+
+    id: str
+    vary: str
+    repeat: int
+    arms: tuple[tuple[str, str | None], ...]
+    started: float
+    finished: float | None = None
+    remarks: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    scaling: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        arms = [{"name": name, "device": device} for name, device in self.arms]
+        return {"format": FORMAT, **asdict(self), "arms": arms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Kept:
+        """Raises ValueError, KeyError or TypeError where it is none."""
+        if data["format"] > FORMAT:
+            raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
+        return cls(
+            id=str(data["id"]),
+            vary=str(data["vary"]),
+            repeat=int(data["repeat"]),
+            arms=tuple((str(arm["name"]), arm["device"]) for arm in data["arms"]),
+            started=float(data["started"]),
+            finished=data["finished"],
+            remarks=tuple(str(remark) for remark in data["remarks"]),
+            trials=tuple(Trial(str(one["arm"]), int(one["round"]), str(one["run"])) for one in data["trials"]),
+            scaling=data.get("scaling"),
+        )
+
+
+def path(comparison_id: str, shelf: Store) -> Path:
+    return shelf.root.with_name(FOLDER) / f"{comparison_id}.json"
+
+
+def has(comparison_id: str, shelf: Store) -> bool:
+    return path(comparison_id, shelf).exists()
+
+
+def save(kept: Kept, shelf: Store) -> None:
+    """Raises StateNotWritable."""
+    file = path(kept.id, shelf)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StateNotWritable(file.parent, error.strerror or str(error)) from error
+    write_whole(file, json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+
+
+def stop(kept: Kept, shelf: Store) -> None:
+    """Close a comparison, so that whoever sees its runs through begins no other. Raises StateNotWritable."""
+    if kept.finished is None:
+        save(replace(kept, finished=time.time(), remarks=(*kept.remarks, STOPPED)), shelf)
+
+
+def is_named(name: str) -> bool:
+    """Is it a comparison's id, or enough of one, and no run's?"""
+    return KIND in name
+
+
+def find(name: str, shelf: Store) -> str:
+    """Give the id that `name` means, as store.named reads it. Raises NoSuchComparison."""
+    folder = shelf.root.with_name(FOLDER)
+    ids = sorted((file.stem for file in folder.glob("[!.]*.json")), key=age)
+    found = named(name, ids[::-1])
+    if found is None:
+        raise NoSuchComparison(name, folder, ids)
+    return found
+
+
+def load(name: str, shelf: Store) -> Kept:
+    """Give the comparison that `name` means. Raises NoSuchComparison or RecordBroken."""
+    file = path(find(name, shelf), shelf)
+    try:
+        with opened(file) as content:
+            return Kept.from_json(json.load(content))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordBroken(file, str(error)) from error

@@ -1,0 +1,81 @@
+"""What was measured while a run ran: by ngcdl, or by the trainer on each node of a cluster, and then put together."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, lines
+
+
+def samples(folder: Path) -> Iterator[dict[str, Any]]:
+    """Give the samples of the run in `folder`. What several nodes measured in the same second is one: what `_OF_NODES`
+    makes of them, with the GPUs of all; else that of the first of them."""
+    found = sample_files(folder)
+    return _together(found) if len(found) > 1 else lines(found[0])
+
+
+def sample_files(folder: Path) -> list[Path]:
+    """Give the files that the samples are in: one of each node, or the one that ngcdl writes."""
+    return sorted(folder.glob(SAMPLES_OF_NODES)) or [folder / SAMPLES]
+
+
+def _together(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    began = 0.0
+    for t, node, sample in heapq.merge(*(_timed(path, node) for node, path in enumerate(paths)), key=itemgetter(0)):
+        if found and (node in found or t - began > 0.5):
+            yield _one(found)
+            found = {}
+        began = began if found else t
+        found[node] = sample
+    if found:
+        yield _one(found)
+
+
+def _timed(path: Path, node: int) -> Iterator[tuple[float, int, dict[str, Any]]]:
+    return ((sample["t"], node, sample) for sample in lines(path) if isinstance(sample.get("t"), int | float))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)  # statistics would take 5 ms of the start of each command
+
+
+# What several nodes come to: shares of a node are means, for its processors are counted on one machine; of memory it is
+# the node that has most of it, and the least that one can get: there a run ends first.
+_OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
+    "host_cpu_percent": _mean,
+    "cpu_percents": lambda nodes: [*chain.from_iterable(nodes)],
+    "threads_running": _mean,
+    "host_memory_bytes": max,
+    "container_cpu_percent": sum,
+    "memory_bytes": max,
+    "memory_limit_bytes": min,
+    "memory_pressure_percent": max,
+    "memory_oom_kills": sum,
+}
+
+
+def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    """Unknown is what a node does not know; what one leaves out is left out."""
+    nodes = [sample for _, sample in sorted(found.items())]
+    one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
+    for name in _OF_NODES if len(nodes) > 1 else ():
+        values = [sample[name] for sample in nodes if name in sample]
+        if len(values) == len(nodes):
+            is_known = all(isinstance(value, list) if name == "cpu_percents" else _fits(value) for value in values)
+            one[name] = _OF_NODES[name](values) if is_known else None
+        else:
+            one.pop(name, None)
+    if gap := next((sample["gap"] for sample in nodes if sample.get("gap")), None):
+        one["gap"] = gap
+    return one
+
+
+def _fits(value: object) -> bool:
+    """Is it a number that can be added up? None is NaN, which some write."""
+    return type(value) in (float, int) and -1e300 < value < 1e300  # type: ignore[operator]  # it is one
