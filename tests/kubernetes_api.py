@@ -23,7 +23,7 @@ KINDS = {
     "namespaces": ("v1", "Namespace"), "nodes": ("v1", "Node"),
 }  # fmt: skip
 OF_THE_CLUSTER = ("namespaces", "nodes")  # in no namespace
-VERBS = ["create", "delete", "get", "list", "patch"]
+VERBS = ["create", "delete", "get", "list", "patch", "update"]
 WAITS_SECONDS = 30
 
 
@@ -159,6 +159,18 @@ class Handler(BaseHTTPRequestHandler):
             return
         thing["metadata"].setdefault("namespace", namespace)
         self._answer(201, self.api.put(kind, thing))
+
+    def do_PUT(self) -> None:
+        path, _ = self._asked()
+        thing = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        kind, namespace, name = self._place(path)
+        if self._is_refused("PUT", kind):
+            return
+        if (kind, namespace, name) in self.api.objects:
+            thing["metadata"].setdefault("namespace", namespace)
+            self._answer(200, self.api.put(kind, thing))
+        else:
+            self._missing(kind, name)
 
     def do_DELETE(self) -> None:
         path, _ = self._asked()

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from made_runs import Made
 
-from ngcdl import archive, compare
-from ngcdl.compare import Kept, Trial
+from ngcdl import archive, comparisons
+from ngcdl.comparisons import Kept, Trial
 from ngcdl.errors import ArchiveBroken, NotWritten
+from ngcdl.folder import IMPORTED
 from ngcdl.owner import this_process
 from ngcdl.record import Run
 from ngcdl.store import Store
@@ -120,7 +121,7 @@ def test_a_comparison_comes_back_once_and_verified(shelf: Store, other: Store, t
     MADE.keep(shelf, "run-1")
     archive.export(shelf, [shelf.load("run-1")], tmp_path / "x.tar", [COMPARISON])
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id]
-    assert compare.load("last", other) == COMPARISON
+    assert comparisons.load("last", other) == COMPARISON
     (tmp_path / "out").mkdir()
     subprocess.run(["tar", "-xf", "../x.tar"], cwd=tmp_path / "out", check=True)
     subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
@@ -268,6 +269,19 @@ def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(
         with pytest.raises(ArchiveBroken, match=why):
             archive.take_in(other, tmp_path / "x.tar", quiet)
         assert list(other.root.iterdir()) == []
+
+
+def test_a_run_that_is_taken_in_bears_a_mark_that_no_archive_takes_along_or_brings(
+    shelf: Store, other: Store, tmp_path: Path
+) -> None:
+    MADE.keep(shelf, "run-1")
+    packed(shelf, tmp_path / "x.tar", "run-1")
+    archive.take_in(other, tmp_path / "x.tar", quiet)
+    assert (other.folder("run-1") / IMPORTED).exists()
+    assert not (shelf.folder("run-1") / IMPORTED).exists()
+    packed(other, tmp_path / "y.tar", "run-1")
+    with tarfile.open(tmp_path / "y.tar") as tar:
+        assert f"run-1/{IMPORTED}" not in tar.getnames()
 
 
 def test_processes_and_containers_of_the_other_machine_are_not_ours_to_stop(

@@ -13,9 +13,10 @@ from made_runs import DIGEST, UUID, Made
 
 from ngcdl import __version__, repeat, settings
 from ngcdl.errors import NotRepeatable
-from ngcdl.record import Run
+from ngcdl.folder import EVENTS, IMPORTED
+from ngcdl.record import Image, Run
 from ngcdl.spec import GpuRequest, Workload
-from ngcdl.store import EVENTS, Store
+from ngcdl.store import Store
 
 SYNTHETIC = Made(steps=10, seed=3, dataset="synthetic")
 
@@ -121,6 +122,71 @@ def test_a_value_that_was_redacted_is_the_caller_s_own_or_a_refusal(
     assert "mine" not in repr(given.remarks)
 
 
+@pytest.mark.parametrize("is_set", [True, False])
+def test_what_starts_nothing_gets_no_value_of_the_caller_s(
+    config: settings.Settings, monkeypatch: pytest.MonkeyPatch, is_set: bool
+) -> None:
+    monkeypatch.delenv("API_KEY", raising=False)
+    if is_set:
+        monkeypatch.setenv("API_KEY", "mine")
+    run = with_spec(SYNTHETIC.run("x"), environment={"API_KEY": "***", "EPOCHS": "3"})
+    found = again(run, config, dry=True)
+    assert found.asked.extra
+    assert dict(found.asked.extra.environment) == {"API_KEY": "***", "EPOCHS": "3"}
+
+
+@pytest.fixture
+def imported(config: settings.Settings) -> Run:
+    """A stranger's command, taken in from an archive."""
+    shelf = Store(config.runs)
+    spec = {
+        "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,
+        "environment": {"HF_TOKEN": "***", "EPOCHS": "3"}, "mounts": ["/:/ngcdl/x", "models:/m"],
+        "placement": {"options": ["--comment=x"]},
+    }  # fmt: skip
+    made = Made("cpu")
+    made.keep(shelf, "x", spec=spec, image=Image("evil.example/x:1", DIGEST))
+    (shelf.folder("x") / IMPORTED).touch()
+    return shelf.load("x")
+
+
+def test_a_stranger_s_run_is_refused_with_all_that_it_would_get(
+    imported: Run, config: settings.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "mine")
+    with pytest.raises(NotRepeatable, match="it was imported") as refused:
+        again(imported, config)
+    said = refused.value.hint
+    assert f"    image      evil.example/x@{DIGEST}\n" in said
+    assert "    command    sh -c 'env; ls /x'\n" in said
+    assert "    variables  HF_TOKEN as it is set here, EPOCHS\n" in said
+    assert "    folders    /:/ngcdl/x, models:/m\n" in said
+    assert "    sbatch     --comment=x\n" in said
+    assert said.endswith("    ngcdl runs replay x --trust")
+    assert "mine" not in said
+    trusted = again(imported, config, trust=True).asked
+    assert trusted.own
+    assert dict(trusted.own.environment) == {"HF_TOKEN": "mine", "EPOCHS": "3"}
+    assert again(imported, config, dry=True).asked.own, "to look at it needs no trust"
+
+
+def test_a_stranger_s_training_is_refused_with_the_folder_of_its_data(config: settings.Settings) -> None:
+    made, shelf = replace(SYNTHETIC, dataset="pictures"), Store(config.runs)
+    training = {**(made.run("x").spec or {})["workload"], "name": "catdog", "data": "/home/me"}
+    made.keep(shelf, "x", spec={**(made.run("x").spec or {}), "workload": training})
+    (shelf.folder("x") / IMPORTED).touch()
+    with pytest.raises(NotRepeatable, match="it was imported") as refused:
+        again(shelf.load("x"), config)
+    assert "    training   catdog\n" in refused.value.hint
+    assert "    folders    /home/me\n" in refused.value.hint
+
+
+@pytest.mark.parametrize("digest", ["sha256:x; touch /tmp/y", "sha256:" + "5" * 63, "latest"])
+def test_a_digest_that_is_none_is_a_refusal(config: settings.Settings, digest: str) -> None:
+    with pytest.raises(NotRepeatable, match="its image can't be meant"):
+        again(replace(SYNTHETIC, digest=digest).run("x"), config)
+
+
 def test_a_word_that_was_redacted_is_a_refusal(config: settings.Settings) -> None:
     run = with_spec(SYNTHETIC.run("x"), workload=None, command=["serve", "--token", "***"])
     with pytest.raises(NotRepeatable, match="a word of its command"):
@@ -136,6 +202,9 @@ def test_a_word_that_was_redacted_is_a_refusal(config: settings.Settings) -> Non
         (with_spec(SYNTHETIC.run("x"), mounts=7), "does not say what was asked"),
         (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "later": 5}), "does not know its later"),
         (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "resume": "gone"}), "went on from gone"),
+        (with_spec(SYNTHETIC.run("x"), workload={"steps": 5}), "does not say which training"),
+        (with_spec(SYNTHETIC.run("x"), environment={"X;touch /tmp/y;A": "1"}), "does not say what was asked"),
+        (with_spec(SYNTHETIC.run("x"), placement={"options": ["--a\ntouch /tmp/y"]}), "does not say what was asked"),
     ],
 )
 def test_what_can_t_be_the_same_is_a_refusal(config: settings.Settings, run: Run, why: str) -> None:

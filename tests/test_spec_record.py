@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -193,11 +194,41 @@ def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
         (Placement(time_limit="soon"), "slurm", "--time soon"),
         (Placement(partition="a b"), "slurm", "one word"),
         (Placement(account="-x"), "slurm", "one word"),
+        (Placement(options=("--comment=x\ntouch /tmp/y",)), "slurm", "--sbatch '--comment=x\\ntouch /tmp/y'"),
+        (Placement(gpu_type="h100 y"), "slurm", "one word"),
+        (Placement(avoid=("n1", "n2\ntouch /tmp/y")), "slurm", "one word"),
     ],
 )
 def test_a_placement_that_can_t_be_meant_is_refused(placement: Placement, engine: str, named: str) -> None:
     with pytest.raises(BadOption, match=re.escape(named)):
         placement.check(engine)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"environment": {"X;touch /tmp/y;A": "1"}},
+        {"environment": {"A=B": "1"}},
+        {"environment": {"": "1"}},
+        {"environment": {"A": "a\0b"}},
+        {"environment": {"A": 5}},
+        {"placement": {"options": ["--comment=x\ntouch /tmp/y"]}},
+        {"placement": {"options": [5]}},
+        {"placement": {"partition": "gpu; touch /tmp/y"}},
+        {"placement": {"gpu_type": "h100\ntouch /tmp/y"}},
+        {"placement": {"container": "lxc"}},
+        {"ulimits": {"memlock": "1; touch /tmp/y"}},
+        {"ulimits": {"memlock=1 -v /": 1}},
+        {"shm_bytes": "1; touch /tmp/y"},
+        {"user": "$(id)"},
+        {"workdir": 5},
+        {"command": [5]},
+        {"mounts": ["/data"]},
+    ],
+)
+def test_a_record_that_says_what_nobody_can_have_typed_is_refused(odd: dict[str, Any]) -> None:
+    with pytest.raises((BadOption, TypeError, ValueError)):
+        RunSpec.from_json({**FULL.as_json(), **odd})
 
 
 @pytest.mark.parametrize("time", ["30", "30:00", "1:00:00", "2-12", "2-12:30", "2-12:30:00"])

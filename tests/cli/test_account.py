@@ -14,9 +14,13 @@ from registry.ngc_server import KEY, NgcServer, serving
 OLD = "nvapi-CANARY-old"
 ENROOT = ("--enroot",)
 KUBERNETES = ("--kubernetes", "ngc", "--namespace", "vision")
-# Keeps what would be made in the cluster.
+# Keeps what would be made in the cluster, where a Secret of the type in the file `type` is.
 KUBECTL = """#!/bin/sh
-case $* in *create*) cat > "$HOME/secret" ;; esac
+echo "$*" >> "$HOME/calls"
+case $* in
+*" get secret "*) [ ! -e "$HOME/type" ] || cat "$HOME/type" ;;
+*" create "* | *" replace "*) cat > "$HOME/secret" ;;
+esac
 """
 
 
@@ -70,6 +74,37 @@ def test_a_key_that_is_refused_is_not_copied_nor_is_an_older_one(
     assert done.returncode == 125
     assert "refused the key of standard input" in done.stderr
     assert copied(house) is None
+
+
+@pytest.mark.parametrize("name", ["--all", "-A", "Ngc", "a_b", "a..b", "a/b", ".a", "a-", "", "a" * 254])
+def test_a_name_that_no_secret_can_have_is_refused_before_a_key_is_read(
+    house: House, ngc: NgcServer, name: str
+) -> None:
+    done = typed(house, ngc, KEY, f"--kubernetes={name}", "--namespace", "vision")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "small letters, digits, - and ." in done.stderr
+    assert (ngc.seen, (house.home / "calls").exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("there", "calls"),
+    [
+        (None, ["get secret ngc", "create -f -"]),
+        ("kubernetes.io/dockerconfigjson", ["get secret ngc", "replace -f -"]),
+        ("kubernetes.io/tls", ["get secret ngc"]),
+    ],
+)
+def test_a_pull_secret_is_made_or_replaced_and_none_of_another_type_is_touched(
+    house: House, ngc: NgcServer, there: str | None, calls: list[str]
+) -> None:
+    if there:
+        (house.home / "type").write_text(there)
+    done = typed(house, ngc, KEY, *KUBERNETES)
+    said = [line.partition("=30s ")[2] for line in (house.home / "calls").read_text().splitlines()]
+    found = [line for line in said if not line.startswith("config ")]
+    assert [line.partition(" --ignore")[0] for line in found] == calls
+    assert (done.returncode, copied(house)) == ((2, None) if len(calls) == 1 else (0, KEY)), done.stderr
+    assert KEY not in (house.home / "calls").read_text()
 
 
 @pytest.mark.parametrize("words", [ENROOT, KUBERNETES])

@@ -119,9 +119,11 @@ def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
 ) -> None:
     monkeypatch.setenv("NGC_API_KEY", "nvapi-hush")
     stand_in(programs, "sbatch", f'env > {programs}/seen; echo "a warning of the site"; echo "123;lab"')
-    assert commands.submit(programs / "job.sh", {"HF_TOKEN": "mine"}) == "123"
+    typed = {"HF_TOKEN": "mine", "PATH": "/nowhere", "LD_PRELOAD": "/no.so", "SLURM_DEBUG": "9", "EPOCHS": "3"}
+    assert commands.submit(programs / "job.sh", typed) == "123", "it is found, by our own PATH"
     seen = (programs / "seen").read_text()
     assert "HF_TOKEN=mine" in seen
+    assert not [name for name, value in typed.items() if name != "HF_TOKEN" and f"{name}={value}\n" in seen]
     assert "NGC_API_KEY" not in seen
 
 
@@ -137,10 +139,9 @@ def test_what_is_of_the_job_around_it_stays_here_and_what_was_typed_counts_befor
     script = "".join(f"#SBATCH {option}\n" for option in options)
     (programs / "job.sh").write_text(script)
     stand_in(programs, "sbatch", f"env > {programs}/seen; echo 5")
-    commands.submit(programs / "job.sh", {"SLURM_DEBUG": "typed"})
+    commands.submit(programs / "job.sh", {})
     seen = dict(line.partition("=")[::2] for line in (programs / "seen").read_text().splitlines())
     assert {name: seen.get(name) for name in stay} == stay
-    assert seen["SLURM_DEBUG"] == "typed"
     assert not {*typed, *of_the_job} & set(seen)
     commands.check(script)
     seen = dict(line.partition("=")[::2] for line in (programs / "seen").read_text().splitlines())

@@ -28,8 +28,6 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
-export PYTHONUNBUFFERED=1
-export WORDS='a '"'"'b'"'"''
 
 resume=() # what was begun goes on from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do
@@ -60,6 +58,8 @@ more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
 [ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU of this node" >&2; echo 125 >"$mark"; exit 125; }
 more+=(--gpus "\"device=$cards\"")
+more+=(-e PYTHONUNBUFFERED=1)
+more+=(-e WORDS='"'"'a '"'"'"'"'"'"'"'"'b'"'"'"'"'"'"'"'"''"'"')
 begin() {
     docker rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
     { trap : TERM; docker run --rm --init --name "$name" --network=host \
@@ -83,8 +83,6 @@ begin() {
         -e SLURM_NNODES \
         -e SLURMD_NODENAME \
         -e SLURM_RESTART_COUNT \
-        -e PYTHONUNBUFFERED \
-        -e WORDS \
         -e HOME="$NGCDL_RUN/home" -e USER \
         nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; echo "$?" >"$said"; } &
     client=$!

@@ -28,8 +28,6 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
-export PYTHONUNBUFFERED=1
-export WORDS='a '"'"'b'"'"''
 
 resume=() # what was begun goes on from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do
@@ -68,7 +66,8 @@ echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
 exit "$code"
 '
-srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
+env PYTHONUNBUFFERED=1 WORDS='a '"'"'b'"'"'' \
+    srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     --container-image="$NGCDL_IMAGE" \
     --container-mounts="$RUN:$RUN",/scratch/cifar10:/scratch/cifar10:ro,/home/me/.local/state/ngcdl/runs/older:/home/me/.local/state/ngcdl/runs/older:ro \

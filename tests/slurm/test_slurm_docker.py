@@ -45,9 +45,12 @@ def user(lab: dict[str, Any], cluster: Cluster, tmp_path: Path) -> Iterator[With
 
 
 def test_each_node_runs_the_image_by_its_digest_with_its_gpu_as_the_caller(user: WithDocker) -> None:
+    code = user.home / "code"
+    code.mkdir()
     done = user.run(
         *BUSYBOX, "--nodes", "2", "--gpus", "1", "-e", "MY_TOKEN=hush", "--",
         "sh", "-c", "echo node $NGCDL_NODE of 2: $MY_TOKEN $(nvidia-smi -L) $(pwd) ${CUDA_VISIBLE_DEVICES-}.",
+        cwd=code,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     run = user.record()

@@ -2,7 +2,7 @@
 
     <id>/run.json  events.jsonl  samples.jsonl  log.txt  trace.json     as they lie in the run's folder
     <id>/checkpoints/step-<n>.npz
-    comparisons/<id>.json                                                            as compare.py keeps it
+    comparisons/<id>.json                                                            as comparisons.py keeps it
     SHA256SUMS                                                                       last; `sha256sum -c` reads it
 
 No absolute names, no owners, no links. What the record has redacted stays so; a log is taken as it is. Reading trusts
@@ -11,7 +11,6 @@ nothing: only these names, only regular files, every checksum, every record; eit
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -25,21 +24,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ngcdl import compare
-from ngcdl.compare import Kept
+from ngcdl import whole
+from ngcdl.comparisons import FOLDER as COMPARISONS
+from ngcdl.comparisons import Kept, has, save
 from ngcdl.errors import ArchiveBroken, NgcdlError, NotWritten, StateNotWritable
+from ngcdl.folder import (
+    CHECKPOINTS,
+    EVENTS,
+    EXIT,
+    HOME,
+    IMPORTED,
+    LOG,
+    MANIFEST,
+    RECORD,
+    SAMPLES,
+    SAMPLES_OF_NODES,
+    SCRIPT,
+    TRACE,
+)
 from ngcdl.record import Run
-from ngcdl.store import EVENTS, EXIT, LOG, RECORD, SAMPLES, TRACE, Store
+from ngcdl.store import Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, "job.sh", "job.yaml")  # the last ones: of a cluster
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # the last ones: of a cluster
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
-_CHECKPOINT = re.compile(r"step-[0-9]{1,18}\.npz")
+_STEP = r"step-[0-9]{1,18}\.npz"
 _NAME = re.compile(
     r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
-    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|{_OF_NODE}|checkpoints/step-[0-9]{{1,18}}\.npz)"
+    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|{_OF_NODE}|{CHECKPOINTS}/{_STEP})"
 )
-_COMPARISON = re.compile(rf"{compare.FOLDER}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
+_COMPARISON = re.compile(rf"{COMPARISONS}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
 _BLOCK = 1 << 20
 _SUMS_BYTES = 1 << 22
 
@@ -48,20 +62,13 @@ def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[
     """Write `runs`, which have ended, and `comparisons` to `file`. Raises NotWritten; then nothing is left behind."""
     if not file.name:
         raise NotWritten(file, "it is a folder")
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as raw:
+        with whole.written(file, is_new=True) as raw:
             _write(store, runs, comparisons, raw)
-            raw.flush()
-            os.fsync(raw.fileno())
-        os.link(draft, file)  # fails where there is one already, as a rename does not
     except FileExistsError as error:
         raise NotWritten(file, "it is there already, and is left as it is") from error
     except OSError as error:
         raise NotWritten(file, error.strerror or str(error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[Kept], raw: IO[bytes]) -> None:
@@ -71,7 +78,7 @@ def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[Kept], raw: 
             for name, path in _files(store.folder(run.id)):
                 sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
         for kept in comparisons:
-            name, content = f"{compare.FOLDER}/{kept.id}.json", json.dumps(kept.as_json(), indent=1).encode()
+            name, content = f"{COMPARISONS}/{kept.id}.json", json.dumps(kept.as_json(), indent=1).encode()
             archive.addfile(_entry(name, len(content), kept.finished or kept.started), io.BytesIO(content))
             sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
         text = "".join(sums).encode()
@@ -82,14 +89,14 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     for name in _FILES:
         if _is_file(folder / name):
             yield name, folder / name
-    for path in sorted(folder.glob("samples-*.jsonl")):
+    for path in sorted(folder.glob(SAMPLES_OF_NODES)):
         if re.fullmatch(_OF_NODE, path.name) and _is_file(path):
             yield path.name, path
-    checkpoints = folder / "checkpoints"
+    checkpoints = folder / CHECKPOINTS
     if checkpoints.is_dir() and not checkpoints.is_symlink():
         for path in sorted(checkpoints.iterdir()):
-            if _CHECKPOINT.fullmatch(path.name) and _is_file(path):
-                yield f"checkpoints/{path.name}", path
+            if re.fullmatch(_STEP, path.name) and _is_file(path):
+                yield f"{CHECKPOINTS}/{path.name}", path
 
 
 def _is_file(path: Path) -> bool:
@@ -134,10 +141,10 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
             found = _unpack(file, Path(draft))
-            folders = [path for path in found if path.parent.name != compare.FOLDER]
+            folders = [path for path in found if path.parent.name != COMPARISONS]
             for folder in folders:
                 _accept(file, Store(Path(draft)), folder.name)
-            comparisons = [_read(file, path) for path in found if path.parent.name == compare.FOLDER]
+            comparisons = [_read(file, path) for path in found if path.parent.name == COMPARISONS]
             placed = [folder.name for folder in folders if _placed(folder, store, say)]
             return placed + [kept.id for kept in comparisons if _saved(kept, store, say)]
     except tarfile.TarError as error:
@@ -216,7 +223,8 @@ def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
     if target.exists() or target.is_symlink():
         say(f"{folder.name} is here already, and is left as it is")
         return False
-    (folder / "home").mkdir(mode=0o700)
+    (folder / HOME).mkdir(mode=0o700)
+    (folder / IMPORTED).touch(mode=0o600)
     folder.rename(target)
     return True
 
@@ -234,9 +242,9 @@ def _read(file: Path, path: Path) -> Kept:
 
 
 def _saved(kept: Kept, store: Store, say: Callable[[str], None]) -> bool:
-    here = (store.root.with_name(compare.FOLDER) / f"{kept.id}.json").exists()
+    here = has(kept.id, store)
     if here:
         say(f"{kept.id} is here already, and is left as it is")
     else:
-        compare.save(kept, store)
+        save(kept, store)
     return not here

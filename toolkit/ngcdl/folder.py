@@ -11,6 +11,7 @@
         job.sh, job.yaml what a cluster was given
         exit.json        {code, t, restarts, why}: how it ended there
         home/            the HOME of what runs in the container
+        .imported        it was brought from another machine (archive.py)
 
 The run itself can write there: nothing of it is trusted to be an ordinary file.
 """
@@ -35,6 +36,7 @@ SAMPLES_OF_NODES = "samples-*.jsonl"
 CHECKPOINTS, TRACE, HOME = "checkpoints", "trace.json", "home"
 SCRIPT, MANIFEST = "job.sh", "job.yaml"  # what a cluster was given: Slurm, Kubernetes
 EXIT = "exit.json"  # of a cluster: how the run ended
+IMPORTED = ".imported"
 
 
 def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes]:

@@ -4,6 +4,7 @@ what can't be the same."""
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
 from ngcdl.errors import BadOption, BadReference, NotRepeatable
+from ngcdl.folder import EVENTS, IMPORTED, lines
 from ngcdl.record import Run
 from ngcdl.report import naming, tuned
+from ngcdl.report.lines import last_start
 from ngcdl.settings import Settings
-from ngcdl.spec import REDACTED, GpuRequest, ImageRef, RunSpec, Workload
-from ngcdl.store import EVENTS, Store, lines
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload
+from ngcdl.store import Store
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,12 @@ class Again:
     remarks: tuple[str, ...]
 
 
-def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: bool = False) -> Again:
-    """Make of a record what was typed. With `dry` no data is fetched or looked at. Raises NotRepeatable."""
+def again(
+    before: Run, settings: Settings, shelf: Store, show: Show, *, dry: bool = False, trust: bool = False
+) -> Again:
+    """Make of a record what was typed. Raises NotRepeatable, also for an imported run that nobody said to `trust`.
+
+    With `dry` nothing is to be started: no data is fetched or looked at, and no value of the caller's is put in."""
     recorded = before.spec
     if not recorded:
         raise NotRepeatable(
@@ -37,7 +44,12 @@ def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: boo
         spec = RunSpec.from_json({**recorded, "workload": None, "image": None})
     except (BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
         raise NotRepeatable(before.id, f"its record does not say what was asked ({error})") from error
-    environment, remarks = _environment(before, spec)
+    image = _image(before, settings)
+    # what a record from another machine asks for is a stranger's word
+    if not dry and not trust and os.path.lexists(shelf.folder(before.id) / IMPORTED):
+        why = "it was imported, and nobody here has looked at what it would do"
+        raise NotRepeatable(before.id, why, _warning(before, spec, image))
+    environment, remarks = _environment(before, spec, dry)
     spec = replace(spec, environment=environment)
     workload, more = _workload(before, settings, shelf, show, dry)
     if workload and workload.autotune and (start := _start(before, shelf)):
@@ -47,8 +59,7 @@ def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: boo
         more = (*more, "--autotune is left out: what it chose then is asked for outright")
     extra = None
     if workload:
-        typed = tuple(mount for mount in spec.mounts if not mount.container.startswith(f"{plan.INSIDE}/"))
-        extra = replace(spec, command=(), mounts=typed, workdir=None, user=None, tty=False, stdin=False)
+        extra = replace(spec, command=(), mounts=_typed(spec), workdir=None, user=None, tty=False, stdin=False)
     elif any(REDACTED in word for word in spec.command):
         raise NotRepeatable(
             before.id,
@@ -59,7 +70,7 @@ def again(before: Run, settings: Settings, shelf: Store, show: Show, *, dry: boo
         remarks.append("what came in by its stdin was not recorded")
     asked = Asked(
         engine=before.engine or "auto",
-        image=_image(before, settings),
+        image=image,
         gpus=_gpus(before, recorded),
         workload=workload,
         own=None if workload else spec,
@@ -80,6 +91,7 @@ def _image(before: Run, settings: Settings) -> ImageRef | None:
         raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
     try:
         image = ImageRef.parse(before.image.reference, settings.registry)
+        ImageRef.parse(image.pinned(before.image.digest))
     except BadReference as error:
         raise NotRepeatable(before.id, f"its image can't be meant ({error})") from error
     return replace(image, tag=None, digest=before.image.digest)
@@ -94,9 +106,36 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
     return GpuRequest.parse(str(recorded.get("gpus") or "auto"))
 
 
-def _environment(before: Run, spec: RunSpec) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+def _typed(spec: RunSpec) -> tuple[Mount, ...]:
+    """Give the mounts of a training that are not its plan's own."""
+    return tuple(mount for mount in spec.mounts if not mount.container.startswith(f"{plan.INSIDE}/"))
+
+
+def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
+    """Name all that a run would get of this host, for somebody who has to decide whether it may."""
+    training = before.workload
+    names = [f"{name} as it is set here" if value == REDACTED else name for name, value in spec.environment]
+    folders = [str(mount) for mount in _typed(spec)] if training else [str(mount) for mount in spec.mounts]
+    folders += [str(training["data"])] if training.get("data", "auto") not in ("auto", "synthetic") else []
+    what = {
+        "image": str(image or "none: this host's own Python"),
+        "training": str(training.get("name", "")),
+        "command": "" if training else shlex.join(spec.command),
+        "variables": ", ".join(names),
+        "folders": ", ".join(folders),
+        "sbatch": shlex.join(spec.placement.options if spec.placement else ()),
+    }
+    told = [f"    {name:<9}  {value}".replace("\n", "\\n") for name, value in what.items() if value]
+    return "\n".join(
+        ["It would get:", *told, "If you trust who made it:", f"    ngcdl runs replay {before.id} --trust"]
+    )
+
+
+def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """Put the caller's own values where the record has none because they looked like secrets."""
     hidden = [name for name, value in spec.environment if value == REDACTED]
+    if dry:
+        return spec.environment, [f"the value of {name} was not recorded: it is the one that is set" for name in hidden]
     missing = [name for name in hidden if name not in os.environ]
     if missing:
         raise NotRepeatable(
@@ -111,8 +150,7 @@ def _environment(before: Run, spec: RunSpec) -> tuple[tuple[tuple[str, str], ...
 
 def _start(before: Run, shelf: Store) -> Mapping[str, Any]:
     """Give the last start event, {} where no training began."""
-    starts = [event for event in lines(shelf.folder(before.id) / EVENTS) if event.get("event") == "start"]
-    return starts[-1] if starts else {}
+    return last_start(lines(shelf.folder(before.id) / EVENTS))
 
 
 def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
@@ -124,20 +162,22 @@ def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
 def _workload(
     before: Run, settings: Settings, shelf: Store, show: Show, dry: bool
 ) -> tuple[Workload | None, tuple[str, ...]]:
-    recorded = naming.workload(before)
+    recorded = before.workload
     if not recorded:
         return None, ()
     known = {one.name for one in fields(Workload)}
     unknown = [name for name, value in recorded.items() if name not in known and value is not None]
     if unknown:
         raise NotRepeatable(before.id, f"this ngcdl does not know its {', '.join(unknown)}", "Update ngcdl.")
+    if not recorded.get("name"):
+        raise NotRepeatable(before.id, "its record does not say which training it was")
     workload = Workload(**{name: value for name, value in recorded.items() if name in known})
     remarks: tuple[str, ...] = ()
     if workload.resume:
         if not (shelf.folder(workload.resume) / EVENTS).exists():
             raise NotRepeatable(before.id, f"it went on from {workload.resume}, which is not here")
         remarks = (f"it went on from {workload.resume}: from the last checkpoint of it that is there now",)
-    if naming.is_synthetic(before):
+    if before.is_synthetic:
         return replace(workload, data="synthetic"), remarks
     if not dry:
         workload = replace(workload, data=_data(before, workload, settings, shelf, show))

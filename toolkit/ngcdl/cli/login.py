@@ -69,13 +69,17 @@ def login(registry: str | None = None, key_stdin: bool = False) -> credentials.C
 def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None:
     """Copy the key that is kept, or sign in with the one on standard input and copy that.
 
-    Raises BadOption where no key is kept, or two of the options can't be meant together."""
+    Raises BadOption where no key is kept, a name can't be meant, or two of the options not together."""
     if to.namespace is not None and to.kubernetes is None:
         meant = Copy("NAME", to.namespace).line(registry)
         raise BadOption("--namespace: only --kubernetes reads that.", meant)
     if to.kubernetes is not None and to.enroot:
         both = (replace(to, enroot=False), Copy(enroot=True))
         raise BadOption("--kubernetes and --enroot: one of them.", "\n".join(one.line(registry) for one in both))
+    if to.kubernetes is not None:
+        from ngcdl.engines.kubernetes.engine import check_secret_name
+
+        check_secret_name(to.kubernetes)  # before a key is asked for
     host = _host(registry)
     key = login(registry, key_stdin) if key_stdin else credentials.find(host)
     if key is None:
@@ -87,7 +91,7 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
 
 
 def _to_kubernetes(host: str, key: credentials.Credential, name: str, namespace: str | None) -> None:
-    """Make the pull secret `name`. The key goes through kubectl's stdin, and no file."""
+    """Make the pull secret `name`, or renew it. The key goes through kubectl's stdin, and no file."""
     from ngcdl.engines import kubernetes
 
     where = kubernetes.connect().keep_pull_secret(name, namespace, host, key.username, key.secret.reveal())

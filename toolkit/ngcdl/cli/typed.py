@@ -8,12 +8,15 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
-from ngcdl import plan, settings, trainings
+from ngcdl import console, plan, settings, trainings
 from ngcdl.asked import Asked
+from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption, RecordBroken
+from ngcdl.folder import EVENTS, has_checkpoint, lines
+from ngcdl.registry import docker_config
 from ngcdl.spec import (
     REDACTED,
     USED_BY,
@@ -29,7 +32,7 @@ from ngcdl.spec import (
     redacted,
     redacted_words,
 )
-from ngcdl.store import CHECKPOINTS, EVENTS, Store, lines
+from ngcdl.store import Store
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
         own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
         if typed.engine != "kubernetes":  # a pod sees no folder of this machine
-            own = plan.at_hand(own, _here())
+            own = _at_hand(own, typed, config)
     return Asked(
         engine=typed.engine,
         image=image,
@@ -138,6 +141,38 @@ def _image(name: str, config: settings.Settings) -> ImageRef:
     if name in trainings.names():
         raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl run --train {name}")
     return ImageRef.parse(name, config.registry)
+
+
+def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
+    """Give `own` with the folder that it was typed in; one that holds keys only where -v or -w names it, else it is
+    said that it is left out."""
+    here = _here()
+    if not _holds_keys(here, config):
+        return plan.at_hand(own, here)
+    if any(mount.container == HERE for mount in _mounts(typed)):
+        return replace(own, workdir=HERE)
+    if PurePosixPath(typed.workdir or "/").is_relative_to(HERE):
+        return plan.at_hand(own, here)
+    console.say(
+        f"{here} is not mounted at {HERE}: a container could read and change the keys and settings in it. "
+        f'Type this in the project\'s folder, or mount it on purpose: -v "$PWD:{HERE}"'
+    )
+    return own
+
+
+def _holds_keys(folder: Path, config: settings.Settings) -> bool:
+    """Would whoever may write in `folder` have somebody's keys, start-up files, or the records of runs?"""
+    home = docker_config.home(os.environ)
+    of_ours = home / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "ngcdl"
+    kept = (home, config.runs, of_ours, docker_config.path(os.environ))
+    if any(path.resolve().is_relative_to(folder) for path in kept):
+        return True
+    return any(name in folder.parts or os.path.lexists(folder / name) for name in (".ssh", ".docker"))
+
+
+def _mounts(typed: Typed) -> tuple[Mount, ...]:
+    here, home = str(_here()), os.environ.get("HOME", "/")
+    return tuple(Mount.parse(text, here, home) for text in typed.volumes)
 
 
 def _here() -> Path:
@@ -233,7 +268,7 @@ def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
             f"--resume {before}: it trained with {said}, and goes on with nothing else.",
             f"    ngcdl run ... {' '.join(words)}",
         )
-    if not any((folder / CHECKPOINTS).glob("step-*")):
+    if not has_checkpoint(folder):
         raise BadOption(f"--resume {before}: it saved no checkpoint to go on from.", f"    ngcdl show {before}")
 
 
@@ -246,7 +281,6 @@ _LIMITS = (
 
 def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
     """What was typed beside the plan. An own command keeps what its plan mounts already."""
-    here, home = str(_here()), os.environ.get("HOME", "/")
     limits = {"memlock": -1, "stack": 67108864}
     for text in typed.ulimits:
         match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
@@ -261,7 +295,7 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
             limits.pop(match[1], None)
         else:
             limits[match[1]] = int(match[2])
-    mounts = tuple(Mount.parse(text, here, home) for text in typed.volumes)
+    mounts = _mounts(typed)
     taken = {mount.container for mount in own.mounts} if own else set()
     for mount in mounts:
         if mount.container in taken:

@@ -22,6 +22,8 @@ USED_BY = {
 QUEUES = ("slurm",)
 TYPED = {"time_limit": "--time", "options": "--sbatch"}
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,@:+-]*")
+_PRINTED = re.compile(r"[!-~]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TIME = re.compile(r"\d+|\d+:\d\d(:\d\d)?|\d+-\d+(:\d\d){0,2}")
 
 
@@ -54,12 +56,16 @@ class Placement:
     avoid: tuple[str, ...] = ()
 
     def check(self, engine: str) -> None:
-        """Raises BadOption where a value can't be meant, or means nothing to `engine`."""
+        """Raises BadOption as `check_values` does, and where a value means nothing to `engine`."""
         plain, used = Placement(), USED_BY.get(engine, ())
         for field in fields(self):
             if field.name not in used and getattr(self, field.name) != getattr(plain, field.name):
                 who = " or ".join(name for name, uses in USED_BY.items() if field.name in uses)
                 raise BadOption(f"{_typed(field.name)}: engine {engine} has no use for it; {who} has.")
+        self.check_values()
+
+    def check_values(self) -> None:
+        """Raises BadOption where a value can't be meant: each stands in a script or a manifest."""
         if not 1 <= self.nodes <= 100_000:
             raise BadOption(f"--nodes {self.nodes}: a whole number from 1 on.")
         if self.container is not None and self.container not in CONTAINERS:
@@ -72,15 +78,25 @@ class Placement:
             value = getattr(self, name)
             if value is not None and not _WORD.fullmatch(value):
                 raise BadOption(f"{_typed(name)} {value!r}: wanted one word.")
+        for name, chosen in (("gpu_type", [self.gpu_type] if self.gpu_type else []), ("avoid", self.avoid)):
+            for word in chosen:
+                if not _PRINTED.fullmatch(word):
+                    raise BadOption(f"{_typed(name)} {word!r}: wanted one word.")
+        for word in self.options:  # a line of the script each
+            if _CONTROL.search(word):
+                raise BadOption(f"--sbatch {word!r}: wanted one line, without control characters.")
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "options": list(self.options), "avoid": list(self.avoid)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what as_json gave. Raises BadOption as `check_values` does."""
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in known and value is not None}
-        return cls(**{**values, **{name: tuple(values.get(name, ())) for name in ("options", "avoid")}})
+        found = cls(**{**values, **{name: tuple(values.get(name, ())) for name in ("options", "avoid")}})
+        found.check_values()
+        return found
 
 
 def _typed(name: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from ngcdl.spec.container import Mount, Port
+from ngcdl.errors import BadOption
+from ngcdl.spec.container import Mount, Port, parse_environment
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import ImageRef
 from ngcdl.spec.placement import Placement
@@ -19,7 +21,7 @@ class RunSpec:
     """Everything that one run is asked to be. `image` None means the local engine: this host's own Python.
 
     `command` () starts what the image starts by itself. `user` is uid:gid or None for the image's own.
-    `ulimits` are name -> (soft, hard); `environment` holds only what was asked for, never a key.
+    `ulimits` are (name, number), soft and hard alike; `environment` holds only what was asked for, never a key.
     `placement` None: one machine, this one or its engine's; with one, `gpus` are those of each of its nodes.
     """
 
@@ -65,20 +67,53 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what as_json gave, perhaps somebody else's. Raises UsageError where a part can't have been typed, and
+        TypeError, ValueError or AttributeError where one is of another type."""
         workload, placement = data.get("workload"), data.get("placement")
         return cls(
             image=ImageRef.parse(data["image"]) if data.get("image") else None,
-            command=tuple(data.get("command", ())),
+            command=tuple(_text(word) for word in data.get("command", ())),
             gpus=GpuRequest.parse(data.get("gpus", "auto")),
-            mounts=tuple(Mount.from_text(text) for text in data.get("mounts", ())),
-            environment=tuple(data.get("environment", {}).items()),
+            mounts=tuple(_mount(text) for text in data.get("mounts", ())),
+            environment=tuple(_variable(name, value) for name, value in data.get("environment", {}).items()),
             ports=tuple(Port.parse(text) for text in data.get("ports", ())),
-            shm_bytes=data.get("shm_bytes", 1 << 30),
-            ulimits=tuple(data.get("ulimits", {}).items()),
-            user=data.get("user"),
-            workdir=data.get("workdir"),
+            shm_bytes=int(data.get("shm_bytes", 1 << 30)),
+            ulimits=tuple(_limit(name, value) for name, value in data.get("ulimits", {}).items()),
+            user=_user(data["user"]) if data.get("user") else None,
+            workdir=_text(data["workdir"]) if data.get("workdir") else None,
             tty=data.get("tty", False),
             stdin=data.get("stdin", False),
             workload=Workload(**workload) if workload else None,
             placement=Placement.from_json(placement) if placement else None,
         )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:60]!r} is no text")
+    return value
+
+
+def _mount(text: str) -> Mount:
+    mount = Mount.from_text(text)
+    if not mount.host or not mount.container.startswith("/"):
+        raise BadOption(f"-v {text}: wanted HOST:CONTAINER, CONTAINER from / on.")
+    return mount
+
+
+def _variable(name: str, value: object) -> tuple[str, str]:
+    if parse_environment(f"{name}={_text(value)}", {}) != (name, value):
+        raise BadOption(f"-e {name}: wanted NAME=VALUE.")
+    return name, _text(value)
+
+
+def _limit(name: str, value: object) -> tuple[str, int]:
+    if not re.fullmatch(r"[a-z]+", name) or not isinstance(value, int):
+        raise BadOption(f"--ulimit {name}={value}: wanted NAME=NUMBER.")
+    return name, value
+
+
+def _user(text: str) -> str:
+    if not re.fullmatch(r"[0-9]+:[0-9]+", text):
+        raise BadOption(f"user {text}: wanted two numbers, UID:GID.")
+    return text

@@ -13,14 +13,14 @@ from ngcdl.cli.app.root import app
 @app.command()
 def login(
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
-    registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="Another host than nvcr.io.")] = None,
+    registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="A host other than nvcr.io.")] = None,
     kubernetes: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Copy the key, kept or on stdin, into a pull secret of Kubernetes."),
+        typer.Option(metavar="NAME", help="Copy the key, stored or on stdin, into this pull secret of Kubernetes."),
     ] = None,
     namespace: options.Namespace = None,
     enroot: Annotated[
-        bool, typer.Option("--enroot", help="Copy the key, kept or on stdin, to where enroot reads it.")
+        bool, typer.Option("--enroot", help="Copy the key, stored or on stdin, to where enroot reads it.")
     ] = False,
 ) -> None:
     """Sign in to nvcr.io with an NGC API key."""

@@ -13,18 +13,18 @@ from ngcdl.cli.options import Json
 @app.command()
 def gpu(
     json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout; with --watch one a line for each reading.")
+        bool, typer.Option("--json", help="One JSON document on stdout; with --watch one line for each reading.")
     ] = False,
-    watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Read again and again.")] = None,
+    watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Read again every so many seconds.")] = None,
 ) -> None:
-    """Show what the NVIDIA driver says of each GPU."""
+    """Show what the NVIDIA driver says about each GPU."""
     from ngcdl.cli.gpu import gpu
 
     gpu(json, watch)
 
 
 @app.command(
-    epilog="Exit codes: 0 all links are ok or only warned of, 1 one is broken.\n\n"
+    epilog="Exit codes: 0 all links are ok, or there are only warnings; 1 one is broken.\n\n"
     "\b\nExamples:\n  ngcdl doctor\n  ngcdl doctor --bundle report.tar.gz"
 )
 def doctor(
@@ -34,7 +34,7 @@ def doctor(
         str | None, typer.Option("--bundle", metavar="FILE", help="Also write a redacted .tar.gz for a bug report.")
     ] = None,
 ) -> int:
-    """Look at the chain from driver to data set; say what to type."""
+    """Check the chain from driver to data set; say what to type."""
     from ngcdl.cli.doctor import doctor
 
     return doctor(fix, json, bundle)

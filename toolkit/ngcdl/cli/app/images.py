@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from ngcdl.cli.app.root import app
-from ngcdl.cli.options import CardTyped, HostTyped, ImageName, Json
+from ngcdl.cli.options import CardTyped, Force, HostTyped, ImageName, Json
 from ngcdl.errors import NgcdlError
 
 _USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, of the click inside typer
@@ -34,9 +34,9 @@ class _Judging(TyperCommand):
 @app.command()
 def pull(
     image: ImageName,
-    force: Annotated[bool, typer.Option("--force", help="Also an image that can't run here.")] = False,
+    force: Force = False,
 ) -> None:
-    """Fetch an image; after a cut or a kill it goes on where it was."""
+    """Fetch an image; after a cut or a kill it resumes where it was."""
     from ngcdl.cli.images import pull
 
     pull(image, force)
@@ -44,13 +44,13 @@ def pull(
 
 @app.command(
     cls=_Judging,
-    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known of it, or what was typed "
-    "can't be meant.\n\n"
+    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known about it, or it "
+    "was mistyped.\n\n"
     "\b\nExamples:\n  ngcdl check pytorch:25.03-py3\n"
     "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4",
 )
 def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
-    """Can an image run here? Why, and the newest tag that does."""
+    """Say if an image can run here, why, and the newest tag that can."""
     from ngcdl.cli.images import check
 
     return check(image, host, tuple(gpu or ()), json)
@@ -59,9 +59,10 @@ def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json:
 @app.command(epilog="\b\nExamples:\n  ngcdl images\n  ngcdl images pytorch --all")
 def images(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; both frameworks.")
+        str | None,
+        typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; default: both frameworks."),
     ] = None,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="Not only the newest ten.")] = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest ten.")] = False,
     host: HostTyped = None,
     gpu: CardTyped = None,
     json: Json = False,
@@ -74,7 +75,7 @@ def images(
 
 @app.command(epilog="\b\nExample:\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
 def resolve(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag to take the kind of.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag of the kind wanted.")],
     host: HostTyped = None,
     gpu: CardTyped = None,
     json: Json = False,

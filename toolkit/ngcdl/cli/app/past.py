@@ -19,7 +19,7 @@ app.add_typer(past, name="runs")
 def runs(
     context: typer.Context,
     json: Json = False,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="Not only the newest 20.")] = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest 20.")] = False,
 ) -> None:
     """List the runs; or diff, replay, export and import them."""
     if context.invoked_subcommand is None:
@@ -30,8 +30,8 @@ def runs(
 
 @past.command("diff")
 def runs_diff(
-    one: Annotated[str, typer.Argument(metavar="A", help="A run, as RUN elsewhere.")],
-    other: Annotated[str, typer.Argument(metavar="B")],
+    one: Annotated[str, typer.Argument(metavar="A", help="last, last-1, an id, or the beginning or end of one.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another, named likewise.")],
     json: Json = False,
 ) -> None:
     """Show what differs between two runs.
@@ -46,15 +46,19 @@ def runs_diff(
 def runs_replay(
     run: RunName,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the request; start nothing.")] = False,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Replay an imported run, too: it gets the folders and variables that it names."),
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Run the same once more.
+    """Run the same again.
 
     The same image by digest, the same command, seed and data."""
     from ngcdl.cli.past import replay
 
-    return replay(run, dry_run, detach, json)
+    return replay(run, dry_run, detach, json, trust)
 
 
 @past.command("export", epilog="\b\nExample:\n  ngcdl runs export last last-1 both.tar")
@@ -82,15 +86,15 @@ def runs_import(
 @app.command(epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open")
 def report(
     run: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), ids, or a comparison's.")
+        list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), ids of runs, or of a comparison.")
     ] = None,
-    html: Annotated[str | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="A self-contained page.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Verdict and table; - is stdout.")] = None,
     csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample; - is stdout.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Make a page of a run, of several, or of a comparison."""
+    """Make a page about a run, several runs, or a comparison."""
     from ngcdl.cli.report import Asked, report
 
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
@@ -106,7 +110,8 @@ def show(run: RunName = "last", json: Json = False) -> None:
 
 @app.command()
 def logs(
-    run: RunName = "last", follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on while it runs.")] = False
+    run: RunName = "last",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing while it runs.")] = False,
 ) -> None:
     """Print what a run wrote."""
     from ngcdl.cli.runs import logs
@@ -126,8 +131,8 @@ def export(
 
 @app.command()
 def stop(run: RunName) -> None:
-    """Stop a run: it saves a checkpoint, and its record is closed. Of a comparison all that is left of it."""
+    """Stop a run: it saves a checkpoint, and its record is closed. Of a comparison: all runs that are left."""
     from ngcdl.cli import compare, runs
-    from ngcdl.compare import is_named
+    from ngcdl.comparisons import is_named
 
     (compare if is_named(run) else runs).stop(run)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run(
     context: typer.Context,
     image: Annotated[
-        str | None, typer.Argument(metavar="IMAGE", help="What to run; the command for it after --.")
+        str | None, typer.Argument(metavar="IMAGE", help="What to run; its command comes after --.")
     ] = None,
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
     *,
@@ -50,7 +50,7 @@ def run(
     data: options.Data = "auto",
     resume: Annotated[
         str | None,
-        options.training(metavar="RUN", help="Go on from the last checkpoint of a run."),
+        options.training(metavar="RUN", help="Go on from a run's last checkpoint."),
     ] = None,
     trace: Annotated[
         int | None,
@@ -71,22 +71,22 @@ def run(
     ulimit: options.Limits = None,
     workdir: Annotated[
         str | None,
-        options.container("-w", "--workdir", metavar="DIR", help="In the container."),
+        options.container("-w", "--workdir", metavar="DIR", help="Working directory in the container."),
     ] = None,
     interactive: Annotated[
         bool,
-        options.container("-i", "--interactive", help="Pass stdin on, also when it is no terminal."),
+        options.container("-i", "--interactive", help="Pass stdin on even if it is not a terminal."),
     ] = False,
     tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
     rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
     root: options.AsRoot = False,
     pull: options.Pull = "missing",
     force: options.Force = False,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and let it go on.")] = False,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print the request, script or manifest; start nothing. Of an image it asks the engine."
+            "--dry-run", help="Print the request, script or manifest; start nothing, but ask the engine about an image."
         ),
     ] = False,
     json: Json = False,
@@ -152,7 +152,7 @@ def run(
 @placed
 def compare(
     context: typer.Context,
-    image: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Several are compared.")] = None,
+    image: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Name several to compare them.")] = None,
     *,
     train: options.Train = None,
     vary: Annotated[
@@ -160,19 +160,19 @@ def compare(
         options.comparison(
             metavar="NAME=A,B",
             help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image, framework or "
-            "device; without it what the training asks, else CPU against GPU.",
+            "device; default: what the training asks, else CPU against GPU.",
         ),
     ] = None,
     scaling: Annotated[
         str | None,
         options.comparison(
-            metavar="strong|weak", help="Of --vary gpus or nodes: --batch is of all together, or of each replica."
+            metavar="strong|weak", help="For --vary gpus or nodes: --batch is that of all replicas, or of each."
         ),
     ] = None,
-    repeat: Annotated[int, options.comparison(help="Rounds; of one alone no ratio is given.")] = 3,
+    repeat: Annotated[int, options.comparison(help="Rounds; one alone gives no ratio.")] = 3,
     show: Annotated[
         str | None,
-        options.comparison(metavar="ID|last", help="Print one from its records again."),
+        options.comparison(metavar="ID|last", help="Print an earlier one again, from its records."),
     ] = None,
     steps: options.Fewer = None,
     epochs: options.Epochs = None,
@@ -256,7 +256,7 @@ def workloads(json: Json = False) -> None:
 
 
 @app.command(
-    epilog="Exit codes: as of compare; 1 where one of the comparisons was refused.\n\n"
+    epilog="Exit codes: as for compare; 1 if one of the comparisons was refused.\n\n"
     "\b\nExamples:\n  ngcdl suite articles tensorflow:18.01-py2\n  ngcdl suite table7 --budget 60"
 )
 def suite(
@@ -264,9 +264,9 @@ def suite(
         str,
         typer.Argument(metavar="articles|table7", help="What articles and forums ask; Table 7 of Shi et al. 2016."),
     ],
-    image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As of run.")] = None,
+    image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As for run.")] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="When they are over, the run under way is stopped.")
+        float | None, typer.Option(metavar="MINUTES", help="Stop after this long, even in the middle of a run.")
     ] = None,
     repeat: Annotated[int, typer.Option(help="Rounds of each comparison.")] = 3,
     steps: options.Fewer = None,

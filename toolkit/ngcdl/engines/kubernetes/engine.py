@@ -20,12 +20,14 @@ from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
-from ngcdl.engines.kubernetes.told import LOG
-from ngcdl.errors import ClusterError, ClusterRefused
+from ngcdl.errors import BadOption, ClusterError, ClusterRefused
+from ngcdl.folder import LOG, MANIFEST
 from ngcdl.spec import ImageRef, Placement
 
-MANIFEST = "job.yaml"
 _NOBODY = "1000:1000"
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _LEFT_OUT = f"""\
 # {{folder!r}} was its working directory at {HERE}, and is left out: a pod sees no folder of another machine.
 # With a claim in its place: ngcdl run ... --engine kubernetes -v CLAIM:{HERE} -- COMMAND
@@ -35,6 +37,7 @@ _LEFT_OUT = f"""\
 class KubernetesEngine(NoImages):
     name = "kubernetes"
     is_here = False
+    has_containers = True
     is_cluster = True
     shares_files = False
 
@@ -135,12 +138,25 @@ class KubernetesEngine(NoImages):
         return job
 
     def keep_pull_secret(self, called: str, namespace: str | None, host: str, username: str, password: str) -> str:
-        """Make the Secret `called`, in the place of one that is there, and give its namespace. Raises ClusterError."""
+        """Make the pull secret `called`, or put the key into the one that is there, and give its namespace.
+
+        One that is there stays as it is where that fails. Raises ClusterError, and BadOption where the name can't be
+        one, or is that of a Secret of another type."""
+        check_secret_name(called)
         place = self.placed(Placement(namespace=namespace)) or Placement()
+        where = place.namespace or "default"
         kubectl = replace(self._kubectl, namespace=place.namespace)
-        kubectl.text("delete", "secret", called, "--ignore-not-found")
-        kubectl.text("create", "-f", "-", given=pull_secret(called, host, username, password))
-        return place.namespace or "default"
+        made = pull_secret(called, host, username, password)
+        kind = kubectl.text("get", "secret", called, "--ignore-not-found", "-o", "jsonpath={.type}").strip()
+        if kind not in ("", made["type"]):
+            raise BadOption(
+                f"--kubernetes {called}: a Secret {called} is there already in {where}, of the type {kind}; it is left "
+                "as it is.",
+                "Another name, or another --namespace.",
+            )
+        # not `apply`, which would keep the key in an annotation as well
+        kubectl.text("replace" if kind else "create", "-f", "-", given=made)
+        return where
 
     def find(self, run_id: str) -> Job | None:
         folder = self._runs / run_id
@@ -155,6 +171,16 @@ class KubernetesEngine(NoImages):
             return None
         kubectl = replace(self._kubectl, namespace=namespace)
         return KubernetesJob(kubectl, called[1], run_id, folder)
+
+
+def check_secret_name(called: str) -> None:
+    """Raises BadOption where no object of Kubernetes can have that name, such as an option of kubectl's."""
+    if not _SUBDOMAIN.fullmatch(called):
+        raise BadOption(
+            f"--kubernetes {called[:60]}: a Secret's name has small letters, digits, - and ., at most 253 of them, and "
+            "begins and ends with a letter or digit.",
+            "    ngcdl login --kubernetes ngc",
+        )
 
 
 def connect() -> KubernetesEngine:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ngcdl.engines.slurm import variables
 from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
+from ngcdl.spec import REDACTED, redacted
 
 SECONDS = 30.0
 SUBMIT_SECONDS = 120.0  # a busy controller lets sbatch wait
@@ -121,9 +122,10 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str],
 def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = ()) -> str:
     """Hand a script in and give the job's id; it begins when the jobs `after` have ended, however they did.
 
-    `environment` comes with the job, and ours as `variables` has it. Raises NotPlaceable, UnknownPartition,
-    UnknownAccount and SlurmRefused."""
-    given = variables.of(script.read_text(), os.environ) | dict(environment)
+    What looks like a secret in `environment` comes with the job, the rest is in the script; and ours as `variables` has
+    it. Raises NotPlaceable, UnknownPartition, UnknownAccount and SlurmRefused."""
+    secrets = {name: value for name, value in environment.items() if redacted(name, value) == REDACTED}
+    given = variables.of(script.read_text(), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=given)
     return text.splitlines()[-1].partition(";")[0]

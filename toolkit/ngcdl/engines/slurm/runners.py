@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG")
 _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
+# What bash, the loader, Slurm, enroot and the scripts here read of their own environment: what a container is to have
+# by such a name is kept out of it. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
+READ_OUTSIDE = re.compile(
+    r"PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|SHLVL|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|TMOUT|TMPDIR|OPT(ARG|ERR|IND)|PS4|_"
+    r"|E?UID|P?PID|GROUPS|(OLD)?PWD|CDPATH|BASH\w*|GCONV_PATH|LOCPATH|(LD|GLIBC|MALLOC)_\w+"
+    r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|APPTAINER(ENV)?|NGCDL)_\w+"
+    r"|DOCKER_(HOST|CONTEXT|CONFIG)"
+    r"|RUN|attempt|head|seconds|why|told|resume|file|part|task|srun|code|is_told|is_lost|name|mark|said|client|cards?"
+    r"|more|memlock"
+)
 
 
 @dataclass(frozen=True)
 class Task:
     """One node's part. `mounts` are paths of the nodes; the run's folder comes with them. `gpus` 0: none. `variables`
-    are names. `images`: a folder seen by all nodes, where a fetched image is kept. `after` are words of bash that
-    follow the command's."""
+    are the container's; `secrets` are names of more, which the job has. `images`: a folder seen by all nodes, where a
+    fetched image is kept. `after` are words of bash that follow the command's."""
 
     runner: str
     image: str
     mounts: tuple[Mount, ...]
     gpus: int
-    variables: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...]
+    secrets: tuple[str, ...]
     user: str | None
     workdir: str | None
     shm_bytes: int
@@ -66,16 +78,33 @@ def srun(task: Task) -> list[str]:
     words = ['${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}']
     if task.runner != "pyxis":
         return words
-    mounts = ['"$RUN:$RUN"', *(f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)]
+    binds = (f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)
+    mounts = ['"$RUN:$RUN"', *map(shlex.quote, binds)]
     words += ['--container-image="$NGCDL_IMAGE"', f"--container-mounts={','.join(mounts)}"]
     words += [f"--container-workdir={_workdir(task)}", "--no-container-mount-home"]
     # NVIDIA's entrypoint is what enables the compatibility libraries; pyxis leaves it out by itself
     words.append("--container-entrypoint")
-    return words + ([f"--container-env={','.join(task.variables)}"] if task.variables else [])
+    names = [*(name for name, _ in _passed(task)), *task.secrets]
+    return words + ([f"--container-env={','.join(names)}"] if names else [])
+
+
+def environment(task: Task) -> list[str]:
+    """Give the words before srun that put into its environment what it takes into the container: image, entrypoint and
+    hooks read it there, too. Only pyxis has no other way."""
+    found = _assigned(_passed(task)) if task.runner == "pyxis" else []
+    return ["env", *found] if found else []
+
+
+def _passed(task: Task) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in task.variables if not READ_OUTSIDE.fullmatch(name)]
+
+
+def _assigned(variables: Iterable[tuple[str, str]], prefix: str = "") -> list[str]:
+    return [f"{prefix}{name}={shlex.quote(value)}" for name, value in variables]
 
 
 def _workdir(task: Task) -> str:
-    return task.workdir or '"$RUN"'
+    return shlex.quote(task.workdir) if task.workdir else '"$RUN"'
 
 
 # Told to end by Slurm, a task has until KillWait, and then this shell is killed with it: before that it is written down
@@ -114,7 +143,7 @@ read -r code <"$said" || code=137"""
 # not listen is removed just before Slurm kills the client, which would leave the container behind.
 _REMOVED = """
         {program} rm -f "$name\""""
-_CLIENT = """{gpus}begin() {{
+_CLIENT = """{more}begin() {{
     {program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
     {waited}
 }}
@@ -138,10 +167,21 @@ def task(task: Task) -> str:
         return _MARKED.format(run=_client(task), remove=_REMOVED.format(program=task.runner))
     look = "" if task.is_training or not task.gpus else _LOOK
     # the home that the job's variables name is not mounted, and the image may be read-only: caches need a place
-    home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in task.variables else ""
+    home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in dict(task.variables) else ""
     # bash has what it does not wait for ignore Ctrl-C, and so its children
-    command = f'(trap - INT QUIT; exec {_apptainer(task)}"$@"{task.after})'
+    command = f'(trap - INT QUIT; exec {_inside(task)}{_apptainer(task)}"$@"{task.after})'
     return _MARKED.format(run=f"{home}{look}{_WAITED.format(command=command)}", remove="")
+
+
+def _inside(task: Task) -> str:
+    """Give the words before the command that set variables for it alone: with apptainer by the names under which it
+    takes all of them into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
+    if task.runner == "apptainer":
+        found = _assigned(task.variables, "APPTAINERENV_")
+    else:
+        passed = _passed(task)
+        found = _assigned(pair for pair in task.variables if pair not in passed)
+    return " ".join(["env", *found, ""]) if found else ""
 
 
 # A training looks for itself.
@@ -163,30 +203,32 @@ def _apptainer(task: Task) -> str:
 
 
 def _client(task: Task) -> str:
+    typed, image = dict(task.variables), shlex.quote(task.image)
     words = ['--rm --init --name "$name" --network=host', f"--shm-size={task.shm_bytes}"]
     limit = dict(task.ulimits).get("memlock")
     words += ['"${memlock[@]}"'] if limit is not None else []
     words += [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]
     words += ["--log-driver=none", '"${more[@]}"', "--mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"]
-    words += [
-        f"--mount type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}"
-        for m in task.mounts
-    ]
-    words += [f"--workdir={task.workdir or '$NGCDL_RUN'}"]
-    words += [f"-e {name}" for name in dict.fromkeys((*_OURS, *_SLURMS, *task.variables))]
-    words += ['-e HOME="$NGCDL_RUN/home" -e USER' if task.user else "", task.image]
+    binds = (f"type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}" for m in task.mounts)
+    words += [f"--mount {shlex.quote(bind)}" for bind in binds]
+    words += [f"--workdir={shlex.quote(task.workdir) if task.workdir else '$NGCDL_RUN'}"]
+    words += [f"-e {name}" for name in dict.fromkeys((*_OURS, *_SLURMS, *task.secrets)) if name not in typed]
+    mine = {"HOME": '-e HOME="$NGCDL_RUN/home"', "USER": "-e USER"} if task.user else {}
+    words += [" ".join(word for name, word in mine.items() if name not in typed), image]
     lines = ["more=()", "[ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)"]
     if task.user and task.runner == "docker":
         lines.append('more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)')
     elif task.user:
         lines.append('[ "$(id -u)" = 0 ] || more+=(--userns=keep-id)')
-    typed = " \\\n    ".join(word for word in words if word)
-    waited = _WAITED.format(command=f'{task.runner} run {typed} "$@"{task.after}')
+    lines += _gpus(task)
+    lines += [f"more+=(-e {word})" for word in _assigned(task.variables)]
+    command = " \\\n        ".join(word for word in words if word)
+    waited = _WAITED.replace("\n", "\n    ").format(command=f'{task.runner} run {command} "$@"{task.after}')
     return _CLIENT.format(
         program=task.runner,
-        gpus="\n".join([*lines, *_gpus(task)]) + "\n",
-        waited=waited.replace("\n", "\n    "),
-        limited='begin "$@"' if limit is None else _LIMITED.format(program=task.runner, image=task.image, limit=limit),
+        more="\n".join(lines) + "\n",
+        waited=waited,
+        limited='begin "$@"' if limit is None else _LIMITED.format(program=task.runner, image=image, limit=limit),
     )
 
 

@@ -13,16 +13,17 @@ from pathlib import PurePosixPath
 
 from ngcdl.engines.base import RUN_FOLDER, Order
 from ngcdl.engines.slurm import runners
-from ngcdl.errors import PathUnfit
+from ngcdl.errors import BadOption, PathUnfit
+from ngcdl.folder import LOG, SCRIPT
 from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted
 
-SCRIPT = "job.sh"
 UNSEEN = 53  # what Slurm itself ends a job with whose output a node can't open
 RESTARTS = 3
 # Before the time is over: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
 TRAINER = f"{PurePosixPath(RUN_FOLDER).parent}/trainer"
 _OWN = f"{PurePosixPath(RUN_FOLDER).parent}/"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What options of sbatch, srun and apptainer that join several paths can hold without a quote.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
 
@@ -98,10 +99,11 @@ def script(order: Order, is_kept: bool = False) -> str:
     resume = ' "${resume[@]}"' if spec.workload else ""
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, placement, is_kept)), ""]
     lines += ["# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes."]
-    lines += [*_folder(order, is_kept), _HEAD.rstrip(), *_environment(spec)]
+    lines += [*_folder(order, is_kept), _HEAD.rstrip(), *_secrets(task)]
     lines += [_RESUME.rstrip()] if resume else []
     lines += ["", *runners.before(task), "task=" + shlex.quote(runners.task(task))]
-    words = ["srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1", *runners.srun(task)]
+    words = [" ".join(found)] if (found := runners.environment(task)) else []
+    words += ["srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1", *runners.srun(task)]
     lines += [" \\\n    ".join([*words, f'bash -c "$task" task {_command(order)}{resume} &']), "srun=$!"]
     return "\n".join(lines) + "\n" + _TAIL.replace("$RESTARTS", str(RESTARTS)).lstrip("\n")
 
@@ -120,7 +122,7 @@ def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
         "exclude": ",".join(placement.avoid) or None,
     }
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
-    log = "ngcdl-%j.txt" if is_kept else str(_fit(order.folder / "log.txt")).replace("%", "%%")
+    log = "ngcdl-%j.txt" if is_kept else str(_fit(order.folder / LOG)).replace("%", "%%")
     words += [f"--output={log}", "--open-mode=append", "--requeue", f"--signal=B:USR1@{WARNING_SECONDS}"]
     return words + list(placement.options)
 
@@ -145,15 +147,23 @@ def _folder(order: Order, is_kept: bool) -> list[str]:
     return lines
 
 
-def _environment(spec: RunSpec) -> list[str]:
-    """Set what was asked for. What looks like a secret is in no file: it comes with the job from who hands it in."""
-    lines = []
-    for name, value in spec.environment:
-        if REDACTED in (value, redacted(name, value)):
-            lines.append(f': "${{{name}:?it is a secret, and in no script: export {name}, then sbatch}}"')
-        else:
-            lines.append(f"export {name}={shlex.quote(value)}")
-    return lines
+def _secrets(task: runners.Task) -> list[str]:
+    """Ask for what looks like a secret: it is in no file, and comes with the job from who hands it in."""
+    return [f': "${{{name}:?it is a secret, and in no script: export {name}, then sbatch}}"' for name in task.secrets]
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Raises BadOption where a variable can't be had on Slurm under that name."""
+    if not _NAME.fullmatch(name):
+        raise BadOption(f"-e {name}: on Slurm a variable's name has letters, digits and _ alone, no digit first.")
+    if REDACTED not in (value, redacted(name, value)):
+        return False
+    if runners.READ_OUTSIDE.fullmatch(name):
+        raise BadOption(
+            f"-e {name}: its value looks like a secret, which comes with the job; but there {name} is read by others.",
+            "Under another name:\n    ngcdl run ... -e MY_SECRET -- COMMAND",
+        )
+    return True
 
 
 def _task(order: Order, is_kept: bool) -> runners.Task:
@@ -165,6 +175,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     mounts = [Mount(_own_path(m), _own_path(m), m.writable) for m in own]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
     gpus = _gpus(spec)
+    secrets = tuple(name for name, value in spec.environment if _is_secret(name, value))
     after = ""
     if spec.workload:
         after = ' --samples "$SLURMD_NODENAME"' + (" --record" if is_kept else "")
@@ -173,7 +184,8 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         image=order.target,
         mounts=tuple(mounts),
         gpus=gpus,
-        variables=tuple(name for name, _ in spec.environment),
+        variables=tuple((name, value) for name, value in spec.environment if name not in secrets),
+        secrets=secrets,
         user=spec.user,
         workdir=None if spec.workload else spec.workdir,
         shm_bytes=spec.shm_bytes,

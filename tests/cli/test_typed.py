@@ -1,0 +1,113 @@
+"""What `ngcdl run` makes of its argv: which folder of the host a command gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl import settings
+from ngcdl.asked import Asked
+from ngcdl.cli.typed import Typed, parsed
+from ngcdl.errors import BadOption
+from ngcdl.store import Store
+
+IMAGE = "tensorflow:18.01-py2"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home below a folder of its own, with a project in it."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "DOCKER_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    found = tmp_path / "home/me"
+    (found / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(found))
+    return found
+
+
+def typed(**more: Any) -> Asked:
+    config = settings.load()
+    return parsed(Typed(image=IMAGE, command=("ls",), **more), config, Store(config.runs))
+
+
+def folders(asked: Asked) -> tuple[list[str], str | None]:
+    """Give all that is mounted, and where the command works."""
+    assert asked.own
+    assert asked.extra
+    mounts = [str(mount) for mount in (*asked.own.mounts, *asked.extra.mounts)]
+    return mounts, asked.extra.workdir or asked.own.workdir
+
+
+def test_a_command_has_the_folder_that_it_was_typed_in(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(home / "project")
+    assert folders(typed()) == ([f"{home}/project:/work"], "/work")
+    assert capfd.readouterr().err == ""
+
+
+def test_no_other_folder_stands_in_its_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home / "project")
+    with pytest.raises(BadOption, match="/work is the working directory of this run") as refused:
+        typed(volumes=("..:/work",))
+    assert refused.value.hint == "Mount it elsewhere."
+
+
+@pytest.mark.parametrize("where", ["/", "{home}", "{home}/..", "{home}/.config", "{home}/.local", "{home}/.ssh"])
+def test_a_folder_that_holds_keys_is_not_mounted_by_itself_and_that_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], where: str
+) -> None:
+    folder = Path(where.format(home=home))
+    folder.mkdir(parents=True, exist_ok=True)
+    (home / ".local/state/ngcdl/runs").mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(folder)
+    assert folders(typed()) == ([], None), "it starts in the image's own folder"
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{folder.resolve()} is not mounted at /work" in line
+    assert line.endswith('-v "$PWD:/work"')
+
+
+@pytest.mark.parametrize("holds", [".ssh", ".docker"])
+def test_nor_is_somebody_else_s_home(home: Path, monkeypatch: pytest.MonkeyPatch, holds: str) -> None:
+    other = home.with_name("other")
+    (other / holds).mkdir(parents=True)
+    monkeypatch.chdir(other)
+    assert folders(typed()) == ([], None)
+
+
+@pytest.mark.parametrize("name", ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "DOCKER_CONFIG"])
+def test_nor_is_a_folder_that_holds_records_or_keys_because_a_variable_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    elsewhere = tmp_path / "srv/kept"
+    elsewhere.mkdir(parents=True)
+    monkeypatch.setenv(name, str(elsewhere))
+    monkeypatch.chdir(elsewhere)
+    assert folders(typed()) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("named", "where"),
+    [
+        ({"volumes": (".:/work",)}, "/work"),
+        ({"volumes": (".:/work",), "workdir": "/mine"}, "/mine"),
+        ({"workdir": "/work"}, "/work"),
+        ({"workdir": "/work/project"}, "/work/project"),
+    ],
+)
+def test_a_folder_that_holds_keys_is_mounted_where_it_was_named_and_nothing_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], named: dict[str, Any], where: str
+) -> None:
+    monkeypatch.chdir(home)
+    assert folders(typed(**named)) == ([f"{home}:/work"], where)
+    assert capfd.readouterr().err == ""
+
+
+def test_another_folder_at_work_or_elsewhere_does_not_bring_the_home_along(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    assert folders(typed(volumes=("./project:/work:ro",))) == ([f"{home}/project:/work:ro"], "/work")
+    assert folders(typed(volumes=("/data:/data",), workdir="/workshop")) == (["/data:/data"], "/workshop")
