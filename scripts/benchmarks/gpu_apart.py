@@ -3,14 +3,15 @@
 
     PYTHON scripts/benchmarks/gpu_apart.py [NAME...]
 
-Told is by how much a loss differs at most; more than MOST is too much. All steps are on one batch, and without dropout,
-for each device draws its own.
+Told is by how much a loss differs at most, and by how much it does on the CPU with first weights slightly moved: some
+networks make much of a rounding. More than MOST is too much: before the first step, and later where it is more than
+TIMES that, too. All steps are on one batch, and without dropout, for each device draws its own.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf, isnan
 from pathlib import Path
 
@@ -21,15 +22,18 @@ from trainer.__main__ import imported, names
 
 STEPS, BATCH = 8, 8
 MOST = 0.01  # sums are added up in another order, which later steps multiply
+MOVED = 1e-6  # of each weight: a few roundings
+TIMES = 10  # resnet-50 makes 0.05 of them, however few they are: of eight examples' statistics, and of kinks
 
 
 def main() -> int | str:
-    worst = 0.0
+    far = []
     for name in sys.argv[1:] or trained():
-        found = apart(name, "gpu")
-        print(f"{name}: {found:.1e}", flush=True)
-        worst = largest((worst, found))
-    return 0 if worst <= MOST else f"{worst:.1e} is more than {MOST}"
+        theirs = losses(name, "cpu")
+        found, shaken = (apart(ours, theirs) for ours in (losses(name, "gpu"), losses(name, "cpu", MOVED)))
+        print(f"{name}: {largest(found):.1e}, and of other roundings {largest(shaken):.1e}", flush=True)
+        far += [] if is_near(found, shaken) else [name]
+    return f"too far from the CPU: {', '.join(far)}" if far else 0
 
 
 def trained() -> list[str]:
@@ -42,10 +46,13 @@ def trained() -> list[str]:
     return list(found.values())
 
 
-def apart(name: str, device: str) -> float:
-    """Give the largest difference of a loss on the device from that on the CPU: of one above 1, as a part of it."""
-    pairs = zip(losses(name, device), losses(name, "cpu"), strict=True)
-    return largest(abs(ours - theirs) / max(theirs, 1.0) for ours, theirs in pairs)
+def apart(losses: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Give how far each loss is from theirs: from one above 1, as a part of it."""
+    return [abs(one - other) / max(other, 1.0) for one, other in zip(losses, theirs, strict=True)]
+
+
+def is_near(found: Sequence[float], shaken: Sequence[float]) -> bool:
+    return found[0] <= MOST and largest(found) <= max(MOST, TIMES * largest(shaken))
 
 
 def largest(values: Iterable[float]) -> float:
@@ -53,7 +60,10 @@ def largest(values: Iterable[float]) -> float:
     return max(values, key=lambda value: inf if isnan(value) else value)
 
 
-def losses(name: str, device: str) -> list[float]:
+def losses(name: str, device: str, moved: float = 0.0) -> list[float]:
+    """moved: by how much of itself each of the first weights is another one, times what chance draws."""
+    import numpy as np
+
     from trainer.computing import Way
     from trainer.frameworks.pytorch import Network
     from trainer.recipe import Model
@@ -61,7 +71,9 @@ def losses(name: str, device: str) -> list[float]:
     workload = imported(name)
     model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, BATCH)
     network = Network(model, device, way=Way("float32", False, None))
-    network.load(model.first(0))
+    random = np.random.RandomState(0)
+    changed = {one: (1 + moved * random.normal(size=array.shape)) * array for one, array in model.first(0).items()}
+    network.load({one: array.astype(np.float32) for one, array in changed.items()})
     source = workload.source(workload.load(None), BATCH, 0, 0.4)
     batches = network.batches(source, 0, STEPS, "constant")
     told = [float(network.train(batch, model.turn(step, 0))[0].detach()) for step, batch in enumerate(batches)]

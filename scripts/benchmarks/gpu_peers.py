@@ -2,7 +2,7 @@
 
 A peer is a Python file, cloned by whoever measures. One that has CifarNet and main(run, model), as airbench's
 (https://github.com/KellerJordan/cifar10-airbench), is called as its own last lines do, and its seconds are those that
-it tells itself: whitening, steps and test, not its tests after each epoch. Any other has to have
+it tells itself: whitening, steps and test, not its tests after each epoch; it wants torchvision. Any other has to have
 
     prepare(images, labels, test_images, test_labels)     uint8 [n, 32, 32, 3] and int32 [n] of numpy; gives
     train(seed)                                           seconds, accuracy
@@ -41,15 +41,22 @@ def loaded(path: Path, train: Any, test: Any) -> Once:
 
 
 def imported(path: Path) -> ModuleType:
-    """Import a file by its path: some read sys.argv[0] for their own text, and stand beside what they import."""
-    spec = importlib.util.spec_from_file_location(f"peer_{path.stem}", path)
+    """Import a file by its path: some read sys.argv[0] for their own text, and stand beside what they import.
+
+    It stays among sys.modules, named by its whole path, for peers may share a file's name: torch.compile imports the
+    module of a function by its name, in any later call too (https://github.com/pytorch/pytorch/issues/181243)."""
+    name = "peer" + re.sub(r"\W", "_", str(path))
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec
     assert spec.loader
     module, argv = importlib.util.module_from_spec(spec), sys.argv
     sys.path.append(str(path.parent))
-    sys.argv = [str(path)]
+    sys.argv, sys.modules[name] = [str(path)], module
     try:
         spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     finally:
         sys.argv = argv
     return module

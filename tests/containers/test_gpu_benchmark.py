@@ -75,18 +75,34 @@ def test_accuracies_are_told_where_the_images_are_real(capsys):
     assert [(one.against, one.is_met) for one in gpu.beside(taken, "a card")] == [("graphs", True), ("peer", True)]
 
 
-def test_losses_are_held_against_those_on_the_cpu(monkeypatch):
+def test_losses_are_held_against_those_on_the_cpu(monkeypatch, capsys):
     needs("torch")
     import gpu_apart
 
-    assert len(gpu_apart.losses("batch-sweep", "cpu")) == gpu_apart.STEPS
-    assert gpu_apart.apart("batch-sweep", "cpu") == 0
-    told = {"gpu": [2.0, 1.0, 0.01], "cpu": [2.0, 1.1, 0.0]}
-    monkeypatch.setattr(gpu_apart, "losses", lambda _, device: told[device])
-    assert gpu_apart.apart("any", "gpu") == pytest.approx(0.1 / 1.1)
-    told["gpu"][1] = float("nan")
-    assert not gpu_apart.apart("any", "gpu") <= gpu_apart.MOST, "no number is as far from the CPU's as can be"
+    theirs = gpu_apart.losses("batch-sweep", "cpu")
+    assert len(theirs) == gpu_apart.STEPS
+    assert gpu_apart.apart(gpu_apart.losses("batch-sweep", "cpu"), theirs) == [0] * gpu_apart.STEPS
+    assert 0 < gpu_apart.largest(gpu_apart.apart(gpu_apart.losses("batch-sweep", "cpu", 1e-4), theirs)) < 1e-3
+    told = {("gpu", 0.0): [2.0, 1.0, 0.01], ("cpu", 0.0): [2.0, 1.1, 0.0], ("cpu", gpu_apart.MOVED): [2.0, 1.1, 0.0]}
+    monkeypatch.setattr(gpu_apart, "losses", lambda _, device, moved=0.0: told[device, moved])
+    monkeypatch.setattr(sys, "argv", ["gpu_apart.py", "any"])
+    assert gpu_apart.main() == "too far from the CPU: any"
+    assert capsys.readouterr().out == "any: 9.1e-02, and of other roundings 0.0e+00\n"
+    told["cpu", gpu_apart.MOVED] = [2.0, 1.12, 0.0]
+    assert gpu_apart.main() == 0, "a network that makes so much of a rounding is no further apart than it must be"
     assert "cifar10-keras" in gpu_apart.trained()
+
+
+def test_what_is_no_number_and_what_is_apart_before_any_step_is_too_far():
+    import gpu_apart
+
+    nothing = float("nan")
+    assert gpu_apart.largest([1.0, nothing, 2.0]) != gpu_apart.largest([1.0, 2.0])
+    assert gpu_apart.is_near([0.0, 0.2, 0.2], [0.0, 0.02, 0.01])
+    assert not gpu_apart.is_near([0.0, 0.2, 0.3], [0.0, 0.02, 0.01])
+    assert not gpu_apart.is_near([0.2, 0.0, 0.0], [0.0, 0.02, 0.01])
+    assert not gpu_apart.is_near([0.0, nothing], [0.0, 0.1])
+    assert not gpu_apart.is_near([0.0, 0.02], [0.0, nothing])
 
 
 def test_a_peers_own_seconds_are_read_out_of_its_table():
@@ -110,6 +126,41 @@ def test_a_peer_is_a_file_that_prepares_and_trains(tmp_path):
     part = SimpleNamespace(images=np.zeros((3, 32, 32, 3), np.uint8), labels=np.zeros(3, np.int32))
     assert gpu_peers.loaded(path, part, part)(4) == (7, 3.0)
     assert sys.argv is before
+
+
+COMPILED = """
+import torch
+import torch.nn.functional as F
+class Squashed(torch.nn.Module):
+    def forward(self, x):
+        return F.relu(x) + ADDED
+net = torch.compile(torch.nn.Sequential(Squashed()), backend="eager")
+def prepare(images, labels, test_images, test_labels):
+    return lambda seed: (float(net(torch.full((seed + 1,), -1.0)).sum()), 0.5)
+"""
+
+
+def test_a_peer_may_compile_what_it_is_and_so_may_another_of_the_same_name(tmp_path):
+    needs("torch")
+    import gpu_peers
+
+    part, peers = SimpleNamespace(images=[], labels=[]), []
+    for added in 1, 2:
+        path = tmp_path / str(added) / "airbench-94.py"
+        path.parent.mkdir()
+        path.write_text(COMPILED.replace("ADDED", str(added)))
+        peers.append(gpu_peers.loaded(path, part, part))
+    assert [peer(4) for peer in peers] == [(5.0, 0.5), (10.0, 0.5)], "compiled anew for another size, long after"
+
+
+def test_a_peer_that_can_not_be_imported_leaves_no_module(tmp_path):
+    import gpu_peers
+
+    path, before = tmp_path / "peer.py", set(sys.modules)
+    path.write_text("import nothing_that_is_here")
+    with pytest.raises(ModuleNotFoundError, match="nothing_that_is_here"):
+        gpu_peers.imported(path)
+    assert set(sys.modules) == before
 
 
 def test_what_compilers_ask_in_the_old_words_has_the_same_answer():

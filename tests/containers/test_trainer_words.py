@@ -230,8 +230,9 @@ def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework
     assert losses[0] == round(losses[0]), "of so many values each became 2"
 
 
-@pytest.mark.tensorflow
-def test_in_tensorflow_1_dropout_begins_anew_with_each_seed_first_step_and_tower(monkeypatch):
+@pytest.fixture
+def tensorflow_1(monkeypatch):
+    """What TensorFlow 2 keeps of TensorFlow 1 stands in for it."""
     needs("tensorflow")
     import tensorflow
 
@@ -241,6 +242,11 @@ def test_in_tensorflow_1_dropout_begins_anew_with_each_seed_first_step_and_tower
     for name in (*inside, "tensorflow_losses"):
         monkeypatch.setitem(sys.modules, "trainer." + name, None)
         del sys.modules["trainer." + name]  # imported of what is old here, and gone afterwards
+
+
+@pytest.mark.tensorflow
+@pytest.mark.usefixtures("tensorflow_1")
+def test_in_tensorflow_1_dropout_begins_anew_with_each_seed_first_step_and_tower():
     words, drawn = [layers.dropout("drop", 0.5), layers.dense("end", 9, 2, normal(1), constant(0.0))], []
     for seed, first in (7, 0), (7, 5), (8, 0), (7, 0):
         made = network("tf1", words, (9,), 4, group=Group(0, 2))
@@ -301,6 +307,40 @@ def test_a_sigmoid_counts_a_logit_above_zero_as_the_class_1(framework):
     assert float(loss) == pytest.approx(-np.log(np.where(labels == 1, share, 1 - share)).mean(), rel=1e-4)
     assert int(right) == int(((share > 0.5) == labels).sum())
     assert (made.model.guesses(np.array([[0.5], [-0.5]])) == [1, 0]).all()
+
+
+def counting(graph):
+    """Give the kinds of numbers that are compared and that sums are taken of."""
+    return {(op.type, op.inputs[0].dtype.name) for op in graph.get_operations() if op.type in ("Equal", "Sum")}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_tensorflow_2_counts_right_guesses_in_numbers_that_a_gpu_keeps(loss):
+    needs("tensorflow")
+    import tensorflow as tf
+    from trainer.frameworks.tf2.learning import right
+
+    count = tf.function(lambda logits, labels: right(SimpleNamespace(loss=loss), logits, labels), autograph=False)
+    shapes = tf.TensorSpec((None, 10), tf.float32), tf.TensorSpec((None,), tf.int32)
+    assert counting(count.get_concrete_function(*shapes).graph) == {("Equal", "int64"), ("Sum", "float32")}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.usefixtures("tensorflow_1")
+@pytest.mark.parametrize("towers", [1, 2])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_tensorflow_1_counts_right_guesses_in_numbers_that_a_gpu_keeps(loss, towers):
+    words = [layers.dense("d", 5, 1 if loss == "sigmoid" else 3, normal(1), normal(1))]
+    made = network("tf1", words, (5,), loss=loss, counted=True, group=Group(0, towers))
+    x, labels = images(4, 5), np.array([0, 1, 1, 0])
+    with made.graph.as_default():
+        values = filled(made)
+    _, right = made.train((x, labels), made.model.turn(0, 0))
+    logits = x @ values["d/weights"] + values["d/biases"]
+    assert right == (made.model.guesses(logits) == labels).sum()
+    assert counting(made.graph) == {("Equal", "int64"), ("Sum", "float32")}
+    made.close()
 
 
 def test_a_random_start_of_all_weights_is_the_same_in_every_framework_and_for_every_seed_another():

@@ -101,11 +101,11 @@ class Network(object):
             loss = loss if share is None else loss * share
             for name, factor in model.decays if number == 0 else ():
                 loss += factor * tf.nn.l2_loss(self.kept[name])
-            right = tf.constant(0)
-            if model.counted:
-                guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else logits[:, 0] > 0
-                right = tf.reduce_sum(tf.cast(tf.equal(tf.cast(guesses, tf.int32), labels), tf.int32))
-            right = right if share is None else right * tf.cast(tf.sign(share), tf.int32)
+            right = tf.constant(0.0)
+            if model.counted:  # whole numbers of 32 bits are compared and added on the host; floats are exact to 2**24
+                guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int64)
+                right = tf.reduce_sum(tf.cast(tf.equal(guesses, tf.cast(labels, tf.int64)), tf.float32))
+            right = right if share is None else right * tf.sign(share)
             gradients = tf.gradients(loss, [self.kept[name] for name in model.weights])
             # an embedding's are rows with their numbers
             return loss, right, [tf.convert_to_tensor(one) for one in gradients], learning.moved

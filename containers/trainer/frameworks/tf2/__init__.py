@@ -125,7 +125,7 @@ class Network:
 
     def added(self, loss, guessed, gradients, share):
         """Give loss, right guesses and gradients of all replicas' examples."""
-        told = 0.0 if guessed is None else tf.cast(guessed, tf.float32) * tf.sign(share)
+        told = 0.0 if guessed is None else guessed * tf.sign(share)
         told, *gradients = self.together.add([tf.stack([loss * share, told]), *(one * share for one in gradients)])
         return told[0], None if guessed is None else told[1], gradients
 
