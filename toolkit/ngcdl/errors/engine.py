@@ -41,7 +41,9 @@ _LEAVE = {
 class EngineAbsent(EngineError):
     def __init__(self, address: str, why: str, *, is_default: bool = True, named_by: str = "DOCKER_HOST") -> None:
         """`named_by`: what names the address, where it is not the default one."""
-        start = "Start it, or let ngcdl say how it is installed here:\n    sudo systemctl start docker\n    ngcdl doctor\n"
+        start = (
+            "Start it, or let ngcdl say how it is installed here:\n    sudo systemctl start docker\n    ngcdl doctor\n"
+        )
         named = f"{named_by} names it. Mend it, or leave it out:\n{_LEAVE[named_by]}\n"
         super().__init__(
             f"No Docker engine answers at {address}: {why}.",
