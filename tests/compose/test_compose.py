@@ -7,11 +7,12 @@ the samples show the stand-in's card.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -269,17 +270,28 @@ def test_the_profile_cpu_asks_for_no_gpu_and_a_failure_is_recorded(compose: Comp
 @pytest.mark.lab
 def test_ctrl_c_saves_a_checkpoint_and_the_record_says_interrupted(compose: Compose) -> None:
     compose.values["NGCDL_STEPS"] = "1000000"
-    with subprocess.Popen(
-        compose.command("--profile", "cpu", "up"),
-        env=compose.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    ) as process:
-        assert process.stdout
-        assert any("step 0, loss" in line for line in process.stdout)
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
+    ours, theirs = pty.openpty()
+    with (
+        subprocess.Popen(
+            # A terminal of its own, whose Ctrl-C reaches all of its processes: a signal to the first alone is handed on
+            # to the others in two ways, of which now and then the second is taken for another Ctrl-C, that kills.
+            ["setsid", "--ctty", "--wait", *compose.command("--profile", "cpu", "up")],
+            env=compose.environment(COMPOSE_MENU="false", TERM="dumb"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=ROOT,
+        ) as process,
+        os.fdopen(ours, "r+b", buffering=0) as screen,
+    ):
+        os.close(theirs)
+        shown = b""
+        while b"step 0, loss" not in shown:
+            shown += screen.read(4096)
+        screen.write(b"\x03")
+        with contextlib.suppress(OSError):  # nobody is left there
+            while screen.read(4096):
+                pass
     assert process.returncode == 130
     run = compose.ngcdl("show", "last")
     assert (run["status"], run["exit_code"]) == ("interrupted", 143)
