@@ -90,13 +90,14 @@ def test_images_lists_the_newest_first_with_this_host_s_verdict(asker: User) -> 
 
 
 def test_resolve_prints_one_reference_that_docker_takes(asker: User, lab: dict[str, Any]) -> None:
-    done = asker.run("resolve", "pytorch", "--host", "driver=535.54.03,cc=8.6,brand=geforce")
+    host = "driver=535.54.03,cc=8.6,brand=geforce"
+    done = asker.run("resolve", "pytorch", "--host", host)
     assert (done.code, done.err) == (0, "")
     assert re.fullmatch(r"127\.0\.0\.1:\d+/nvidia/pytorch@sha256:[0-9a-f]{64}\n", done.out)
-    shown = told(asker.run("resolve", "pytorch", "--host", "driver=535.54.03,cc=8.6,brand=geforce", "--json"), 0)
+    shown = told(asker.run("resolve", "pytorch", "--host", host, "--json"), 0)
     assert shown["image"].endswith(":25.07-py3")
     config = {**asker.environment, "DOCKER_CONFIG": str(asker.home / ".docker")}
-    line = f"{lab['docker_cli']} pull --quiet $({' '.join(asker.words)} resolve pytorch --host driver=535,gpu=A10)"
+    line = f"{lab['docker_cli']} pull --quiet $({' '.join(asker.words)} resolve pytorch --host {host})"
     pulled = subprocess.run(["sh", "-c", line], env=config, cwd=asker.here, capture_output=True, text=True, timeout=60)
     assert pulled.stdout == done.out, pulled.stderr
     asker.docker("image", "rm", done.out.strip())
