@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,19 +119,16 @@ class DockerEngine:
             if asked not in (*WAYS, "none"):
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: one of {', '.join(WAYS)}, none.")
             return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
-        found = []
         if "nvidia" in (self.info.get("Runtimes") or {}):
-            found.append("runtime")
+            return GpuWay("runtime", f"{WAYS['runtime']} is there")
         if self.cdi_devices:
-            found.append("cdi")
+            return GpuWay("cdi", f"{WAYS['cdi']} is there", self.cdi_devices)
         # The daemon does not tell whether --gpus works; the hook on this host's PATH is the best hint there is.
         if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
-            found.append("device-request")
-        if not found:
-            return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
-        return GpuWay(found[0], f"{WAYS[found[0]]} is there", self.cdi_devices if found[0] == "cdi" else ())
+            return GpuWay("device-request", f"{WAYS['device-request']} is there")
+        return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
 
-    @property
+    @cached_property
     def cdi_devices(self) -> tuple[str, ...]:
         """Name the GPUs that CDI describes, as far as it is known: all, 0, 0:1, GPU-..., MIG-..."""
         kind = "nvidia.com/gpu="
