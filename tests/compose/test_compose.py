@@ -7,10 +7,8 @@ the samples show the stand-in's card.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import resource
 import subprocess
@@ -268,31 +266,20 @@ def test_the_profile_cpu_asks_for_no_gpu_and_a_failure_is_recorded(compose: Comp
 
 
 @pytest.mark.lab
-def test_ctrl_c_saves_a_checkpoint_and_the_record_says_interrupted(compose: Compose) -> None:
+def test_a_stop_saves_a_checkpoint_and_the_record_says_interrupted(compose: Compose) -> None:
+    """As Ctrl-C does; but compose 2.26 itself takes one of these for two now and then, and the second one kills."""
     compose.values["NGCDL_STEPS"] = "1000000"
-    ours, theirs = pty.openpty()
-    with (
-        subprocess.Popen(
-            # A terminal of its own, whose Ctrl-C reaches all of its processes: a signal to the first alone is handed on
-            # to the others in two ways, of which now and then the second is taken for another Ctrl-C, that kills.
-            ["setsid", "--ctty", "--wait", *compose.command("--profile", "cpu", "up")],
-            env=compose.environment(COMPOSE_MENU="false", TERM="dumb"),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=ROOT,
-        ) as process,
-        os.fdopen(ours, "r+b", buffering=0) as screen,
-    ):
-        os.close(theirs)
-        shown = b""
-        while b"step 0, loss" not in shown:
-            shown += screen.read(4096)
-        screen.write(b"\x03")
-        with contextlib.suppress(OSError):  # nobody is left there
-            while screen.read(4096):
-                pass
-    assert process.returncode == 130
+    with subprocess.Popen(
+        compose.command("--profile", "cpu", "up"),
+        env=compose.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout
+        assert any("step 0, loss" in line for line in process.stdout)
+        compose("--profile", "cpu", "stop")
+        process.stdout.read()
     run = compose.ngcdl("show", "last")
     assert (run["status"], run["exit_code"]) == ("interrupted", 143)
     assert run["summary"]["steps"] >= 1
