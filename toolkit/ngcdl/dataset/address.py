@@ -142,12 +142,10 @@ def _own(url: str) -> requests.auth.AuthBase:
     """Sign in with what the address itself holds, if anything: requests would take what ~/.netrc has for any host."""
     import requests
 
-    class Nobody(requests.auth.AuthBase):
-        def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-            return request
+    from ngcdl.registry.wire import OwnAuth
 
     user, password = requests.utils.get_auth_from_url(url)
-    return requests.auth.HTTPBasicAuth(user, password) if user or password else Nobody()
+    return requests.auth.HTTPBasicAuth(user, password) if user or password else OwnAuth(None)
 
 
 def _resolves(name: str, seconds: float) -> bool:

@@ -88,7 +88,7 @@ class Stream:
 R = TypeVar("R", bound=Answer | Stream)
 
 
-class _OwnAuth(AuthBase):
+class OwnAuth(AuthBase):
     """Keeps requests from filling in what ~/.netrc or an address holds: a key goes only where it is meant to."""
 
     def __init__(self, header: Secret | None) -> None:
@@ -209,7 +209,7 @@ class Wire:
             question.url,
             data={name: value.reveal() for name, value in question.form} if question.form is not None else None,
             headers=headers,
-            auth=_OwnAuth(question.authorization),
+            auth=OwnAuth(question.authorization),
             timeout=timeout_seconds,
             allow_redirects=False,
             stream=True,
