@@ -1,4 +1,4 @@
-"""argv -> one training. What it understands and what it leaves is told in events.py."""
+"""Run one training from argv. The docstring of events.py specifies what it takes and what it writes."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -35,11 +35,11 @@ def main(argv=None):
     try:
         if not os.path.isdir(asked.out):
             os.makedirs(asked.out)
-        held = lock(asked.out) if asked.node == 0 else None  # the folder is the same for all nodes
+        held = lock(asked.out) if asked.node == 0 else None  # all nodes share the folder
         events = Events(asked.out) if held else replicas.Unheard()
     except EnvironmentError as error:
         return told(stopped_by(error, asked.out))
-    except Stop as stop:  # another trainer's folder, whose events are not ours to write
+    except Stop as stop:  # another trainer holds the folder; its events are not ours to write
         return told(stop)
     try:
         return sampled(asked, events, signals)
@@ -49,7 +49,7 @@ def main(argv=None):
 
 
 def as_replica(own, asked):
-    """Train as one of several, and end the process; replicas.py starts them and speaks for all."""
+    """Train as one of several replicas, then end the process. replicas.py starts them and reports for all of them."""
     signals = replicas.Patient()
     signals.install()
     leash = replicas.Leash()
@@ -59,7 +59,7 @@ def as_replica(own, asked):
     sys.stderr.flush()
     if not code and not own.is_spare:
         leash.stay()
-    os._exit(code)  # what is left of gloo's threads would now and then be taken for a crash, by C++
+    os._exit(code)  # a normal exit sometimes looks like a crash to C++, because of gloo's remaining threads
 
 
 def sampled(asked, events, signals):
@@ -76,7 +76,7 @@ def sampled(asked, events, signals):
 
 
 def recorded(asked, events, signals):
-    """Train, with or without keeping the record, and give the exit code."""
+    """Train, with or without keeping the record, and return the exit code."""
     if asked.node or not asked.record:
         return attempt(asked, events, Voice(None if asked.node else sys.stdout), signals)[0]
     from . import record
@@ -89,9 +89,9 @@ def recorded(asked, events, signals):
 
 
 def attempt(asked, events, voice, signals, own=None):
-    """Give the exit code and why it is not 0. Every way to end without reaching the last step leaves an error event."""
+    """Return the exit code and why it is not 0. Every ending short of the last step leaves an error event."""
     try:
-        if asked.largest and asked.resume:  # a job that was begun anew has the words it had: its batch was found then
+        if asked.largest and asked.resume:  # a restarted job keeps its arguments; its batch was found the first time
             asked.batch, asked.largest = checkpoint.good(asked.resume)[1]["batch"], False
         if own is None and asked.replicas * asked.nodes > 1:
             lead(asked, events, voice, signals)
@@ -111,8 +111,8 @@ def failed(stop, events):
     try:
         events.write("error", kind=stop.kind, message=stop.message, step=stop.step)
     except Stop:
-        pass  # the disk that is full is the one the event would go to; stderr has it
-    if hasattr(events, "tell"):  # a replica's parent says it once for all
+        pass  # the event would go to the same full disk; stderr has the error
+    if hasattr(events, "tell"):  # the parent reports it once for all replicas
         return events.tell(stop), stop.message
     return told(stop), stop.message
 
@@ -123,7 +123,7 @@ def told(stop):
 
 
 def lead(asked, events, voice, signals):
-    """Have several replicas train, here or on several machines."""
+    """Train with several replicas, on this machine or on several."""
     workload = imported(asked.workload)
     replicas.check(asked, workload)
     by_trying(asked, workload, events, voice, signals)
@@ -131,7 +131,7 @@ def lead(asked, events, voice, signals):
 
 
 def by_trying(asked, workload, events, voice, signals):
-    """Find the largest batch and the fastest way, where that was asked for, before this process takes any memory."""
+    """Find the largest batch and the fastest settings, if requested, before this process takes any memory."""
     if asked.autotune:
         autotune.check(asked, workload)
     if asked.largest:
@@ -160,7 +160,7 @@ def run(asked, events, voice, signals, own):
         return
     if own.here > 1 and not maker.TOWERS:
         asked.threads = asked.threads or max(host.usable_cores() // own.here, 1)
-    # the teacher first: TF32 is switched for the whole process, and it is the student's word that counts
+    # the teacher first: TF32 is switched for the whole process, and the student's setting must win
     beside = teacher.beside(maker, workload, imported, asked) if asked.feed != "input" else None
     network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
     if own.size > 1:
@@ -191,70 +191,70 @@ def run(asked, events, voice, signals, own):
 
 
 def loading(asked, workload):
-    """Give what gives the data: read or made while the framework is loaded, which takes as long. Pictures are decoded,
-    which may be the framework's part."""
+    """Return a function that returns the data. Reading or making it overlaps with loading the framework, which takes as
+    long. A folder of images waits: decoding them may need the framework."""
     if hasattr(workload, "run") or (asked.data and getattr(workload, "DATA_FOLDER", None) == "pictures"):
         return lambda: workload.load(asked.data)
     return meanwhile(workload.load, asked.data)
 
 
 def tell_libraries(asked):
-    """Set what libraries read when they are loaded."""
+    """Set the environment variables that libraries read when they are loaded."""
     if asked.device == "cpu":
-        # a framework that sees a GPU takes memory on it even when told not to compute there
+        # a framework that sees a GPU allocates memory on it even when told not to compute there
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if asked.threads:
-        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # what the frameworks' libraries go by
+        os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # the frameworks' libraries obey it
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault(choices.ONEDNN, "1")  # on some CPUs off by default: then 1.7 times slower
+    os.environ.setdefault(choices.ONEDNN, "1")  # off by default on some CPUs, which is 1.7 times slower
     computing.prepare(asked.precision)
 
 
 def largest(asked, workload, events, voice, signals):
     if hasattr(workload, "run"):
-        raise Stop("bad_argument", "--batch largest is not for %s: leave --batch away" % asked.workload)
+        raise Stop("bad_argument", "--batch largest does not apply to %s: leave --batch out" % asked.workload)
     tries = fits.Tries(asked.argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
     return fits.largest(asked.batch, replicas.least_batch(asked, workload), tries, events, voice)
 
 
 def modelled(asked, workload):
-    """Give the recipe.Model of what was asked for. What the workload can't be asked for raises Stop."""
+    """Return the recipe.Model of what was asked for. Raise Stop for what the workload can't do."""
     if asked.data and not asked.dataset:
-        raise Stop("bad_argument", "%s makes its data up: leave --data away" % asked.workload)
+        raise Stop("bad_argument", "%s makes its data up: leave --data out" % asked.workload)
     if asked.teacher and not hasattr(workload, "TEACHER"):
-        raise Stop("bad_argument", "%s has no teacher: leave --teacher away" % asked.workload)
+        raise Stop("bad_argument", "%s has no teacher: leave --teacher out" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK
     recipe = dict(workload.RECIPE, loss="softmax") if asked.teacher == "none" else workload.RECIPE
     if asked.clip:
         recipe = dict(recipe, clip=asked.clip)
     model = Model(words, recipe, workload.INPUT, asked.batch, getattr(workload, "VARIABLES", None))
     if asked.resume and not model.trains:
-        raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume away" % asked.workload)
+        raise Stop("bad_argument", "%s trains nothing and leaves no checkpoint: leave --resume out" % asked.workload)
     if asked.clip and (not model.trains or hasattr(workload, "run")):
-        raise Stop("bad_argument", "%s has no gradients to clip: leave --clip away" % asked.workload)
+        raise Stop("bad_argument", "%s has no gradients to clip: leave --clip out" % asked.workload)
     if asked.trace and hasattr(workload, "run"):
-        raise Stop("bad_argument", "%s makes no batches: leave --trace away" % asked.workload)
+        raise Stop("bad_argument", "%s makes no batches: leave --trace out" % asked.workload)
     least = getattr(workload, "LEAST_BATCH", 1)
     if asked.batch < least:
-        raise Stop("bad_argument", "%s has batch norm, which needs a --batch of %d at least" % (asked.workload, least))
+        raise Stop("bad_argument", "%s has batch norm, which needs a --batch of at least %d" % (asked.workload, least))
     return model
 
 
 def check_words(model, maker, name, workload):
     missing = model.ops - set(maker.LAYERS)
     if missing:
-        raise Stop("bad_argument", "%s has no layer for %s; this trains with %s" % (
+        raise Stop("bad_argument", "%s has no layer for %s; this workload trains with %s" % (
             name, ", ".join(sorted(missing)), ", ".join(workload.FRAMEWORKS)))
 
 
 def framework(asked, able):
-    """Give the name and the module of the framework that was asked for, or of the first that can be imported here, out
-    of those that are able to."""
+    """Return the name and module of the requested framework; for "auto", of the first of `able` that can be imported
+    here."""
     refusals = []
     for name in sorted(able, reverse=True) if asked == "auto" else [asked]:
         try:
             return name, importlib.import_module("trainer.frameworks." + name)
-        # not installed, not for this Python, or of another version; an empty folder of its name has nothing at all
+        # not installed, not for this Python, or another version; an empty folder of its name imports but holds nothing
         except (ImportError, SyntaxError, AttributeError) as error:
             refusals.append("%s: %s" % (name, error))
     raise Stop("bad_argument", "no framework can be imported here (%s)" % "; ".join(refusals))

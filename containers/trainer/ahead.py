@@ -1,5 +1,5 @@
-"""What is made before it is needed, by threads: batches, handed out in order, and what no framework is needed for while
-one is loaded. numpy releases Python's lock."""
+"""Threads prepare what is needed next: batches, prefetched in order, and what needs no framework while one is loading.
+numpy releases the GIL."""
 from __future__ import absolute_import, division, print_function
 
 import itertools
@@ -8,16 +8,16 @@ import threading
 
 from .events import clock
 
-DEPTH = 4  # batches that may lie ready
+DEPTH = 4  # prefetched batches that may wait
 
 
 def upto(first, last):
-    """Count first..last-1: range() is a list on Python 2, and where only --seconds ends a training the last is far."""
+    """Count first..last-1: range() is a list on Python 2, and last is huge if only --seconds ends the training."""
     return itertools.islice(itertools.count(first), last - first)
 
 
 def ahead(source, first, last, threads=None):
-    """Yield source(step) for the steps first..last-1. An error of a thread is raised here; closing ends the threads."""
+    """Yield source(step) for the steps first..last-1. A thread's error is raised here; closing ends the threads."""
     line = Line(source, first, last)
     workers = [threading.Thread(target=line.work) for _ in range(threads or min(4, multiprocessing.cpu_count()))]
     for worker in workers:
@@ -33,16 +33,16 @@ def ahead(source, first, last, threads=None):
 
 
 def meanwhile(function, *arguments):
-    """Begin function(*arguments) in a thread, and give what waits for it, and gives or raises what it did."""
+    """Start function(*arguments) in a thread; return a function that waits for it and returns or raises what it did."""
     line = Line(lambda _: function(*arguments), 0, 1)
     worker = threading.Thread(target=line.work)
-    worker.daemon = True  # nobody waits where the training can't begin
+    worker.daemon = True  # nobody waits for it if the training can't begin
     worker.start()
     return lambda: line.take(0)
 
 
 class Line(object):
-    """What the threads have claimed, made and handed out."""
+    """The items that the threads have claimed, made and handed out."""
 
     def __init__(self, source, first, last):
         self.source, self.claimed, self.taken, self.last = source, first, first, last
@@ -53,7 +53,7 @@ class Line(object):
         while step is not None:
             try:
                 item = self.source(step), None
-            except BaseException as error:  # raised again where the batch is waited for
+            except BaseException as error:  # re-raised by take()
                 item = None, error
             with self.changed:
                 self.made[step] = item
@@ -61,7 +61,7 @@ class Line(object):
             step = self.claim()
 
     def claim(self):
-        """Wait for room, and give the next step to make; None when there is none."""
+        """Wait for room and return the next step to make, or None if none is left."""
         with self.changed:
             while not self.stopped and self.claimed < self.last and self.claimed >= self.taken + DEPTH:
                 self.changed.wait()
@@ -73,7 +73,7 @@ class Line(object):
     def take(self, step):
         with self.changed:
             while step not in self.made:
-                self.changed.wait(1)  # with a limit: Python 2.7 keeps signals waiting otherwise
+                self.changed.wait(1)  # with a timeout: without one, Python 2.7 delays signals
             item, error = self.made.pop(step)
             self.taken = step + 1
             self.changed.notify_all()
@@ -88,7 +88,7 @@ class Line(object):
 
 
 class Waited(object):
-    """Batches, and for how many seconds somebody has waited for them: until they were made, and copied."""
+    """Batches, and the seconds spent waiting for them to be made and copied."""
 
     def __init__(self, batches):
         self.batches, self.iterator, self.seconds = batches, iter(batches), 0.0

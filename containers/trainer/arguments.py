@@ -1,4 +1,4 @@
-"""What is typed, and what it means: argv with the workload's own numbers where none were given."""
+"""What was typed, and what it means: argv, with the workload's defaults where nothing was given."""
 from __future__ import absolute_import, division, print_function
 
 import argparse
@@ -23,35 +23,35 @@ def arguments(argv):
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     parser.add_argument("--data", metavar="DIR|synthetic", default="synthetic")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=above_zero(int), help="the number of the step to reach")
-    length.add_argument("--epochs", type=above_zero(int), help="instead: as many steps as so many epochs have")
-    parser.add_argument("--seconds", type=above_zero(float), help="stop when so many have passed since the first step")
-    parser.add_argument("--batch", type=batch_size, help="images, or sequences, a step; or the word largest")
+    length.add_argument("--steps", type=above_zero(int), help="the step to reach")
+    length.add_argument("--epochs", type=above_zero(int), help="instead of --steps: train this many epochs")
+    parser.add_argument("--seconds", type=above_zero(float), help="stop this many seconds after the first step")
+    parser.add_argument("--batch", type=batch_size, help="images or sequences per step, or the word largest")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--clip", type=above_zero(float), help="the most that the gradients' common norm may be")
-    parser.add_argument("--threads", type=above_zero(int), help="processor threads that compute; default: all")
+    parser.add_argument("--clip", type=above_zero(float), help="clip the gradients to this global norm")
+    parser.add_argument("--threads", type=above_zero(int), help="CPU threads to compute with; default: all")
     parser.add_argument("--feed", choices=feed.FEEDS, help="how batches reach the device; see feed.py")
     parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile, or XLA")
+    parser.add_argument("--compile", action="store_true", help="compile with torch.compile or XLA")
     layout = parser.add_mutually_exclusive_group()
-    layout.add_argument("--channels-last", action="store_true", default=None, help="how pictures lie")
+    layout.add_argument("--channels-last", action="store_true", default=None, help="the images' memory layout")
     layout.add_argument("--channels-first", dest="channels_last", action="store_false")
-    parser.add_argument("--autotune", action="store_true", help="choose what is fastest here by a trial; see trial.py")
+    parser.add_argument("--autotune", action="store_true", help="choose the fastest settings by trial; see trial.py")
     parser.add_argument("--choices", metavar="DIR", help="where --autotune remembers what it chose")
-    parser.add_argument("--trial-seconds", type=above_zero(float), default=trial.BUDGET_SECONDS, help="of --autotune")
-    parser.add_argument("--times", type=above_zero(int), default=1, help="of cifar10-94 alone: train so often")
+    parser.add_argument("--trial-seconds", type=above_zero(float), default=trial.BUDGET_SECONDS, help="for --autotune")
+    parser.add_argument("--times", type=above_zero(int), default=1, help="with TIMES: how often to train")
     parser.add_argument("--trace", type=above_zero(int), metavar="N", help="write trace.json of the first N steps")
-    parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines")
+    parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines of output")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
     parser.add_argument("--gpu-memory-fraction", type=above_zero(float, 1))
     parser.add_argument("--checkpoint-seconds", type=above_zero(float), default=600.0)
-    parser.add_argument("--resume", metavar="DIR", help="go on from the newest good checkpoint there")
+    parser.add_argument("--resume", metavar="DIR", help="continue from the newest good checkpoint there")
     parser.add_argument("--no-eval", action="store_true")
-    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, as comparing frameworks needs")
-    parser.add_argument("--teacher", choices=teacher.WAYS, help="of distill alone: who answers, and when (ahead)")
+    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, to compare frameworks")
+    parser.add_argument("--teacher", choices=teacher.WAYS, help="of a TEACHER: where it computes, and when (ahead)")
     parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
     parser.add_argument("--samples", type=word, metavar="NAME", help="write samples-NAME.jsonl")
-    parser.add_argument("--replicas", type=above_zero(int), default=1, help="that train together; see replicas.py")
+    parser.add_argument("--replicas", type=above_zero(int), default=1, help="how many train together; see replicas.py")
     asked = parser.parse_args(argv)
     if not asked.list:
         if not asked.workload or bool(asked.out) == bool(asked.runs):
@@ -59,14 +59,14 @@ def arguments(argv):
         if not asked.data:
             parser.error("--data needs a folder, or the word synthetic")
         if asked.times > 1 and not hasattr(imported(asked.workload), "TIMES"):
-            parser.error("--times is not for %s" % asked.workload)
+            parser.error("--times does not apply to %s" % asked.workload)
         asked.argv = sys.argv[1:] if argv is None else list(argv)
         fill(asked)
     return asked
 
 
 def fill(asked):
-    """Put the workload's own numbers where none were given, and make the folder's name."""
+    """Fill in the workload's defaults and name the run's folder."""
     workload = imported(asked.workload)
     asked.nodes, asked.node = (int(os.environ.get(name) or least) for name, least in (
         ("NGCDL_NODES", 1), ("NGCDL_NODE", 0)))
@@ -82,13 +82,13 @@ def fill(asked):
     asked.teacher = asked.teacher or ("ahead" if hasattr(workload, "TEACHER") else None)
     asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)
     if asked.runs:
-        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as all other runs there: names are their order
+        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, like all other runs there: names sort by time
         unique = binascii.hexlify(os.urandom(2)).decode("ascii")
         asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
 
 
 def read_by(workload):
-    """Give what --data has to hold: "cifar10", "pictures"; None where the workload always makes its data up."""
+    """Return what --data must hold: "cifar10" or "pictures"; None if the workload always makes its own data."""
     return getattr(workload, "DATA_FOLDER", "cifar10" if workload.DATA == "cifar10" else None)
 
 
@@ -103,7 +103,7 @@ def word(text):
 
 
 def above_zero(kind, most=None):
-    """Give the argparse type of numbers above 0 and up to most."""
+    """Return an argparse type for numbers above 0 and up to most."""
     def read(text):
         value = kind(text)
         if not 0 < value <= (most or float("inf")):
@@ -114,7 +114,7 @@ def above_zero(kind, most=None):
 
 
 def names(package):
-    """Give the names of a package's modules in order: what lies in its folder can be chosen."""
+    """Return the sorted names of a package's modules: every module in its folder can be chosen."""
     return sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(package.__path__))
 
 

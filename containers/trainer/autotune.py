@@ -1,7 +1,6 @@
-"""--autotune: the way to compute is chosen by a trial before the training, or was, and is remembered.
+"""--autotune: a trial before the training chooses the settings to compute with, unless an earlier choice is remembered.
 
-What was typed stays as it was typed. What was chosen is put into asked, as if it had been typed, and told in the start
-event.
+What was typed stays as typed. The choice is put into asked, as if it had been typed, and reported in the start event.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -17,25 +16,25 @@ from .short import Short
 
 
 def check(asked, workload):
-    """Refuse where there is nothing to choose, or more than one machine to choose for."""
+    """Raise Stop if there is nothing to choose, or more than one machine to choose for."""
     for refused, why in (
-            (hasattr(workload, "run"), "%s is no long training" % asked.workload),
+            (hasattr(workload, "run"), "%s is not a long training" % asked.workload),
             (asked.feed == "input", "--feed input computes nothing"),
             (asked.nodes > 1, "each machine would choose for itself")):
         if refused:
-            raise Stop("bad_argument", "--autotune: %s: leave it away" % why)
+            raise Stop("bad_argument", "--autotune: %s: leave it out" % why)
 
 
 def tune(asked, workload, voice, signals):
-    """Choose, and put it into asked; asked.tuned is what the start event tells of it."""
+    """Choose, and put the choice into asked; asked.tuned is what the start event reports of it."""
     here = machine()
     key = choices.key(asked, here)
     found = choices.recall(asked.choices, key, voice.say) if asked.choices else None
-    if found and "feed" in found["chosen"]:  # there may be less memory than there was
+    if found and "feed" in found["chosen"]:  # less memory may be free than there was then
         has_room = trial.can_be_resident(asked, workload, found["start"], free(found["start"]["device"]))
         found = found if has_room else None
     if found:
-        voice.say("Chosen by a trial of %s, and remembered (--autotune): %s" % (
+        voice.say("Chosen in a trial on %s, and remembered (--autotune): %s" % (
             time.strftime("%Y-%m-%d", time.gmtime(found["measured"])), compared(found)))
         told = dict(found, remembered=True, kept=True, skipped=None)
     else:
@@ -49,17 +48,17 @@ def tune(asked, workload, voice, signals):
 def is_kept(folder, key, told, voice):
     if folder:
         return choices.keep(folder, key, told, voice.say)
-    voice.say("--autotune: not remembered, for no folder was named (--choices DIR)")
+    voice.say("--autotune: not remembered, because no folder was given (--choices DIR)")
     return False
 
 
 def tried(asked, workload, here, voice, signals):
-    """Have the trials done, say each way and what is chosen, and give what is told of it."""
+    """Run the trials, report each of them and the choice, and return what is to be recorded."""
     began, found, skipped, start = clock(), [trial.Tried({})], None, {}
     if asked.seconds and asked.seconds <= asked.trial_seconds:
-        skipped = "the training itself takes %.0f s at most" % asked.seconds
+        skipped = "the training itself takes at most %.0f s" % asked.seconds
     else:
-        voice.say("Trying ways to compute, for %.0f s at most, before the training begins (--autotune)" %
+        voice.say("Trying other settings for at most %.0f s before the training begins (--autotune)" %
                   asked.trial_seconds)
         short = Short(asked.argv, os.path.join(asked.out, "trial"), signals)
 
@@ -80,7 +79,7 @@ def tried(asked, workload, here, voice, signals):
 
 
 def measured(short, batch, way, seconds):
-    """Train for a short while in this way, and give the trial.Reading."""
+    """Train briefly with these settings, and return the trial.Reading."""
     words = ["--threads", way["threads"]] if "threads" in way else []
     words += ["--channels-%s" % ("last" if way["channels_last"] else "first")] if "channels_last" in way else []
     words += ["--feed", way["feed"]] if "feed" in way else []
@@ -90,7 +89,7 @@ def measured(short, batch, way, seconds):
         failed = outcome.ended or fits.why(outcome)[1] or "exit code %s" % outcome.code
         return trial.Reading(None, None, None, failed[:500])
     steps = [event for event in outcome.events if event["event"] == "step" and event["examples_per_second"]]
-    steps = steps[len(steps) // 4:]  # the first quarter warms up
+    steps = steps[len(steps) // 4:]  # the first quarter is warm-up
     if not steps:
         return trial.Reading(None, None, None, "no step was timed")
     rate, batch_seconds = (float(np.median([step[name] for step in steps])) for name in (
@@ -99,7 +98,7 @@ def measured(short, batch, way, seconds):
 
 
 def left(asked, reading):
-    """Estimate how many seconds the training still takes by the default; None: only a signal ends it."""
+    """Estimate how many seconds the training still takes with the default settings; None: only a signal ends it."""
     steps = asked.steps
     if asked.epochs:
         steps = asked.epochs * math.ceil(reading.start["dataset_images"] / asked.batch)
@@ -115,7 +114,7 @@ def machine():
 
 
 def free(device):
-    """Give the bytes that are free on the device; None if unknown."""
+    """Return how many bytes are free on the device; None if unknown."""
     if device == "gpu":
         return feed.free_bytes(nvml.read())
     container, available = host.Container(), host.memory().get("MemAvailable")
@@ -125,7 +124,7 @@ def free(device):
 
 
 def put(way, asked):
-    """Ask for this way, as if it had been typed."""
+    """Put these settings into asked, as if they had been typed."""
     asked.threads = way.get("threads", asked.threads)
     asked.channels_last = way.get("channels_last", asked.channels_last)
     asked.feed = way.get("feed", asked.feed)
@@ -134,16 +133,16 @@ def put(way, asked):
 
 
 def compared(told):
-    """Say what was chosen, and by how much it was ahead of the default."""
+    """Describe the choice, and how much faster than the default it was."""
     one = next(one for one in told["tries"] if one["way"] == told["chosen"])
     if not told["chosen"]:
-        return "%s: no other way was faster by more than the trials differ" % said(one)
+        return "%s: no other settings were faster by more than the trials differ" % said(one)
     return "%s, %.2f times the default" % (
         said(one), one["examples_per_second"] / told["tries"][0]["examples_per_second"])
 
 
 def said(one):
-    """Say one way, its rate and how far its trials were apart."""
+    """Describe one try: its settings, their rate and the spread of their trials."""
     name = one["name"]
     if one["failed"]:
         return "%s failed: %s" % (name, one["failed"])

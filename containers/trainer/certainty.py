@@ -1,4 +1,4 @@
-"""How sure is it that the mean of several trainings is above a bound: Student's t-test, one-sided."""
+"""How sure is it that the mean of several trainings exceeds a bound? Answered by a one-sided Student's t-test."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -9,14 +9,14 @@ POINTS = 20001
 
 
 def spread(values):
-    """Give the mean, and the standard deviation of a sample: None of a single value."""
+    """Return the mean and the sample standard deviation, which is None for a single value."""
     values = np.asarray(values, np.float64)
     return values.mean(), values.std(ddof=1) if len(values) > 1 else None
 
 
 def chance_below(values, bound):
-    """Give the probability of a mean as high as theirs, or higher, if the true one were the bound; None of a single
-    value, or where none differs."""
+    """Return the probability of a mean as high as theirs, or higher, if the true one were the bound; None for a single
+    value, or if all are equal."""
     mean, deviation = spread(values)
     if not deviation:
         return None
@@ -24,9 +24,9 @@ def chance_below(values, bound):
 
 
 def beyond(t, freedom):
-    """Give the share of Student's distribution above t, with so many degrees of freedom.
+    """Return the probability that Student's t with this many degrees of freedom exceeds t.
 
-    With t = sqrt(freedom) * tan(angle) its density is cos(angle) ** (freedom - 1), but for a factor.
+    With t = sqrt(freedom) * tan(angle) its density is cos(angle) ** (freedom - 1), up to a constant factor.
     """
     angle = math.atan(t / math.sqrt(freedom))
     return area(angle, math.pi / 2, freedom - 1) / area(-math.pi / 2, math.pi / 2, freedom - 1)

@@ -1,12 +1,12 @@
-"""How a training is kept: checkpoints/step-<n>.npz, readable by every framework, whole or not at all.
+"""How a training is saved: checkpoints/step-<n>.npz, readable by every framework, whole or not at all.
 
-A file holds every array that the training is made of under its name in recipe.Model.kept(): each weight and batch
-norm's running mean and variance under their names in layers.py, what the optimiser keeps of a weight under
-"<slot>/<name>", its moving average under "average/<name>". And "about", JSON in bytes: format 1, step (how many are
-done), workload, batch, seed, data (what the images are), queued, dropout and teacher (false where it was left out,
-else null or missing), the framework that wrote it, and sha256 over the arrays. It is written beside its place and
-renamed, so that an end at any moment leaves the previous ones; what a disk has spoilt since is found by the sha256.
-The order of the images needs no keeping: it is a function of the seed and the step (data.Order, epochs.Shuffled).
+A file holds every array of the training's state under its name in recipe.Model.kept(): each weight and batch norm's
+running mean and variance under their names in layers.py, a weight's optimiser state under "<slot>/<name>", its moving
+average under "average/<name>". It also holds "about", JSON in bytes: format 1, step (how many are done), workload,
+batch, seed, data (what the images are), queued, dropout and teacher (false where it was left out, else null or
+missing), the framework that wrote it, and sha256 over the arrays. It is written to a temporary file beside its place
+and renamed, so that an end at any moment leaves the previous ones; the sha256 detects what a disk corrupts later.
+The order of the images needs no saving: it is a function of the seed and the step (data.Order, epochs.Shuffled).
 """
 from __future__ import absolute_import, division, print_function
 
@@ -28,14 +28,14 @@ SAME = "workload", "batch", "seed", "data", "queued", "dropout", "teacher", "cli
 
 
 def save(folder, about, arrays):
-    """Write DIR/checkpoints/step-<n>.npz, keep the last three, and give the path relative to DIR.
+    """Write DIR/checkpoints/step-<n>.npz, keep the last three, and return the path relative to DIR.
 
-    A full disk raises Stop("disk_full") and leaves the earlier ones as they were. So does Stop("nan"), where the last
-    update has left what is no number: its loss, of the weights before it, still was one.
+    Raise Stop("disk_full") if the disk is full, and Stop("nan") if the last update made an array non-finite: the loss,
+    computed with the weights before it, was still finite. Both leave the earlier checkpoints as they were.
     """
     for name in sorted(arrays):
         if not np.isfinite(arrays[name]).all():
-            raise Stop("nan", "Model diverged: %s holds what is no number after %d steps" % (name, about["step"]),
+            raise Stop("nan", "Model diverged: %s is not finite after %d steps" % (name, about["step"]),
                        about["step"] - 1)
     about = dict(about, format=FORMAT, sha256=digest(arrays))
     arrays = dict(arrays)
@@ -48,9 +48,9 @@ def save(folder, about, arrays):
         if not os.path.isdir(place):
             os.makedirs(place)
         for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
-            os.remove(os.path.join(place, rest))  # of a trainer that was killed while it saved; the lock is ours now
+            os.remove(os.path.join(place, rest))  # left by a trainer killed while it saved; the lock is ours now
         write_whole(path, content.getvalue())
-        # by when they were written: the folder may hold some of a longer training, or of a clock that went ahead
+        # by modification time: the folder may hold checkpoints of a longer training, or some dated by a fast clock
         others = [other for other in found(place) if other != path]
         for old in sorted(others, key=os.path.getmtime, reverse=True)[KEPT - 1:]:
             os.remove(old)
@@ -69,13 +69,13 @@ def digest(arrays):
 
 
 def found(place):
-    """Give the paths of a folder's checkpoints, newest first."""
+    """Return the paths of a folder's checkpoints, newest first."""
     names = [name for name in os.listdir(place) if NAME.match(name)]
     return [os.path.join(place, name) for name in sorted(names, key=lambda name: -int(NAME.match(name).group(1)))]
 
 
 def read(path):
-    """Give (about, arrays). Raises ValueError if the file is torn, spoilt or none of ours."""
+    """Return (about, arrays). Raise ValueError if the file is truncated, corrupt or not ours."""
     try:
         with open(path, "rb") as file:
             content = io.BytesIO(file.read())
@@ -83,7 +83,7 @@ def read(path):
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays.pop("about").tobytes().decode("ascii"))
         whole = about.get("format") == FORMAT and about.pop("sha256") == digest(arrays)
-    except Exception as error:  # zip, numpy and JSON each have their own way to say that bytes are wrong
+    except Exception as error:  # zip, numpy and JSON each report corrupt bytes in their own way
         raise ValueError("%s: %s" % (type(error).__name__, error))
     if not whole:
         raise ValueError("its content is not what was written")
@@ -91,31 +91,31 @@ def read(path):
 
 
 def kept(folder):
-    """Give where a run's checkpoints lie, or would, and their paths, newest first."""
+    """Return the folder where a run's checkpoints are, or would be, and their paths, newest first."""
     inside = os.path.join(folder, "checkpoints")
     place = inside if os.path.isdir(inside) else folder
     return place, found(place) if os.path.isdir(place) else []
 
 
 def reached(folder):
-    """Give how many steps are done in the newest checkpoint, by its name alone; 0 where there is none."""
+    """Return how many steps were done at the newest checkpoint, by its name alone; 0 if there is none."""
     paths = kept(folder)[1]
     return int(NAME.search(paths[0]).group(1)) if paths else 0
 
 
 def newest(folder, wanted, say):
-    """Give the newest good checkpoint of a folder as read() does. No good one, or another training's, raises Stop."""
+    """Return a folder's newest good checkpoint as read() does; raise Stop if there is none, or it does not match."""
     path, about, arrays = good(folder, say)
     for key in SAME:
         if about.get(key) != wanted.get(key):
-            raise Stop("checkpoint", "%s is of %s %s, this training of %s" % (
+            raise Stop("checkpoint", "%s has %s %s, this training has %s" % (
                 path, key, about.get(key), wanted.get(key)))
-    say("Going on from %s" % path)
+    say("Continuing from %s" % path)
     return about, arrays
 
 
 def good(folder, say=str):
-    """Give the path of the newest good checkpoint of a folder, whichever training's, and what read() does."""
+    """Return the path of a folder's newest good checkpoint, whichever training's it is, and what read() returns."""
     place, paths = kept(folder)
     if not paths:
         raise Stop("checkpoint", "No checkpoint file found in %s" % place)

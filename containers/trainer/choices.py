@@ -1,8 +1,8 @@
-"""What was chosen by trial, remembered for the same machine, frameworks and training: a file each in one folder.
+"""What was chosen by trial, remembered for the same machine, frameworks and training: one file per choice in a folder.
 
-<16 hex of the key>.json: {"format": 1, "key": what it holds for, "measured": seconds since the epoch, "chosen": a way
-(trial.py), "seconds": that the trials took, "tries": as in the start event}. One that can't be read, or is of another
-format, is left aside with a word, and written anew.
+<16 hex digits of the key>.json: {"format": 1, "key": what the choice depends on, "measured": seconds since the epoch,
+"chosen": settings (trial.py), "seconds": how long the trials took, "tries": as in the start event}. A file that can't
+be read, or has another format, is ignored with a message, and rewritten.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -18,11 +18,11 @@ from .files import write_whole
 
 FORMAT = 1
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-VARIABLES = "OMP_NUM_THREADS", "MKL_NUM_THREADS", ONEDNN  # that say how to compute, where they are set
+VARIABLES = "OMP_NUM_THREADS", "MKL_NUM_THREADS", ONEDNN  # they set how to compute, where they are set
 
 
 def key(asked, here):
-    """Give all that a choice holds for, as JSON has it."""
+    """Return everything that a choice depends on, as JSON holds it."""
     library = nvml.Library.open()
     names, driver = [], None
     if library is not None:
@@ -40,7 +40,7 @@ def key(asked, here):
 
 
 def own():
-    """Give what tells this trainer from one that may compute in another way: a checksum of its source."""
+    """Return a checksum of this trainer's source: another version may compute differently."""
     checksum = hashlib.sha256()
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.abspath(__file__)))):
         for name in sorted(name for name in names if name.endswith(".py")):
@@ -50,8 +50,8 @@ def own():
 
 
 def installed(folders):
-    """Give what tells one release of a framework from another, without importing it: what pip wrote beside it, and when
-    it was written."""
+    """Return what identifies the release of each framework, without importing it: what pip wrote beside it, and when it
+    was written."""
     found = []
     for module in "tensorflow", "torch":
         for folder in folders:
@@ -69,24 +69,24 @@ def path_of(folder, key):
 
 
 def recall(folder, key, say):
-    """Give what was written, None where there is nothing or nothing that can be read."""
+    """Return what was kept, or None if there is nothing or nothing that can be read."""
     path = path_of(folder, key)
     try:
         with open(path) as file:
             kept = json.load(file)
         is_ours = kept["format"] == FORMAT and kept["key"] == key and trial.is_choice(kept["chosen"], kept["tries"])
         if not is_ours:
-            raise ValueError("it is of another format")
+            raise ValueError("it has another format")
         time.gmtime(kept["measured"])
         return kept
     except (EnvironmentError, ValueError, KeyError, TypeError, OverflowError) as error:
         if os.path.exists(path):
-            say("--autotune: %s is left aside: %s" % (path, error))
+            say("--autotune: ignoring %s: %s" % (path, error))
         return None
 
 
 def keep(folder, key, found, say):
-    """Write it, and tell whether that could be done; it is no reason not to train."""
+    """Write the choice and return whether that succeeded; failing is no reason not to train."""
     try:
         write_whole(path_of(folder, key), line(dict(found, format=FORMAT, key=key)))
         return True

@@ -1,12 +1,12 @@
-"""In which numbers and which layout a network is computed: what was asked for, what that means here, what is refused.
+"""Which precision and memory layout a network is computed in: what was asked for, what it means here, what is refused.
 
-    float32   all of it, TensorFloat-32 off
-    tf32      as float32, but matrix products and convolutions round what they multiply to 10 bits; from compute
-              capability 8.0 on: https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/
-    amp       16 bits: convolutions, products and what lies between them. Weights, optimiser, loss, batch norm's
-              statistics and local response normalisation stay float32, and on a GPU LSTMs do where cuDNN has none in
-              bfloat16. bfloat16 on the CPU and, with PyTorch 2, on cards from 8.0 on; else float16, where the loss is
-              multiplied (Scale), for small gradients would be 0 in it
+    float32   everything, with TensorFloat-32 off
+    tf32      as float32, but matrix products and convolutions round their operands to 10 bits; needs compute
+              capability 8.0: https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/
+    amp       mixed precision: 16 bits for convolutions, matrix products and what is between them. Weights, optimiser,
+              loss, batch norm's statistics and local response normalisation stay float32, as do LSTMs on a GPU where
+              cuDNN has none in bfloat16. bfloat16 on the CPU and, with PyTorch 2, on cards from 8.0 on; else float16
+              with loss scaling (Scale), because small gradients would underflow to 0
     auto      tf32 where the card has it, as in NVIDIA's containers, else float32
 """
 from __future__ import absolute_import, division, print_function
@@ -16,66 +16,66 @@ import os
 
 from .events import Stop
 
-TENSOR_FLOAT, TENSOR_CORES = (8, 0), (7, 0)  # the compute capabilities that brought them
-OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0 wins over all that programs say: the page above
+TENSOR_FLOAT, TENSOR_CORES = (8, 0), (7, 0)  # the compute capabilities that introduced them
+OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0 overrides whatever programs set: the page above
 PYTORCH = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"  # NVIDIA's PyTorch images set it to 1
 
 # What was asked for: precision "auto", "float32", "tf32" or "amp"; compiled: True or False; channels_last: True, False,
-# None for what the framework is best at.
+# None for the framework's fastest layout.
 Way = collections.namedtuple("Way", "precision compiled channels_last")
 PLAIN = Way("auto", False, None)
 
 
 def prepare(precision):
-    """Tell NVIDIA's libraries before they are loaded: TensorFlow 1, for one, has no switch of its own."""
+    """Configure NVIDIA's libraries before they are loaded: TensorFlow 1, for one, has no switch for this."""
     for name in OVERRIDE, PYTORCH:
-        os.environ.pop(name, None)  # else what the start event says may not be so
+        os.environ.pop(name, None)  # else the start event might report what is not so
     if precision == "float32":
         os.environ[OVERRIDE] = "0"
 
 
 def numbers(asked, device, capability, half="bfloat16"):
-    """Give "float32", "tf32", "float16" or "bfloat16"; what can't be had raises Stop.
+    """Return "float32", "tf32", "float16" or "bfloat16"; raise Stop if what was asked for is not available.
 
-    capability: the card's, as (8, 0); None on the CPU, and where nothing tells it. half: what amp means on cards that
-    have tensor cores for both kinds of 16 bits.
+    capability: the card's, such as (8, 0); None on the CPU, and where nothing reports it. half: what amp means on cards
+    whose tensor cores support both 16-bit formats.
     """
     has = capability or (0, 0)
     if asked == "auto":
         return "tf32" if has >= TENSOR_FLOAT else "float32"
     if asked == "tf32" and has < TENSOR_FLOAT:
-        raise Stop("bad_argument", "TF32 needs a card of compute capability 8.0 or later, here is %s: "
-                   "say --precision float32, or leave --precision away" % place(device, capability))
+        raise Stop("bad_argument", "TF32 needs a card of compute capability 8.0 or later, this is %s: "
+                   "use --precision float32, or leave --precision out" % place(device, capability))
     if asked != "amp":
         return asked
     if device == "gpu" and has < TENSOR_CORES:
         raise Stop("bad_argument", "--precision amp needs tensor cores, which cards have from compute capability 7.0 "
-                   "on, here is %s: leave --precision away" % place(device, capability))
+                   "on, this is %s: leave --precision out" % place(device, capability))
     return "bfloat16" if device == "cpu" else half if has >= TENSOR_FLOAT else "float16"
 
 
 def place(device, capability):
     if device == "cpu":
         return "the CPU"
-    return "one of %d.%d" % tuple(capability) if capability else "one that does not tell its own"
+    return "one of %d.%d" % tuple(capability) if capability else "one that does not report its own"
 
 
 def layout(asked, model, can_first, usual=True):
-    """Give whether pictures lie channels last, None without pictures; can_first: None, or why they cannot lie first;
-    usual: how they lie where nobody asked."""
+    """Return whether images are in channels-last layout, None without images; can_first: None, or why channels-first is
+    impossible; usual: the layout if none was asked for."""
     if len(model.shape) != 3:
         if asked is not None:
-            raise Stop("bad_argument", "this network sees no pictures: leave --channels-%s away" % (
+            raise Stop("bad_argument", "this network takes no images: leave --channels-%s out" % (
                 "last" if asked else "first"))
         return None
     if asked is False and can_first is not None:
-        raise Stop("bad_argument", "%s: leave --channels-first away" % can_first)
+        raise Stop("bad_argument", "%s: leave --channels-first out" % can_first)
     return usual if asked is None else asked
 
 
 class Scale(object):
-    """The number that the loss is multiplied by in float16: halved whenever gradients overflow, which costs the step,
-    and doubled after 2,000 good ones. It is in no checkpoint: a resumed training finds its own in a few steps."""
+    """The loss scale of float16: halved whenever gradients overflow, which loses the step, and doubled after 2,000 good
+    steps. It is in no checkpoint: a resumed training finds its own within a few steps."""
 
     def __init__(self):
         self.value, self.good = 65536.0, 0

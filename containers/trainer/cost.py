@@ -1,18 +1,19 @@
-"""What a network costs for one example: multiply-accumulates of its convolutions and matrix products, nothing else."""
+"""What a network costs per example: the multiply-accumulates of its convolutions and matrix products, nothing else."""
 from __future__ import absolute_import, division, print_function
 
 from .layers import flat
 
 
 def macs(words, shape):
-    """Give the multiply-accumulates of one example forward; shape: the example's. Layers that don't fit: ValueError."""
+    """Return one example's multiply-accumulates, forward; shape: the example's. ValueError if layers don't fit."""
     return sum(count for _, count in layers(words, shape)[0])
 
 
 def training_flops(words, shape):
-    """Give the operations of one example forward and backward: two a multiply-accumulate, and backward twice forward.
+    """Return the operations of one example's forward and backward pass: two per multiply-accumulate, and twice as many
+    backward as forward.
 
-    The first layer's gradient is only of its weights, for nothing trains the input; unless that is an embedding.
+    The first layer needs only its weights' gradient, since nothing trains the input; unless it is an embedding.
     """
     counted = layers(words, shape)[0]
     embedded = flat(words)[0]["op"] == "embedding"
@@ -20,8 +21,8 @@ def training_flops(words, shape):
 
 
 def share_of_3x3(words, shape):
-    """Give the share of the operations that are convolutions of 3 x 3 with stride 1: cuDNN can do these with up to
-    2.25 times fewer multiplications (Winograd's; https://arxiv.org/abs/1509.09308)."""
+    """Return the share of the operations in 3 x 3 convolutions with stride 1, which cuDNN can do with up to 2.25 times
+    fewer multiplications (Winograd's algorithm; https://arxiv.org/abs/1509.09308)."""
     small = {word["name"] for word in flat(words)
              if word["op"] == "conv" and word["shape"][:2] == (3, 3) and word["stride"] == 1}
     counted = layers(words, shape)[0]
@@ -29,7 +30,7 @@ def share_of_3x3(words, shape):
 
 
 def layers(words, shape):
-    """Give [(name, multiply-accumulates)] of the layers that have some, and the shape that comes out."""
+    """Return [(name, multiply-accumulates)] of the layers that have any, and the output's shape."""
     found, shape = [], tuple(shape)
     for word in words:
         if "branches" in word:
@@ -44,7 +45,7 @@ def layers(words, shape):
 
 def fits(word, wanted, given):
     if wanted != given:
-        raise ValueError("%s: wants %s and is given %s" % (word["name"], wanted, given))
+        raise ValueError("%s: needs %s and is given %s" % (word["name"], wanted, given))
 
 
 def added(word, shapes):
@@ -67,7 +68,7 @@ def unchanged(word, shape):
 
 
 def slid(word, shape, size, paddings):
-    """Give height and width after windows of this size; paddings: what lies before and after, of height and width."""
+    """Return height and width after windows of this size; paddings: (before, after) of the height and of the width."""
     reach = [side + sum(padding) - window for side, padding, window in zip(shape, paddings, size)]
     if min(reach) < 0 or any(before != after and left % word["stride"]
                              for (before, after), left in zip(paddings, reach)):

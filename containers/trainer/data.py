@@ -1,8 +1,8 @@
-"""How CIFAR-10 is read, made up, mixed and distorted; all of it on the CPU, in numpy, and the same for every framework.
+"""How CIFAR-10 is read, synthesized, shuffled and distorted: on the CPU, in numpy, the same for every framework.
 
-Real data is in the binary form (files of 10,000 records of 3,073 bytes: a label, then 32x32 red, green and blue bytes)
-or in the pickled python form, at the given folder or in its usual sub-folder: https://www.cs.toronto.edu/~kriz/cifar.html
-The synthetic set has ten patterns, one a label, under noise: speed does not depend on the pixels, precision does.
+Real data is in the binary format (files of 10,000 records of 3,073 bytes: a label, then 32x32 red, green, blue bytes)
+or the pickled Python format, in the given folder or its usual subfolder: https://www.cs.toronto.edu/~kriz/cifar.html
+The synthetic set has ten patterns, one per label, under noise: speed does not depend on the pixels, precision does.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -30,9 +30,9 @@ SYNTHETIC_NOTE = "generator seed %d, difficulty easy (amplitude %d, noise %d)" %
 
 
 class Dataset(object):
-    """Images uint8 [n, 32, 32, 3], labels int32 [n], and where they come from; files: so many equal parts.
+    """Images uint8 [n, 32, 32, 3], labels int32 [n], and their source; files: how many equal parts they come in.
 
-    Of other workloads: examples [n, ...] and their labels; count says how many where that is not the labels' number.
+    For other workloads: examples [n, ...] and their labels; count is the number of examples if not that of the labels.
     """
 
     def __init__(self, images, labels, name, files, sha256=None, note=None, count=None):
@@ -49,7 +49,7 @@ def testing(folder):
 
 
 def real(folder, part):
-    """Read the training (1) or test (2) files. A missing or short one raises Stop("data")."""
+    """Read the training (1) or test (2) files. Raise Stop("data") if one is missing or truncated."""
     place, form = find(folder)
     contents, digest = [], hashlib.sha256()
     for name in form[part]:
@@ -62,7 +62,7 @@ def real(folder, part):
 
 
 def find(folder):
-    """Give the folder that holds the files, and their form."""
+    """Return the folder that holds the files, and their format."""
     for form in BINARY, PICKLED:
         for place in os.path.join(folder, form[0]), folder:
             if os.path.exists(os.path.join(place, form[1][0])):
@@ -81,7 +81,7 @@ def read_bytes(path):
 
 
 def unpack(content, name, records=RECORDS):
-    """Turn bytes in the binary form into images and labels."""
+    """Turn bytes in the binary format into images and labels."""
     if len(content) != records * RECORD:
         raise Stop("data", "%s has %d bytes, not %d records of %d" % (name, len(content), records, RECORD))
     rows = np.frombuffer(content, np.uint8).reshape(records, RECORD)
@@ -89,12 +89,12 @@ def unpack(content, name, records=RECORDS):
 
 
 def unpickle(content, name, records=RECORDS):
-    """Turn bytes in the python form into images and labels; nothing but arrays, lists, dicts and strings is rebuilt."""
+    """Turn bytes in the Python format into images and labels; rebuild nothing but arrays, lists, dicts and strings."""
     try:
         batch = ArraysOnly.of(content)
         rows = batch.get("data", batch.get(b"data"))
         labels = np.array(batch.get("labels", batch.get(b"labels")), np.int64)
-    except Exception as error:  # a pickle can fail in any way; each means that this is no data
+    except Exception as error:  # a pickle can fail in any way; every failure means that this is not data
         raise Stop("data", "%s is not a batch of CIFAR-10: %s" % (name, error))
     if getattr(rows, "shape", None) != (records, RECORD - 1) or rows.dtype != np.uint8 or labels.shape != (records,):
         raise Stop("data", "%s does not hold %d images of %d bytes" % (name, records, RECORD - 1))
@@ -109,7 +109,7 @@ def planes_last(rows, name, labels):
 
 
 class ArraysOnly(pickle.Unpickler):
-    """Unpickles arrays in plain containers and refuses every other class: a pickle can otherwise run any program."""
+    """Unpickles arrays in plain containers and refuses every other class: a pickle could otherwise run any program."""
 
     ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"),
                ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")}
@@ -132,14 +132,14 @@ class ArraysOnly(pickle.Unpickler):
 
 
 def synthetic(split, slice_images=2000):
-    """Make the stand-in: the same bytes on every Python and numpy, because RandomState's stream is frozen."""
+    """Make the synthetic set: the same bytes on every Python and numpy, because RandomState's stream is frozen."""
     count, offset = SYNTHETIC[split]
     patterns = np.random.RandomState(SYNTHETIC_SEED).normal(size=(10, 8, 8, 3))
     patterns = 128 + AMPLITUDE * patterns.repeat(4, axis=1).repeat(4, axis=2)
     random = np.random.RandomState(SYNTHETIC_SEED + offset)
     labels = random.randint(0, 10, count)
     images = np.empty((count, 32, 32, 3), np.uint8)
-    for start in range(0, count, slice_images):  # 49 MB of noise at a time; the stream is that of one draw
+    for start in range(0, count, slice_images):  # 49 MB of noise at a time; the stream equals that of one draw
         part = slice(start, min(start + slice_images, count))
         noisy = random.normal(size=images[part].shape)
         noisy *= NOISE
@@ -153,9 +153,9 @@ def generator(seed, step):
 
 
 class Order(object):
-    """In which order the images are taken: files shuffled each epoch, then mixed in a buffer, as the tutorial does.
+    """The order of the images: files shuffled each epoch, then images mixed in a shuffle buffer, as in the tutorial.
 
-    The tutorial's second queue holds distorted images and takes its time to fill; this one holds their numbers.
+    The tutorial's second queue holds distorted images and takes time to fill; this one holds their indices.
     """
 
     def __init__(self, images, files, buffered, batch, seed):
@@ -166,7 +166,7 @@ class Order(object):
         self.step, self.ready, self.lock = 0, {}, threading.Lock()
 
     def indices(self, step):
-        """Give which images make this step's batch. Each step is given once; threads may ask out of order."""
+        """Return the indices of this step's images. Each step can be taken once; threads may ask out of order."""
         with self.lock:
             while self.step <= step:
                 self.ready[self.step] = self.draw()
@@ -174,7 +174,7 @@ class Order(object):
             return self.ready.pop(step)
 
     def skip(self, steps):
-        """Pass over the batches of these first steps, which an earlier run has trained on."""
+        """Skip the batches of the first steps, which an earlier run has trained on."""
         with self.lock:
             while self.step < steps:
                 self.draw()
@@ -183,7 +183,7 @@ class Order(object):
     def draw(self):
         places = self.random.randint(0, len(self.buffer), self.batch)
         while len(np.unique(places)) < self.batch:
-            # doubles are then so likely that drawing again would take for ever
+            # duplicates are then so likely that drawing again would take forever
             if self.batch * 8 > len(self.buffer) or self.batch ** 2 > 4 * len(self.buffer):
                 places = self.random.permutation(len(self.buffer))[:self.batch]
             else:
@@ -208,14 +208,14 @@ def windows(images, side):
         images, (n, height - side + 1, width - side + 1, side, side, channels), (a, b, c, b, c, d))
 
 
-Drawn = collections.namedtuple("Drawn", "tops lefts flips brightness contrast")  # what chance says of each image
+Drawn = collections.namedtuple("Drawn", "tops lefts flips brightness contrast")  # the random draws for each image
 
 
 def distorted(images, chosen, random, side, count=None, part=slice(None)):
-    """Cut, flip, brighten, contrast, each at random, and standardize: float32 [batch, side, side, 3].
+    """Randomly crop, flip, brighten and contrast images, and standardize them: float32 [batch, side, side, 3].
 
-    With a count only the first so many of DISTORTIONS are done to what is cut out; of a part of the batch the same
-    comes out as in the whole."""
+    With a count, apply only the first `count` of DISTORTIONS to the crops. A part of the batch comes out as it does in
+    the whole."""
     view = windows(images, side)
     n = len(chosen)
     drawn = Drawn(random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n), random.rand(n) < 0.5,
@@ -239,7 +239,7 @@ def as_floats(cut, drawn):
 
 
 def brightened(values, drawn):
-    values += drawn.brightness[:, None, None]  # standardizing undoes it; the tutorial pays for it as well
+    values += drawn.brightness[:, None, None]  # standardizing undoes it; the tutorial pays for it too
     return values
 
 
@@ -258,7 +258,7 @@ def central(images, side):
 
 
 def standardized(values):
-    """Give each image mean 0 and standard deviation 1, in place; a flat one is divided by 1 / sqrt(size), not by 0."""
+    """Scale each image to mean 0 and standard deviation 1, in place; divide a flat one by 1 / sqrt(size), not by 0."""
     flat = values.reshape(len(values), -1)
     flat -= flat.mean(axis=1, dtype=np.float32)[:, None]
     deviation = np.sqrt(np.einsum("nv,nv->n", flat, flat) / np.float32(flat.shape[1]))
@@ -271,5 +271,5 @@ DISTORTIONS = (("flip", flipped), ("float", as_floats), ("brightness", brightene
 
 
 def scaled(images):
-    """Give float32 pixels from 0 to 1."""
+    """Return the pixels as float32 from 0 to 1."""
     return images.astype(np.float32) / np.float32(255)

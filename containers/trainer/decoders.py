@@ -1,8 +1,8 @@
-"""Who turns the bytes of a JPEG or PNG into pixels: Pillow where it is installed, else what the framework has.
+"""What turns the bytes of a JPEG or PNG into pixels: Pillow where it is installed, else the framework's decoder.
 
-NVIDIA's images of TensorFlow have no Pillow in all years, but TensorFlow decodes itself; those of PyTorch have Pillow,
-which torchvision wants. All give the same pixels of a PNG; of a JPEG those of their own libjpeg, told to be accurate.
-A decoder takes bytes and gives uint8 [height, width, 3], is safe in many threads, and raises Undecodable.
+NVIDIA's TensorFlow containers did not ship Pillow in every year, but TensorFlow has its own decoder; the PyTorch ones
+have Pillow, which torchvision needs. All return the same pixels for a PNG; for a JPEG, those of their own libjpeg, set
+to be accurate. A decoder takes bytes, returns uint8 [height, width, 3], is thread-safe, and raises Undecodable.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -14,28 +14,28 @@ import numpy as np
 
 from .events import Stop
 
-TENSORFLOWS = re.compile(r"\{\{.*?\}\} ?| ?\[Op:\w*\]")  # which of its operations it was, about each error
+TENSORFLOWS = re.compile(r"\{\{.*?\}\} ?| ?\[Op:\w*\]")  # the name of the operation, which it adds to each error
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 
 
 class Undecodable(Exception):
-    """These bytes are no picture, or a torn one."""
+    """These bytes are not an image, or a truncated one."""
 
 
 def decoder():
-    """Give (function of bytes, who it is). None at hand raises Stop("data")."""
+    """Return (function of bytes, its library's name). Raise Stop("data") if there is none."""
     for made in pillow, tensorflow, torchvision:
         try:
             decode, said = made()
             return checked(decode), said
         except (ImportError, AttributeError):
             continue
-    raise Stop("data", "nothing here decodes pictures: neither Pillow nor TensorFlow nor torchvision can be imported. "
-                       "Install Pillow (pip install pillow), or take an image that has it")
+    raise Stop("data", "nothing here decodes images: neither Pillow nor TensorFlow nor torchvision can be imported. "
+                       "Install Pillow (pip install pillow), or use a container image that has it")
 
 
 def checked(decode):
-    """Give the same decoder, to which no other bytes come, and of whose errors each means that they are broken."""
+    """Return a decoder that refuses what is neither JPEG nor PNG, and takes any error for a sign of broken bytes."""
     def tried(content):
         if not content.startswith((JPEG, PNG)):
             raise Undecodable("it is empty" if not content else "neither JPEG nor PNG")
@@ -43,7 +43,7 @@ def checked(decode):
             return decode(content)
         except MemoryError:
             raise
-        except Exception as error:  # each library has its own
+        except Exception as error:  # each library raises its own
             said = TENSORFLOWS.sub("", str(error)).strip().split("\n")[0]
             raise Undecodable(said[:200] or type(error).__name__)
     return tried
@@ -55,13 +55,13 @@ def pillow():
 
     def decode(content):
         picture = Image.open(io.BytesIO(content))
-        return np.array(picture.convert("RGB"))  # a torn one raises here
+        return np.array(picture.convert("RGB"))  # raises if the file is truncated
 
     return decode, "Pillow %s" % getattr(PIL, "__version__", getattr(PIL, "PILLOW_VERSION", "of unknown version"))
 
 
 def tensorflow():
-    """Decode on the CPU by the framework that trains; one that isn't loaded yet is not loaded for this."""
+    """Decode on the CPU with the framework that trains; do not load one for this."""
     tf = sys.modules["tensorflow"] if "tensorflow" in sys.modules else None
     if tf is None:
         raise ImportError("TensorFlow is not what trains here")

@@ -1,4 +1,4 @@
-"""In which order examples come where each epoch takes every one once: a function of the seed and the epoch alone."""
+"""The order of examples if each epoch takes every one once: a function of only the seed and the epoch."""
 from __future__ import absolute_import, division, print_function
 
 import threading
@@ -9,12 +9,12 @@ from .trace import Slice
 
 
 class Shuffled(object):
-    """step -> (examples, labels): every epoch in an order of its own. The last batch of an epoch has what is left."""
+    """step -> (examples, labels): each epoch in its own order. The last batch of an epoch holds the remainder."""
 
     def __init__(self, dataset, batch, seed, prepared):
         self.dataset, self.batch, self.seed, self.prepared = dataset, batch, seed & 0xFFFFFFFF, prepared
         count = len(dataset.labels)
-        # batch norm has no variance of a single example: a rest of one is left out
+        # batch norm has no variance of a single example: a remainder of one is dropped
         self.epoch_steps = max(count // batch + (count % batch > 1), 1)
         self.orders, self.lock = {}, threading.Lock()
         self.part = lambda count: slice(0, count)
@@ -27,23 +27,23 @@ class Shuffled(object):
             return self.prepared(examples), self.dataset.labels[chosen]
 
     def chosen(self, step):
-        """Give which examples are in a step's batch, or in this replica's part of it."""
+        """Return which examples are in a step's batch, or in this replica's part of it."""
         epoch, at = divmod(step, self.epoch_steps)
         return self.order(epoch)[at * self.batch:(at + 1) * self.batch][self.part(self.size(step))]
 
     def size(self, step):
-        """Give how many examples a step's whole batch has."""
+        """Return how many examples are in a step's whole batch."""
         at = step % self.epoch_steps * self.batch
         return min(self.batch, len(self.dataset.labels) - at)
 
     def of_part(self, part):
-        """Give the source of part(count) of each batch alone, a slice."""
+        """Restrict this source to part(count) of each batch, a slice, and return it."""
         self.part = part
         return self
 
     def order(self, epoch):
         with self.lock:
-            if epoch not in self.orders:  # threads that work ahead are in two epochs at most
+            if epoch not in self.orders:  # threads that prefetch are in two epochs at most
                 for old in [key for key in self.orders if key < epoch - 1]:
                     del self.orders[old]
                 self.orders[epoch] = np.random.RandomState([self.seed, epoch]).permutation(len(self.dataset.labels))
@@ -51,12 +51,12 @@ class Shuffled(object):
 
 
 def shuffled(prepared):
-    """Give a workload's source(dataset, batch, seed, fraction, first); prepared: what becomes of the examples."""
+    """Return a workload's source(dataset, batch, seed, fraction, first); prepared: a function of the examples."""
     return lambda dataset, batch, seed, fraction, first=0: Shuffled(dataset, batch, seed, prepared)
 
 
 class InOrder(Shuffled):
-    """The same with the examples as they lie in every epoch, and none left out: for what trains nothing."""
+    """The same with the examples in stored order in every epoch, and none dropped: for what trains nothing."""
 
     def __init__(self, dataset, batch, seed, prepared):
         Shuffled.__init__(self, dataset, batch, seed, prepared)
@@ -67,12 +67,12 @@ class InOrder(Shuffled):
 
 
 def in_order(prepared):
-    """Give a workload's source, as shuffled() does."""
+    """Return a workload's source, as shuffled() does."""
     return lambda dataset, batch, seed, fraction, first=0: InOrder(dataset, batch, seed, prepared)
 
 
 def in_turn(dataset, batch, seed, fraction, first=0):
-    """Give a source that takes the examples one after the other and begins again: for data that is noise."""
+    """Return a source that takes the examples one after the other and starts over: for data that is noise."""
     count = len(dataset.labels)
 
     def take(step):

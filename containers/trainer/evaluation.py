@@ -8,13 +8,13 @@ import numpy as np
 from . import feed
 from .events import Stop, clock
 
-TEST_BATCH, TEST_VALUES = 500, 4000000  # examples that are tested at once at most, and numbers in them
-FEW_VALUES = 100000  # dozens of images of CIFAR-10: so many are tested at once in any case, one by one takes long
+TEST_BATCH, TEST_VALUES = 500, 4000000  # the most examples tested at once, and values in them
+FEW_VALUES = 100000  # dozens of CIFAR-10 images: that many may always be tested at once; one by one is slow
 
 
 def opened(asked, workload, group):
-    """Give what gives the test set, or None. Somebody's own is opened at once: what is wrong with it is not to be told
-    after hours of training. What is made up is right, and made when it is needed."""
+    """Return a function that returns the test set, or None. The user's data is opened at once, so that its errors don't
+    come to light after hours of training. Synthetic data has none, and is made when it is needed."""
     if asked.feed in feed.WITHOUT_RESULT or asked.no_eval or not hasattr(workload, "load_test") or group.rank:
         return lambda: None
     if not asked.data:
@@ -24,8 +24,8 @@ def opened(asked, workload, group):
 
 
 def evaluate(workload, model, dataset, network, step, events, voice, signals, most=TEST_BATCH):
-    """Test with the moving averages, where there are. Each image counts once; the tutorial's 79 batches of 128 count
-    112 twice. At once no more than `most`, the batch that was trained with: that memory does for more nobody knows."""
+    """Test with the moving averages, if there are any. Each image counts once; the tutorial's 79 batches of 128 count
+    112 twice. Test at most `most` at once, the training batch: whether the memory would hold more is unknown."""
     started, right, values = clock(), 0, int(np.prod(model.shape))
     at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
     voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
@@ -33,7 +33,7 @@ def evaluate(workload, model, dataset, network, step, events, voice, signals, mo
         part = slice(start, start + at_once)
         logits = network.logits(workload.plain(dataset.images[part]))
         if not np.isfinite(logits).all():
-            raise Stop("nan", "What the network makes of the test's %s is no number" % workload.UNIT, step - 1)
+            raise Stop("nan", "The network's output on the test's %s is not finite" % workload.UNIT, step - 1)
         right += int((model.guesses(logits) == dataset.labels[part]).sum())
         signals.check(step)
     precision = right / len(dataset.labels)

@@ -1,13 +1,13 @@
-"""How a training is fed: what each --feed means, what it can be asked of, and how fast a pipeline's stages are.
+"""How batches reach the device: what each --feed means, when it can be used, and how fast a pipeline's stages are.
 
-    ahead     batches are made by threads before they are needed, and copied to the device
+    ahead     threads prefetch batches, which are copied to the device
     plain     each batch is made, and copied, when it is needed
     resident  the data set is put on the device once, and batches are gathered there
-    constant  one batch lies on the device and is trained on again and again: what computing alone gives
-              (of both PyTorch makes each step a CUDA graph, where it can: see its graphed.py)
-    input     batches are made ahead and dropped: what making them alone gives
+    constant  one batch stays on the device and is trained on over and over: the speed of computing alone
+              (in these two, PyTorch makes each step a CUDA graph where it can: see its graphed.py)
+    input     batches are prefetched and dropped: the speed of making them alone
 
-How each framework does it stands in its feeding.py. Networks that constant and input leave are no results.
+How each framework does it is in its feeding.py. Networks that constant and input leave are not results.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -22,26 +22,26 @@ from .events import Stop, clock
 
 FEEDS = "ahead", "plain", "resident", "constant", "input"
 WITHOUT_RESULT = {
-    "constant": "One batch is computed again and again, to see how fast the device is: the network is no "
-                "result, and is neither kept nor tested.",
+    "constant": "One batch is computed over and over, to see how fast the device is: the network is not a "
+                "result, and is neither saved nor tested.",
     "input": "Batches are made and dropped, to see how fast that is: nothing is trained.",
 }
 
-# Lie on the device: examples as they are divided there by divisor, or as they are trained on where it is None.
+# On the device: examples, to be divided there by divisor, or as they are trained on if it is None.
 Held = collections.namedtuple("Held", "examples labels divisor")
 
 
 def check(asked):
-    """Refuse what a feed without a result can't be asked for."""
+    """Raise Stop for what a feed without a result can't do."""
     if asked.feed in WITHOUT_RESULT and asked.resume:
-        raise Stop("bad_argument", "--feed %s leaves no result: leave --resume away" % asked.feed)
+        raise Stop("bad_argument", "--feed %s leaves no result: leave --resume out" % asked.feed)
 
 
 def check_resident(name, source, free):
-    """Refuse to put on the device what can't lie there; free: bytes of its memory, None if unknown."""
+    """Raise Stop for data that can't stay on the device; free: bytes of its memory, None if unknown."""
     if not isinstance(source, Shuffled) or not isinstance(source.dataset.images, np.ndarray):
         raise Stop("bad_argument", "--feed resident: each batch of %s is made on the CPU when its turn comes, and "
-                                   "can't lie on the device beforehand. --feed ahead makes it in time, --feed constant "
+                                   "can't be on the device beforehand. --feed ahead makes it in time, --feed constant "
                                    "shows what the device would do without waiting" % name)
     size = held_bytes(source)
     if free is not None and size > free / 2:
@@ -60,7 +60,7 @@ def held_bytes(source):
 
 
 def held(source):
-    """Give what is put on the device: bytes stay bytes where scaling is all that is done to them."""
+    """Return what is put on the device: bytes stay bytes if they are only scaled."""
     images, labels = source.dataset.images, source.dataset.labels
     if is_scaled(source):
         return Held(images, labels, 255.0)
@@ -68,7 +68,7 @@ def held(source):
 
 
 def chosen(source, first, last, put):
-    """Yield which examples make each step's batch, cut out of the epoch's order; put() brings that to the device."""
+    """Yield the examples of each step's batch, cut out of the epoch's order; put() copies that to the device."""
     order = None
     for step in upto(first, last):
         epoch, at = divmod(step, source.epoch_steps)
@@ -78,9 +78,9 @@ def chosen(source, first, last, put):
 
 
 def epoch_copied_bytes(feed, network, model, examples):
-    """Give how many bytes cross to the device while each example is trained on once, by arithmetic, not measured.
+    """Return how many bytes are copied to the device while each example is trained on once: computed, not measured.
 
-    Of resident what crosses once is not counted, but the order of each epoch is. Nothing crosses to a CPU.
+    For resident, the one copy of the data set is not counted, but the order of each epoch is. A CPU needs no copy.
     """
     if network.device == "cpu":
         return 0
@@ -90,17 +90,17 @@ def epoch_copied_bytes(feed, network, model, examples):
 
 
 def free_bytes(readings):
-    """Give the free memory of the emptiest GPU, None if unknown; readings: nvml.read(), before a framework takes its
-    share of it."""
+    """Return the free memory of the emptiest GPU, None if unknown; readings: nvml.read(), before a framework takes its
+    share."""
     known = [card["memory_total_bytes"] - card["memory_used_bytes"] for card in readings
              if card["memory_total_bytes"] is not None and card["memory_used_bytes"] is not None]
     return max(known) if known else None
 
 
 def stages(workload, dataset, source, batch, seed):
-    """Give [(name, function)] of a workload's pipeline: each does what those before it do, and one thing more.
+    """Return [(name, function)] of a workload's pipeline: each does what those before it do, and one stage more.
 
-    A function takes a step's number, each once and in order, and gives something as long as the batch.
+    A function takes a step's number, each once and in order, and returns something as long as the batch.
     """
     if hasattr(workload, "stages"):
         return workload.stages(dataset, batch, seed)
@@ -112,7 +112,7 @@ def stages(workload, dataset, source, batch, seed):
 
 
 def rates(named, check, seconds=0.5, now=clock):
-    """Give what the event "stages" tells: each stage on one thread for so long, one call that warms up before it."""
+    """Return what the event "stages" reports: each stage on one thread for `seconds`, after one warm-up call."""
     found, step = [], 0
     for name, make in named:
         make(step)

@@ -1,4 +1,4 @@
-"""How a file is written whole or not at all, and a folder kept for one trainer."""
+"""How a file is written whole or not at all, and a folder locked for one trainer."""
 from __future__ import absolute_import, division, print_function
 
 import errno
@@ -10,7 +10,7 @@ from .events import Stop
 
 
 def write_whole(path, content):
-    """Write a file so that, whenever power or process ends, either the old or the new content is there, whole."""
+    """Write a file so that, whenever power or process fails, either the old or the new content is there, whole."""
     temporary = "%s.%d.tmp" % (path, os.getpid())
     try:
         with open(temporary, "wb") as file:
@@ -26,13 +26,13 @@ def write_whole(path, content):
     try:
         os.fsync(folder)
     except EnvironmentError:
-        pass  # some network file systems know no fsync of a folder; the file itself is safe
+        pass  # some network file systems have no fsync for folders; the file itself is safe
     finally:
         os.close(folder)
 
 
 def lock(folder):
-    """Hold DIR/lock until the process ends; another trainer there raises Stop. Give the file, which is the lock."""
+    """Hold DIR/lock until the process ends; return the file, which is the lock. Raise Stop if another trainer does."""
     file = open(os.path.join(folder, "lock"), "a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,5 +40,6 @@ def lock(folder):
         if error.errno in (errno.EAGAIN, errno.EACCES):
             file.close()
             raise Stop("bad_argument", "another trainer works in %s" % folder)
-        print("%s cannot be locked (%s): see that one trainer works there" % (folder, error.strerror), file=sys.stderr)
+        print("%s cannot be locked (%s): make sure that only one trainer works there" % (folder, error.strerror),
+              file=sys.stderr)
     return file

@@ -1,17 +1,16 @@
-"""Which is the largest batch whose steps fit into memory: looked for by trying, each try in a child of its own.
+"""Which is the largest batch whose steps fit into memory? Found by trying, each try in its own child process.
 
-Doubled from the workload's own batch (or halved, where that does not fit), then the interval is halved until it is no
-more than a sixteenth of what fits. A try trains for two steps; what it comes to is tried once more for as many as fill
-the line of batches that lie ready, and is taken back by a sixteenth where that does not fit. No batch is larger than
-the data set.
+The batch is doubled from the workload's default (or halved, if that does not fit), then the interval is bisected until
+it is no more than a sixteenth of what fits. A try trains for two steps. The result is tried once more, for as many
+steps as fill the prefetch queue, and reduced by a sixteenth if that does not fit. No batch is larger than the data set.
 
-Where memory refused a batch, an eighth of what fits is left free: trainings with one batch need more memory or less
+If memory refused a batch, an eighth of what fits is left free: the memory that trainings with one batch need varies
 (cifar10 in PyTorch on a CPU, a batch of 219, six times 8 steps: 561 to 588 MiB at most; with 206, 532 to 561), and one
-that goes on for days must not end by a hair.
+that runs for days must not fail by a hair.
 
-A try that memory did not suffice for is one that says so (a framework's or Python's own error), that the kernel killed,
-or that was killed before the kernel looked for somebody (short.py). Once a batch has fitted it is also one that a GPU's
-libraries find no way to compute. Every other failure ends the search.
+A try ran out of memory if it says so (an error of the framework's or Python's), if the kernel killed it, or if it was
+killed before the kernel had to choose a victim (short.py). Once a batch has fitted, a try also counts as out of memory
+if a GPU's libraries find no way to compute it. Every other failure ends the search.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -20,12 +19,12 @@ from .events import Stop
 from .short import Short
 
 STEPS, SURE_STEPS = 2, DEPTH + 4
-PART = 16  # of what fits, is what the answer may be off by
-FREE = 8   # of what fits, is left free
+PART = 16  # the answer may be off by this part of what fits
+FREE = 8   # this part of what fits is left free
 TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
          "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator", "annot allocate memory",
          "bad_alloc", "Unable to allocate", "MemoryError")
-# What is said where cuDNN or cuBLAS find no memory to work in, but also where they can't compute at all:
+# What is said when cuDNN or cuBLAS find no workspace memory, but also when they can't compute at all:
 # https://github.com/pytorch/pytorch/issues/108645, https://stackoverflow.com/questions/61467751
 UNSURE_TEXTS = ("unable to find an engine to execute this computation",
                 "Unable to find a valid cuDNN algorithm to run convolution", "_STATUS_NOT_INITIALIZED")
@@ -36,8 +35,8 @@ def is_out_of_memory(text):
 
 
 def largest(start, least, tries, events, voice):
-    """Give the largest batch that fits with something left free. None does: Stop("out_of_memory"). Each answer is said,
-    and told as an event."""
+    """Return the largest batch that fits with some memory left free. Raise Stop("out_of_memory") if none does. Each
+    answer is printed, and written as an event."""
     good, bad, refused, batch = None, None, None, start
     while batch is not None:
         is_good = tries.fits(batch, STEPS)
@@ -74,8 +73,8 @@ def say(batch, is_good, good, refused, events, voice):
 
 
 def following(least, most, good, bad):
-    """Give the batch to try next; None: it is found, or there is none. most None: no limit; good fits and bad doesn't,
-    None: not yet known."""
+    """Return the batch to try next; None: it is found, or there is none. most None: no limit; good fits and bad does
+    not, None: not yet known."""
     if good is None:
         return max(bad // 2, least) if bad > least else None
     if bad is None:
@@ -86,7 +85,7 @@ def following(least, most, good, bad):
 class Tries(Short):
     """Trainings of a few steps, each with another batch.
 
-    most: of examples, None without a limit, or until a try has told how many the data set has.
+    most: the number of examples; None without a limit, or until a try has reported the size of the data set.
     """
 
     most, fitted = None, None
@@ -96,7 +95,7 @@ class Tries(Short):
         self.is_limited = is_limited
 
     def fits(self, batch, steps):
-        """Give True, False, or None where the data set has no such batch. What is no matter of memory raises Stop."""
+        """Return True, False, or None if the data set has no such batch. Raise Stop if it fails for other reasons."""
         return self.judged(batch, self.train(["--batch", batch, "--steps", steps]))
 
     def judged(self, batch, outcome):
@@ -106,7 +105,7 @@ class Tries(Short):
             self.fitted = max(batch, self.fitted or 0)
             return True
         kind, message = why(outcome)
-        killed = outcome.code in (None, -9, 137) or "killed by signal 9" in message  # it, or a replica of its own
+        killed = outcome.code in (None, -9, 137) or "killed by signal 9" in message  # it, or one of its replicas
         if killed or kind == "out_of_memory" or is_out_of_memory(message):
             return False
         if self.fitted and any(sign in message for sign in UNSURE_TEXTS):
@@ -115,10 +114,10 @@ class Tries(Short):
             return None
         known = "; a batch of %d fits" % self.fitted if self.fitted else ""
         raise Stop(kind, "with a batch of %d: %s%s" % (
-            batch, message or "exit code %s, and not a word" % outcome.code, known))
+            batch, message or "exit code %s, without a message" % outcome.code, known))
 
 
 def why(outcome):
-    """Give the kind of error that ended a short training, and its message."""
+    """Return the kind of error that ended a short training, and its message."""
     errors = [event for event in outcome.events if event.get("event") == "error"]
     return (errors[-1]["kind"], errors[-1]["message"]) if errors else ("crash", outcome.said)

@@ -1,10 +1,10 @@
 """Which replica of a training this process is, and which part of each batch is its own.
 
-Replicas are processes that compute the same network, each on its slice of every batch; their gradients are summed,
-each times its share of the batch, so that the step is that of one process with the whole batch. The slices are as equal
-as they can be. Where a batch has too few examples for all replicas, those that are left over compute its first ones,
-with a share of 0. What replicas do not share: batch norm's statistics are of each one's own slice (kept are those
-of replica 0), and dropout draws differently in each.
+Replicas are data-parallel processes that compute the same network, each on its slice of every batch. Their gradients
+are all-reduced, each weighted by its share of the batch, so that the step equals that of one process with the whole
+batch. The slices are as equal as possible. If a batch has too few examples for all replicas, the surplus ones compute
+its first examples, with a share of 0. Replicas do not share batch norm's statistics, which are of each one's own slice
+(replica 0's are kept), nor dropout, which each draws by itself.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -17,12 +17,12 @@ import numpy as np
 from .checkpoint import digest
 from .events import Stop
 
-VARIABLE = "NGCDL_REPLICA"  # what the parent tells a replica of itself (replicas.py)
-ROUNDING = 1e-6             # of the weights' sum: cards of two kinds may round differently
+VARIABLE = "NGCDL_REPLICA"  # the parent's message to a replica (replicas.py)
+ROUNDING = 1e-6             # relative to the weights' sum: cards of two kinds may round differently
 
 
 class Lost(Stop):
-    """Another replica is gone: why is what that one, or who started it, tells."""
+    """Another replica is gone: it, or whatever started it, reports why."""
 
     def __init__(self, error):
         Stop.__init__(self, "crash", "the other replicas can't be reached: %s" % str(error)[:1000])
@@ -34,38 +34,38 @@ class Differ(Stop):
     def __init__(self, least, most, step):
         Stop.__init__(
             self, "replicas_differ", "the replicas' weights differ after %d steps, by the sums of their absolute "
-            "values from %r to %r: was every node started with the same words?" % (step, least, most), step)
+            "values from %r to %r: was every node started with the same arguments?" % (step, least, most), step)
 
 
 class Group(object):
-    """rank 0..size-1; local: the place among the `here` replicas of this machine, and of its cards; workers: where each
-    replica may listen, "host:port" by rank; is_spare: it turned out that replica 0 computes for this one too;
-    least: fewer examples than so many no replica can compute."""
+    """rank 0..size-1; local: the index among the `here` replicas of this machine, and of its card; workers: where each
+    replica may listen, "host:port" by rank; is_spare: replica 0 turned out to compute for this one too; least: the
+    fewest examples that a replica can compute."""
 
     def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
         self.rank, self.size, self.local, self.here = rank, size, local, here
         self.nodes, self.workers, self.is_spare, self.least = nodes, list(workers), False, 1
 
     def part(self, count):
-        """Give which of a batch's examples are this replica's, as a slice."""
+        """Return which of a batch's examples are this replica's, as a slice."""
         needed = self.needed(count)
         if self.rank >= needed:
             return slice(0, min(self.least, count))
         return slice(count * self.rank // needed, count * (self.rank + 1) // needed)
 
     def needed(self, count):
-        """Give how many of the replicas share a batch."""
+        """Return how many of the replicas share a batch."""
         return min(self.size, max(count // self.least, 1))
 
     def share(self, count):
-        """Give what this replica's mean weighs in that of the batch."""
+        """Return the weight of this replica's mean in the batch's."""
         part = self.part(count)
         return (part.stop - part.start) / count if self.rank < self.needed(count) else 0.0
 
     def card(self, framework, count, device):
-        """Give the number of this replica's card, None for the CPU; count: how many the framework sees.
+        """Return the index of this replica's card, None for the CPU; count: how many the framework sees.
 
-        Never the CPU for want of cards: then all replicas would wait for the one that computes there."""
+        Never fall back to the CPU for lack of cards: all replicas would then wait for the one that computes there."""
         if device == "cpu" or not (count or device == "gpu"):
             return None
         if count < self.here:
@@ -79,7 +79,7 @@ ALONE = Group()
 
 
 def own():
-    """Give (Group, what was asked) of a replica; None in a process that nobody started as one."""
+    """Return (Group, parsed arguments) of a replica; None in a process that was not started as one."""
     if VARIABLE not in os.environ:
         return None
     told = json.loads(os.environ[VARIABLE])
@@ -87,7 +87,7 @@ def own():
 
 
 def sliced(source, group):
-    """Give the source of this replica's parts: cut before they are prepared where the source can."""
+    """Return the source of this replica's parts, cut before they are prepared if the source can do that."""
     if group.size == 1:
         return source
     if hasattr(source, "of_part"):
@@ -102,18 +102,19 @@ def sliced(source, group):
 
 
 def whole(asked, source, step):
-    """Give how many examples all replicas have of a step."""
+    """Return how many examples a step has in all replicas together."""
     return source.size(step) if hasattr(source, "size") else asked.batch
 
 
 def agreed(network, group, number):
-    """Give the largest number that any replica says; all must ask."""
+    """Return the largest number that any replica passes; all must call this."""
     return network.agreed(number) if group.size > 1 else number
 
 
 def parted(network, group):
-    """Wait until all are here, after which none is needed any more: one that is lost now was here and left before its
-    last word did, on another machine (on this one they stay for each other), or died, of which its own parent tells."""
+    """Wait until all replicas are here, after which none is needed any more. One that is lost now either was here, and
+    left before its last message did, on another machine (on this one they wait for each other), or died, which its own
+    parent reports."""
     try:
         agreed(network, group, 0)
     except Lost:
@@ -121,9 +122,9 @@ def parted(network, group):
 
 
 def same(network, weights, step):
-    """Give how alike the replicas' weights are, {name: array}, in the words of the event "replicas"; all must ask.
+    """Return how alike the replicas' weights are, {name: array}, as fields of the event "replicas"; all must call this.
 
-    What differs by more than by rounding raises Differ."""
+    Raise Differ if they differ by more than rounding."""
     first, last = span(network, int(digest(weights)[:12], 16))  # 48 bits: a float64 holds them
     total = sum(float(np.abs(array).sum(dtype=np.float64)) for array in weights.values())
     least, most = span(network, float("inf") if np.isnan(total) else total)
@@ -133,5 +134,5 @@ def same(network, weights, step):
 
 
 def span(network, number):
-    """Give the smallest and the largest number that any replica says."""
+    """Return the smallest and the largest number that any replica passes."""
     return -network.agreed(-number), network.agreed(number)

@@ -1,4 +1,4 @@
-"""What the machine and the container have, and how much is in use: /proc and the control group. None is unknown."""
+"""What the machine and the container have, and how much is in use: /proc and the control group. None means unknown."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -11,7 +11,7 @@ MOST_CORES = 512
 
 
 def processor():
-    """Give the CPU's model name."""
+    """Return the CPU's model name."""
     for line in (text("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -19,24 +19,24 @@ def processor():
 
 
 def usable_cores():
-    """Give how many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(usable())
 
 
 def physical_cores():
-    """Give how many cores the processors that this process may use are threads of; None where nobody tells."""
+    """Return how many physical cores the usable processors are threads of; None if nothing reports it."""
     siblings = [text("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu) for cpu in usable()]
     return len(set(siblings)) if all(siblings) else None
 
 
 def usable():
-    """Give the numbers of the processors that this process may use."""
+    """Return the indices of the processors that this process may use."""
     known = getattr(os, "sched_getaffinity", None)  # Python 2.7 has none
     return known(0) if known else range(multiprocessing.cpu_count())
 
 
 def machine():
-    """Give what run.json says of the machine, without its GPUs."""
+    """Return what run.json records about the machine, without its GPUs."""
     total = memory().get("MemTotal")
     return {
         "hostname": platform.node(),
@@ -48,20 +48,20 @@ def machine():
 
 
 def jiffies():
-    """Give [(busy, all)] since the machine started, over all its cores, then of each of the first 512, and how many
-    other threads run or want to; [] and None if /proc does not tell."""
+    """Return [(busy, all)] since the machine started, for all cores together, then for each of the first 512, and how
+    many other threads are running or runnable; [] and None if /proc does not report it."""
     found, running = [], None
     for line in (text("/proc/stat") or "").splitlines():
         if line.startswith("cpu") and len(found) <= MOST_CORES:
-            values = [int(value) for value in line.split()[1:9]]  # the guests' two, behind them, are in the first two
+            values = [int(value) for value in line.split()[1:9]]  # the first two include the guests' two, which follow
             found.append((sum(values) - values[3] - values[4], sum(values)))
         elif line.startswith("procs_running "):
-            running = max(int(line.split()[1]) - 1, 0)  # this one is counted, too
+            running = max(int(line.split()[1]) - 1, 0)  # without this one
     return found, running
 
 
 def memory():
-    """Give /proc/meminfo in bytes."""
+    """Return /proc/meminfo in bytes."""
     lines = [line.split() for line in (text("/proc/meminfo") or "").splitlines()]
     return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if len(line) == 3}
 
@@ -74,9 +74,9 @@ def memory_used():
 
 
 class Container(object):
-    """The control group that this process runs in; version 1 or 2, or none that can be read.
+    """The control group that this process runs in: version 1 or 2, or none that can be read.
 
-    A machine's topmost group is no container, and its figures would be the machine's: it counts as none.
+    A machine's root group is not a container, and its figures would be the machine's: it counts as none.
     """
 
     def __init__(self, root=CGROUP, membership="/proc/self/cgroup"):
@@ -89,7 +89,7 @@ class Container(object):
             self.groups[""] = root, self.groups[""][1]
 
     def cpu_seconds(self):
-        """Give the CPU time that the container has used."""
+        """Return the CPU time that the container has used."""
         usage = fields(self.read("", "cpu.stat")).get("usage_usec")
         if usage is not None:
             return usage / 1e6
@@ -97,14 +97,14 @@ class Container(object):
         return int(usage) / 1e9 if usage else None
 
     def cpu_limit(self):
-        """Give how many cores' time the container may take at most; None where it has no limit."""
+        """Return how many cores' time the container may use at most; None without a limit."""
         words = (self.read("", "cpu.max") or "").split()
         quota, period = words if len(words) == 2 else (
             self.read("cpu", "cpu.cfs_quota_us") or "", self.read("cpu", "cpu.cfs_period_us") or "")
         return int(quota) / int(period) if quota.strip().isdigit() and period.strip().isdigit() else None
 
     def memory_bytes(self):
-        """Give the memory in use, without the file cache that the kernel gives up first (as `docker stats` counts)."""
+        """Return the memory in use, without the file cache that the kernel evicts first (like `docker stats`)."""
         used, unneeded = self.read("", "memory.current"), "inactive_file"
         stat = self.read("", "memory.stat")
         if not used:
@@ -113,13 +113,13 @@ class Container(object):
         return max(int(used) - fields(stat).get(unneeded, 0), 0) if used else None
 
     def memory_limit_bytes(self):
-        """Give what the container can get at most: its limit, or where it has none the machine's memory."""
+        """Return the most that the container can get: its limit, or without one the machine's memory."""
         limit = (self.read("", "memory.max") or self.read("memory", "memory.limit_in_bytes") or "").strip()
         total = memory().get("MemTotal")
         return min(int(limit), total) if limit.isdigit() and total else total if limit else None
 
     def memory_pressure_percent(self):
-        """Give the share of the last 10 s in which some thread waited for memory; version 2 alone tells."""
+        """Return the share of the last 10 s in which some thread waited for memory; only version 2 reports it."""
         for line in (self.read("", "memory.pressure") or "").splitlines():
             if line.startswith("some avg10="):
                 return float(line.split()[1].split("=")[1])
@@ -131,7 +131,7 @@ class Container(object):
         return fields(events).get("oom_kill")
 
     def read(self, controller, name):
-        """Read a file of the group: at its path, or, where a container sees only its own group, at the top."""
+        """Read a file of the group: at its path, or, if a container sees only its own group, at the root."""
         if controller not in self.groups:
             return None
         top, path = self.groups[controller]
@@ -143,8 +143,8 @@ class Container(object):
 
     @staticmethod
     def is_own(controller, top, path):
-        # version 2: the machine's topmost group has no memory.current
-        # version 1: a container reads its path in membership, but not the folder of it
+        # version 2: the machine's root group has no memory.current
+        # version 1: a container reads its path in membership, but has no folder there
         return os.path.exists(os.path.join(top, "memory.current")) if controller == "" else path != "/"
 
 

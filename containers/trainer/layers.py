@@ -1,12 +1,12 @@
-"""Which words a network is written in, what they cost, and the weights they start from.
+"""How networks are declared: as lists of words, each a layer; and the weights that they start from.
 
-A network is a list of words; a word is a dict with "op", "name" and the numbers that the op needs. No number is left to
-a framework's default, because the defaults differ. Weights are named "<layer>/<which>"; a convolution's are [height,
-width, inputs, outputs], a dense layer's [inputs, outputs], and images are [n, height, width, channels]: every framework
-converts from and to that, so that weights written by one are read by another.
+A word is a dict with "op", "name" and the op's parameters. No parameter is left to a framework's default, because the
+defaults differ. Weights are named "<layer>/<which>"; a convolution's are [height, width, inputs, outputs], a dense
+layer's [inputs, outputs], and images are [n, height, width, channels]: every framework converts from and to that, so
+that weights written by one can be read by another.
 
-A word's "arrays" are trained, its "running" ones are kept up to date by training and are no parameters: each is
-(which, shape, start), and a start is one of those below.
+A word's "arrays" are trained. Its "running" ones are updated during training and are not parameters. Each is (which,
+shape, start), and a start is one of those below.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -24,7 +24,7 @@ def normal(stddev):
 
 
 def truncated(stddev):
-    """A normal distribution whose values beyond two stddev are drawn anew."""
+    """A normal distribution whose values beyond two stddev are redrawn."""
     return "truncated", stddev
 
 
@@ -34,7 +34,7 @@ def uniform(limit):
 
 
 def glorot(inputs, outputs, field=1):
-    """Glorot's uniform distribution, Keras' default; field is height times width of a convolution's window."""
+    """Glorot's uniform distribution, Keras' default; field is height times width of a convolution's kernel."""
     return uniform(math.sqrt(6 / (field * (inputs + outputs))))
 
 
@@ -44,9 +44,9 @@ def he(inputs, field=1):
 
 
 def conv(name, size, inputs, outputs, weights, biases=None, stride=1, padding=None, decay=0.0):
-    """Convolve size x size, or height x width, with zeros on each side, and add biases.
+    """Convolve with a size x size, or height x width, kernel, pad with zeros, and add biases.
 
-    padding: how many zeros above as below, and left as right; None for so many that stride 1 keeps the size.
+    padding: how many zeros above and below, and left and right; None for as many as keep the size with stride 1.
     """
     height, width = pair(size)
     shape = height, width, inputs, outputs
@@ -79,23 +79,23 @@ def sigmoid(name):
 
 
 def silu(name):
-    """Multiply by the sigmoid of the same."""
+    """Multiply by the sigmoid of the same value."""
     return {"op": "silu", "name": name}
 
 
 def max_pool(name, size, stride, padding=(0, 0)):
-    """Take the maximum of size x size; padding: how far windows hang over (at the top and left, bottom and right)."""
+    """Take the maximum of size x size; padding: how far windows extend beyond the edges (top left, bottom right)."""
     return {"op": "max_pool", "name": name, "size": size, "stride": stride, "padding": padding}
 
 
 def avg_pool(name, size, stride):
-    """Take the mean of size x size; a window that would hang over is left out."""
+    """Take the mean of size x size; a window that would extend beyond the edge is left out."""
     return {"op": "avg_pool", "name": name, "size": size, "stride": stride, "padding": (0, 0)}
 
 
 def smooth(name, size):
-    """Take the mean of size x size around each place, size being odd; windows that hang over count what is inside, as
-    Keras' AveragePooling2D "same" does."""
+    """Take the mean of size x size around each place, size being odd; windows that extend beyond the edge average
+    what is inside, like Keras' AveragePooling2D with "same"."""
     return {"op": "smooth", "name": name, "size": size, "stride": 1, "padding": (size // 2, size // 2)}
 
 
@@ -105,7 +105,7 @@ def global_avg_pool(name):
 
 
 def pad_channels(name, before, after):
-    """Put channels of zeros before and after the others."""
+    """Add channels of zeros before and after the others."""
     return {"op": "pad_channels", "name": name, "before": before, "after": after}
 
 
@@ -115,11 +115,11 @@ def lrn(name, radius, bias, alpha, beta):
 
 
 def batch_norm(name, channels, momentum, epsilon, scaled=True):
-    """Give each channel mean 0 and variance 1 over the batch, then times scale where it is scaled, plus offset.
+    """Normalise each channel to mean 0 and variance 1 over the batch, then multiply by scale if scaled, and add offset.
 
     Training divides by sqrt(variance + epsilon), the variance of n values being their sum of squares / n, and keeps
-    running = momentum * running + (1 - momentum) * batch, the batch's variance there being that of / (n - 1), as both
-    frameworks' own layers for images do it. Testing uses the running ones.
+    running = momentum * running + (1 - momentum) * batch, where the batch's variance is divided by (n - 1), as in both
+    frameworks' own layers for images. Testing uses the running statistics.
     """
     shape = channels,
     return {"op": "batch_norm", "name": name, "channels": channels, "momentum": momentum, "epsilon": epsilon,
@@ -129,23 +129,23 @@ def batch_norm(name, channels, momentum, epsilon, scaled=True):
 
 
 def dropout(name, rate):
-    """While training, make a share of the values 0 and divide the others by (1 - rate). Each framework draws its own:
-    their random numbers differ, and so the losses of two frameworks are compared with --no-dropout."""
+    """In training, zero a share of the values and divide the others by (1 - rate). Each framework draws its own random
+    numbers, so the losses of two frameworks are compared with --no-dropout."""
     return {"op": "dropout", "name": name, "rate": rate}
 
 
 def residual(name, body, shortcut=()):
-    """Add what two lists of words make of the same input; an empty shortcut is the input itself."""
+    """Add the outputs of two lists of words with the same input; an empty shortcut is the input itself."""
     return {"op": "residual", "name": name, "branches": [list(body), list(shortcut)]}
 
 
 def concat(name, *branches):
-    """Lay what lists of words make of the same input beside each other, along the channels."""
+    """Concatenate the outputs of lists of words with the same input, along the channels."""
     return {"op": "concat", "name": name, "branches": [list(branch) for branch in branches]}
 
 
 def embedding(name, count, outputs, weights):
-    """Look up the row of each token: [n, steps] whole numbers become [n, steps, outputs]."""
+    """Look up each token's row: [n, steps] integers become [n, steps, outputs]."""
     return {"op": "embedding", "name": name, "shape": (count, outputs),
             "arrays": [("weights", (count, outputs), weights)]}
 
@@ -154,8 +154,8 @@ def lstm(name, inputs, outputs, weights, biases):
     """Long short-term memory without peepholes: [n, steps, inputs] becomes [n, steps, outputs].
 
     input, forget, new, output = split((x, hidden) * weights + biases), in this order, with a forget bias of 0;
-    cell = sigmoid(forget) * cell + sigmoid(input) * tanh(new); hidden = sigmoid(output) * tanh(cell). While training,
-    hidden and cell go on from batch to batch, and gradients don't; a test begins with zeros.
+    cell = sigmoid(forget) * cell + sigmoid(input) * tanh(new); hidden = sigmoid(output) * tanh(cell). In training,
+    hidden and cell carry over from batch to batch, but gradients don't; a test begins with zeros.
     """
     shape = inputs + outputs, 4 * outputs
     return {"op": "lstm", "name": name, "inputs": inputs, "outputs": outputs,
@@ -163,11 +163,11 @@ def lstm(name, inputs, outputs, weights, biases):
             "running": [(which, (BATCH, outputs), constant(0.0)) for which in ("hidden", "cell")]}
 
 
-BATCH = "batch"  # stands in a shape for the number of examples in a batch
+BATCH = "batch"  # represents the batch size in a shape
 
 
 def flat(words):
-    """Give the words one after the other, those of a residual's or a concat's branches in its place."""
+    """Return all words in sequence, with those of branches in place of their residual or concat."""
     found = []
     for word in words:
         found += [one for branch in word["branches"] for one in flat(branch)] if "branches" in word else [word]
@@ -175,38 +175,38 @@ def flat(words):
 
 
 def through(words, x, at, built):
-    """Lead x through the words, one after the other; built is a framework's {op: function of word, x and at}."""
+    """Pass x through the words, one after the other; built is a framework's {op: function of word, x and at}."""
     for word in words:
         x = built[word["op"]](word, x, at)
     return x
 
 
 def branches(word, x, at, built):
-    """Give what each branch of a word makes of x."""
+    """Return the output of each of a word's branches for x."""
     return [through(branch, x, at, built) for branch in word["branches"]]
 
 
 def keeps_size(word):
-    """Do a convolution's zeros lie as TensorFlow's SAME lays them: stride 1, and as big after as before?"""
+    """Does a convolution's padding equal TensorFlow's SAME: stride 1, and as much after as before?"""
     return word["stride"] == 1 and all(2 * edge == size - 1 for edge, size in zip(word["padding"], word["shape"]))
 
 
 def hanging_over(side, size, stride):
-    """Give how far the windows of TensorFlow's SAME hang over, at the top and left, and at the bottom and right."""
+    """Return how far the windows of TensorFlow's SAME extend beyond the top and left, and the bottom and right."""
     total = max((-(-side // stride) - 1) * stride + size - side, 0)
     return total // 2, total - total // 2
 
 
 def without(words, op):
-    """Give the same network without the words of this op."""
+    """Return the same network without the words of this op."""
     kept = [word for word in words if word["op"] != op]
     return [dict(word, branches=[without(branch, op) for branch in word["branches"]])
             if "branches" in word else word for word in kept]
 
 
 def pooled_first(words):
-    """Give the network with each maximum taken before the relu that it follows: the two commute, to the bit and their
-    gradients too, and the relu then sees a quarter of the values or less."""
+    """Return the network with each max pool before the relu that it followed: the two commute bit for bit, as do their
+    gradients, and the relu then sees a quarter of the values or fewer."""
     found = []
     for word in words:
         if "branches" in word:
@@ -225,7 +225,7 @@ def ops(words):
 
 
 def shapes(words, kind="arrays"):
-    """Give [(name, shape)] of all weights, in the order of the network; with "running" of what no gradient moves."""
+    """Return [(name, shape)] of all weights, in the network's order; with "running", of what no gradient updates."""
     return [(word["name"] + "/" + which, tuple(shape))
             for word in flat(words) for which, shape, _ in word.get(kind, ())]
 
@@ -235,12 +235,12 @@ def parameters(words):
 
 
 def decays(words):
-    """Give [(name of the weights, factor)] of those that the loss holds small: factor * sum(weights ** 2) / 2 each."""
+    """Return [(name of the weights, factor)] of those with weight decay: factor * sum(weights ** 2) / 2 in the loss."""
     return [(word["name"] + "/weights", word["decay"]) for word in flat(words) if word.get("decay")]
 
 
 def initial(words, seed):
-    """Give {name: float32 array} of all weights, the same for every framework and every order of its layers."""
+    """Return {name: float32 array} of all weights, the same for every framework and for any order of its layers."""
     random = np.random.RandomState(seed & 0xFFFFFFFF)
     return {word["name"] + "/" + which: drawn(random, shape, start)
             for word in flat(words) for which, shape, start in word.get("arrays", ())}

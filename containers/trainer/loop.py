@@ -1,4 +1,4 @@
-"""What every training shares, whichever framework computes: steps, lines, events, checkpoints, ways to stop."""
+"""What every training shares, whichever framework computes: steps, output, events, checkpoints, and how it ends."""
 from __future__ import absolute_import, division, print_function
 
 import datetime
@@ -13,13 +13,13 @@ from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
 from .group import ALONE, agreed, parted, same, sliced, whole
 
-UNENDING = 2 ** 62  # the last step where only --seconds ends the training
+UNENDING = 2 ** 62  # the last step if only --seconds ends the training
 
 
 def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None, group=ALONE):
-    """Train from the first or the checkpoint's step on, write what happens, and test what came out.
+    """Train from the first or the checkpoint's step on, record what happens, and test the result.
 
-    free: bytes of the GPU's memory before the framework took its own, None if unknown."""
+    free: the GPU's free bytes before the framework took its share, None if unknown."""
     asked.batch = model.batch = of_a_step(asked, workload, dataset, voice)
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
@@ -54,7 +54,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
             raise
         if path:
             events.write("checkpoint", step=step, path=path, seconds=clock() - started)
-        agreed(network, group, 0)  # none ends while replica 0 writes: the parent would not wait long for it
+        agreed(network, group, 0)  # none may end while replica 0 writes: the parent would not wait long for it
 
     if queued is not None:
         voice.say("Filling queue with %d %s images before starting to train. This will take a few minutes." % (
@@ -75,12 +75,12 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     if tested is not None:
         part = group.part(asked.batch)
         evaluate(workload, model, tested, network, done, events, voice, signals, part.stop - part.start)
-    parted(network, group)  # the others wait for replica 0's test: some collectives want all until the end
+    parted(network, group)  # the others wait for replica 0's test: some collectives need all until the end
     events.write("finish", step=done, seconds=clock() - began)
 
 
 def start(asked, workload, network, framework, events, **fields):
-    """Write the start event: what all workloads tell, and the fields."""
+    """Write the start event: what all workloads report, and the given fields."""
     events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, seed=asked.seed,
                  framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
@@ -90,27 +90,28 @@ def start(asked, workload, network, framework, events, **fields):
 
 
 def of_a_step(asked, workload, dataset, voice):
-    """Give how many examples a step has: no more than an epoch, where there are epochs. What is told, compiled and kept
-    goes by that."""
+    """Return how many examples a step has: no more than an epoch, where there are epochs. What is reported, compiled
+    and saved follows from it."""
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
     count = whole(asked, source, 0)
     if count < asked.batch:
-        voice.say("A batch of %d is more than there are: each step has all %d %s" % (asked.batch, count, workload.UNIT))
+        voice.say("A batch of %d is more than the data set has: each step takes all %d %s" % (
+            asked.batch, count, workload.UNIT))
     return count
 
 
 def to_reach(asked, workload, dataset):
-    """Give the number of the step to reach; None where only --seconds ends the training."""
+    """Return the step to reach; None if only --seconds ends the training."""
     if asked.epochs is None:
         return asked.steps
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
     if not hasattr(source, "epoch_steps"):
-        raise Stop("bad_argument", "%s counts no epochs: say --steps or --seconds instead" % asked.workload)
+        raise Stop("bad_argument", "%s has no epochs: use --steps or --seconds instead" % asked.workload)
     return asked.epochs * source.epoch_steps
 
 
 def prepare(asked, workload, model, network, about, voice):
-    """Fill the network with its first weights or a checkpoint's; give the step to begin with."""
+    """Load initial weights or a checkpoint's into the network; return the step to begin with."""
     for what, count, wanted in (
             ("parameters", layers.parameters(model.words), getattr(workload, "TRAINED", workload.PARAMETERS)),
             ("multiply-accumulates", cost.macs(model.words, model.shape), workload.MACS)):
@@ -127,9 +128,9 @@ def prepare(asked, workload, model, network, about, voice):
 
 
 def steps(asked, model, network, source, first, log, save, signals, group=ALONE):
-    """Train on the batches first..asked.steps-1, as long as --seconds allow; give how many steps are done.
+    """Train on the batches first..asked.steps-1, as long as --seconds allows; return how many steps are done.
 
-    Told to end, save first; never weights whose loss is no number. save: None where what comes out is not kept.
+    When told to end, save first, but never weights whose loss is not finite. save: None if the result is not kept.
     """
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
@@ -143,7 +144,7 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
             turn = model.turn(done - 1, asked.seed, group.share(examples))
             found = network.train(batch, turn)
             is_due = not group.rank and clock() - saved >= asked.checkpoint_seconds
-            # before a loss is read: on cards that waits for all replicas' gradients, and for one that is gone for ever
+            # before the loss is read: on cards that waits for all replicas' gradients, forever if a replica is gone
             wish = agreed(network, group, signals.received or is_due)
             log.add(done - 1, examples, *found)
             if save and wish:
@@ -160,20 +161,20 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
 
 
 def fed(asked, network, source, first, group=ALONE):
-    """Give the batches from the first on as --feed says, traced where that was asked for."""
+    """Return the batches from the first on as --feed says, traced if that was asked for."""
     last = UNENDING if asked.steps is None else asked.steps
     if not asked.trace or group.rank:
         return network.batches(source, first, last, asked.feed)
     trace.begin()
-    source = source if asked.feed == "resident" else trace.Source(source)  # which are gathered: none is made
+    source = source if asked.feed == "resident" else trace.Source(source)  # resident gathers batches, and makes none
     about = {"workload": asked.workload, "feed": asked.feed, "batch": asked.batch, "device": network.device}
     path = os.path.join(asked.out, trace.NAME)
     return trace.first(network.batches(source, first, last, asked.feed), asked.trace, path, about, first)
 
 
 def within(seconds, batches, log, now=clock, agree=bool):
-    """Yield the batches, where seconds are given until so many have passed since the end of the first step: start-up
-    and compilation hide in it."""
+    """Yield the batches; with seconds, until that many have passed since the end of the first step, which
+    includes start-up and compilation."""
     until = None
     for batch in batches:
         yield batch
@@ -186,18 +187,18 @@ def within(seconds, batches, log, now=clock, agree=bool):
 
 
 def forward(asked, network, source, log, signals):
-    """Compute the batches as steps() does and take what comes out to the host; nothing is kept of it.
+    """Run forward passes on the batches as steps() trains on them, copy the results to the host, and discard them.
 
-    Of --feed input the batches are made, and that is all."""
+    With --feed input, only make the batches."""
     done, batches = 0, fed(asked, network, source, 0)
     wanted = clock()
     try:
         for done, batch in enumerate(within(asked.seconds, batches, log), 1):
             if asked.feed != "input":
-                found = network.infer(batch)  # in the host's memory: the device has been waited for
+                found = network.infer(batch)  # in host memory: it has waited for the device
                 log.waited(len(batch[-1]), clock() - wanted)
                 if not np.isfinite(found).all():
-                    raise Stop("nan", "What was computed of batch %d is no number" % (done - 1), done - 1)
+                    raise Stop("nan", "The network's output on batch %d is not finite" % (done - 1), done - 1)
             log.add(done - 1, len(batch[-1]), None, None)
             signals.check(done)
             wanted = clock()
@@ -207,7 +208,7 @@ def forward(asked, network, source, log, signals):
 
 
 class Log(object):
-    """Writes line and event of every n-th step. Losses are read from the device only then: reading waits for it.
+    """Writes the line and the event of every n-th step. Only then are losses read: reading waits for the device.
 
     A loss of None: nothing was trained.
     """
@@ -216,12 +217,12 @@ class Log(object):
         self.asked, self.events, self.voice, self.model = asked, events, voice, model
         self.teacher_seconds = teacher_seconds
         self.pending, self.since, self.first = [], clock(), True
-        self.latest, self.loss = first - 1, None  # the step that was added last, the loss that was read last
-        self.sizes = []  # of the batches since the line before: an epoch's last is smaller
-        self.latencies = []  # of the whole batches among them, where they are computed forward only
-        self.batches, self.input_seconds = None, 0.0  # those that are trained on, and what of their wait was told
+        self.latest, self.loss = first - 1, None  # the step added last, the loss read last
+        self.sizes = []  # of the batches since the previous line: an epoch's last is smaller
+        self.latencies = []  # of the whole batches among them, if they only run forward
+        self.batches, self.input_seconds = None, 0.0  # the training's, and how much of their wait was reported
         self.written = first - 1
-        # a resumed training's first epoch is the rest of one
+        # a resumed training's first epoch is the rest of an epoch
         self.epoch, self.epoch_steps = Epoch(), epoch_steps
 
     def add(self, step, examples, loss, right):
@@ -236,17 +237,17 @@ class Log(object):
             self.write_epoch(step + 1)
 
     def waited(self, examples, seconds):
-        """Keep how long somebody waited for what was computed of a batch."""
+        """Keep how long the results of a batch were waited for."""
         if examples == self.asked.batch:
             self.latencies.append(seconds)
 
     def end(self):
-        """Write the last step too, where nobody knew beforehand that it is: a slow device may have no other."""
+        """Write the last step too, if it was not known beforehand to be the last: a slow device may have no other."""
         if self.latest > self.written:
             self.write(self.latest, self.settle())
 
     def settle(self):
-        """Read the losses not yet read, and give the last or None; the first that is no number raises Stop("nan")."""
+        """Read the unread losses, and return the last or None; raise Stop("nan") at the first that is not finite."""
         for step, examples, loss, right in self.pending:
             with trace.Slice("wait for the loss", step):
                 value = float(loss)
@@ -278,7 +279,7 @@ class Log(object):
         self.first = False
 
     def write_epoch(self, done):
-        """Tell what Keras tells: means over the epoch of the training's own losses and guesses, while it learned."""
+        """Report what Keras reports: means over the epoch of the losses and guesses during training."""
         epoch, self.epoch = self.epoch, Epoch()
         number, seconds = done // self.epoch_steps, clock() - epoch.began
         loss, accuracy = epoch.loss / epoch.examples, epoch.right / epoch.examples
@@ -289,7 +290,7 @@ class Log(object):
 
 
 class Epoch(object):
-    """Sums over the examples of an epoch."""
+    """Sums over an epoch's examples."""
 
     def __init__(self):
         self.began, self.examples, self.loss, self.right = clock(), 0, 0.0, 0

@@ -1,7 +1,7 @@
-"""What is made up where no data set is at hand: noise, digits, tokens, cats and dogs, a film, protein chains.
+"""What is synthesized if no data set is at hand: noise, digits, tokens, cats and dogs, a film, protein chains.
 
-RandomState's stream is frozen: the same bytes on every Python and numpy. Speed does not depend on what pixels show;
-that a network learns it shows that the training works, and nothing else.
+RandomState's stream is frozen: the same bytes on every Python and numpy. Speed does not depend on what the pixels show;
+that a network learns them only shows that the training works.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -11,11 +11,11 @@ from .data import AMPLITUDE, NOISE, SYNTHETIC_SEED, Dataset
 from .events import Stop
 
 SPLITS = {"train": 1, "test": 2}  # what is added to the seed
-PERIOD = 16  # of the stripes, pixels
+PERIOD = 16  # of the stripes, in pixels
 
 
 def noise(count, shape, stddev, classes, label=None):
-    """Normal numbers [count, ...] with random labels, or all with the same: there is nothing to learn but by heart."""
+    """Normal numbers [count, ...] with random labels, or all with the same: a network can only memorise them."""
     random = np.random.RandomState(SYNTHETIC_SEED)
     labels = random.randint(0, classes, count) if label is None else np.full(count, label)
     examples = np.empty((count,) + tuple(shape), np.float32)
@@ -27,7 +27,7 @@ def noise(count, shape, stddev, classes, label=None):
 
 
 def digits(split):
-    """In the size of MNIST: ten patterns of 28 x 28, one a label, under noise; uint8 [n, 784]."""
+    """The size of MNIST: ten patterns of 28 x 28, one per label, under noise; uint8 [n, 784]."""
     count = {"train": 60000, "test": 10000}[split]
     patterns = np.random.RandomState(SYNTHETIC_SEED).normal(size=(10, 7, 7))
     patterns = (128 + AMPLITUDE * patterns.repeat(4, axis=1).repeat(4, axis=2)).reshape(10, 784)
@@ -41,8 +41,8 @@ def digits(split):
 
 
 def pictures(split):
-    """In the size of the cats and dogs: stripes across (0) or upright (1) at a random phase, under noise; uint8
-    [n, 256, 256, 3]. Fewer than the 20,000 and 5,000 of the original, which would be 5 GB."""
+    """Like the cats and dogs: horizontal (0) or vertical (1) stripes at a random phase, under noise; uint8
+    [n, 256, 256, 3]. Fewer than the original's 20,000 and 5,000, which would be 5 GB."""
     count, side = {"train": 1000, "test": 250}[split], 256
     random = np.random.RandomState(SYNTHETIC_SEED + SPLITS[split])
     labels = random.randint(0, 2, count).astype(np.int32)
@@ -55,7 +55,7 @@ def pictures(split):
 
 
 def film(count, shape):
-    """Frames of noise, uint8 [count, height, width, 3]: nothing is asked of them but their number."""
+    """Frames of noise, uint8 [count, height, width, 3]: only their number matters."""
     random = np.random.RandomState(SYNTHETIC_SEED)
     frames = np.frombuffer(random.bytes(count * int(np.prod(shape))), np.uint8).reshape((count,) + tuple(shape))
     note = "generator seed %d, %d frames of noise" % (SYNTHETIC_SEED, count)
@@ -63,12 +63,12 @@ def film(count, shape):
 
 
 WINDOW, RESIDUES, CLASSES = 50, 21, 3
-NEAR = slice(22, 28)  # whose residues say the class of a window
+NEAR = slice(22, 28)  # the residues that decide a window's class
 
 
 def chains(split):
-    """Windows of protein chains, float32 [n, 50, 1, 21], a 1 for each residue: like all others but for the six in the
-    middle, which draw to one of three classes each as much as a common table says, and noise that hides a part."""
+    """Windows of protein chains, float32 [n, 50, 1, 21], one-hot residues. Only the six in the middle matter: each
+    pulls towards the three classes as much as a common table says, and noise hides a part of that."""
     count = {"train": 50000, "test": 25000}[split]
     draw = np.random.RandomState(SYNTHETIC_SEED).normal(size=(RESIDUES, CLASSES))
     random = np.random.RandomState(SYNTHETIC_SEED + SPLITS[split])
@@ -91,15 +91,15 @@ TOKENS = 929589  # in the training part of the Penn Treebank, from memory
 
 
 def tokens(vocabulary, steps):
-    """In the size of the Penn Treebank: a text whose words are all equally likely. A sequence has so many steps."""
+    """The size of the Penn Treebank: a text whose words are all equally likely, in sequences of this many steps."""
     text = np.random.RandomState(SYNTHETIC_SEED).randint(0, vocabulary, TOKENS).astype(np.int32)
     note = "generator seed %d, %d tokens of %d, uniform" % (SYNTHETIC_SEED, TOKENS, vocabulary)
     return Dataset(text, text, "synthetic", 1, note=note, count=(TOKENS - 1) // steps)
 
 
 def text_in_rows(steps):
-    """Give a workload's source: row k of a batch reads on where row k of the one before ended. To be foretold is the
-    next token; what is left of the text at the end of the rows is passed over."""
+    """Return a workload's source: row k of a batch continues where row k of the previous one ended. The labels are the
+    next tokens; the rest of the text at the end of the rows is skipped."""
     def source(dataset, batch, seed, fraction, first=0):
         width = len(dataset.images) // batch
         rows, cuts = dataset.images[:batch * width].reshape(batch, width), (width - 1) // steps

@@ -1,7 +1,7 @@
-"""How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells all who is there.
+"""How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells each who is there.
 
-Each other one sends a line {"node", "ports"}, one free port a replica, and gets {"workers": ["host:port", ...]}: all
-replicas by rank. The host is the address that a node came from; node 0's is MASTER_ADDR, at which all found it.
+Every other node sends a line {"node", "ports"}, one free port per replica, and gets {"workers": ["host:port", ...]}:
+all replicas by rank. The host is the address that a node connected from; node 0's is MASTER_ADDR, where all found it.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -16,14 +16,14 @@ import time
 
 from .events import Stop, clock
 
-PATIENCE_SECONDS = 600.0  # images are pulled on each machine by itself
+PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
 SIOCGIFADDR = 0x8915
 
 
 def meet(nodes, node, replicas, signals):
-    """Give where all replicas of all nodes listen, by rank."""
+    """Return where all replicas of all nodes listen, by rank."""
     ports = free_ports(replicas)
     if nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a container's own name need not resolve
@@ -38,14 +38,14 @@ def meet(nodes, node, replicas, signals):
 
 
 def received(nodes, address, port, ports, signals, until):
-    """Wait for all the others, then tell them."""
+    """Wait for all the others, then answer them."""
     found, lines = {0: (address, ports)}, {}
     with contextlib.closing(socket.socket()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("", port))
         except EnvironmentError as error:
-            raise Stop("crash", "MASTER_PORT %d can't be listened at: %s" % (port, error.strerror))
+            raise Stop("crash", "can't listen on MASTER_PORT %d: %s" % (port, error.strerror))
         listener.listen(nodes)
         listener.settimeout(POLL_SECONDS)
         try:
@@ -53,7 +53,7 @@ def received(nodes, address, port, ports, signals, until):
                 signals.check(None)
                 if clock() > until:
                     missing = ", ".join(str(n) for n in range(nodes) if n not in found)
-                    raise Stop("crash", "of %d nodes these have not come within %d s: %s" % (
+                    raise Stop("crash", "of %d nodes, these have not connected within %d s: %s" % (
                         nodes, PATIENCE_SECONDS, missing))
                 try:
                     line, (host, _) = listener.accept()
@@ -63,10 +63,10 @@ def received(nodes, address, port, ports, signals, until):
                 try:
                     told = json.loads(line.makefile("r").readline())
                     came, found[told["node"]] = told["node"], (host, told["ports"])
-                except (EnvironmentError, ValueError, KeyError, TypeError):  # somebody else, or one that died
+                except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
-                if came in lines:  # it died after it had come, and came again
+                if came in lines:  # it died after it had connected, and connected again
                     lines[came].close()
                 lines[came] = line
                 go_by(line.getsockname()[0])
@@ -77,7 +77,7 @@ def received(nodes, address, port, ports, signals, until):
             for line in lines.values():
                 try:
                     line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
-                except EnvironmentError:  # it died meanwhile: where they all begin it will be missed
+                except EnvironmentError:  # it died meanwhile, and will be missed where they all begin
                     continue
         finally:
             for line in lines.values():
@@ -86,7 +86,7 @@ def received(nodes, address, port, ports, signals, until):
 
 
 def is_closed(line):
-    """Has the other side gone? It says nothing more: all that can be read is an end."""
+    """Has the other side gone? It sends nothing more, so all that can be read is the end."""
     return bool(select.select([line], [], [], 0)[0])
 
 
@@ -101,17 +101,18 @@ def reported(node, address, port, ports, signals, until):
                 told = line.makefile("r").readline()
             if told:
                 return json.loads(told)["workers"]
-            why = "it ended"
+            why = "it closed the connection"
         except EnvironmentError as error:
             why = error.strerror or str(error)
         if clock() > until:
-            raise Stop("crash", "node 0 was not at %s:%d within %d s: %s" % (address, port, PATIENCE_SECONDS, why))
+            raise Stop("crash", "node 0 did not answer at %s:%d within %d s: %s" % (
+                address, port, PATIENCE_SECONDS, why))
         time.sleep(POLL_SECONDS)
 
 
 def go_by(address):
-    """Have gloo use the interface by which node 0 is met: by itself it takes what the machine's name resolves to, which
-    on many is a loopback address."""
+    """Make gloo use the interface that reaches node 0: by itself it takes what the machine's name resolves to, which on
+    many is a loopback address."""
     for _, name in getattr(socket, "if_nameindex", list)():
         with contextlib.closing(socket.socket()) as asking:
             try:
@@ -123,7 +124,7 @@ def go_by(address):
 
 
 def free_ports(count):
-    """Give ports that were free just now."""
+    """Return ports that were free just now."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:

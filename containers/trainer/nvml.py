@@ -1,7 +1,7 @@
-"""What the GPUs are and do, asked of the driver's own library through ctypes, because an image has no binding to it.
+"""What the GPUs are and do, read from the driver's own library through ctypes, because images have no binding to it.
 
-A value that the card or the driver does not tell is None, and "error" keeps which call failed with which code
-(https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: 3 is "not supported", 15 "GPU is lost").
+A value that the card or the driver does not report is None. If a call failed, "error" keeps which one, with which code
+(https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: 15 is "GPU is lost").
 Without a driver there are no GPUs: an empty list.
 """
 from __future__ import absolute_import, division, print_function
@@ -11,9 +11,13 @@ import ctypes
 LIBRARY = "libnvidia-ml.so.1"
 TEMPERATURE_GPU = 0
 CLOCK_SM, CLOCK_MEMORY = 1, 2
-NO_SUCH_FUNCTION, NOT_SUPPORTED = -1, 3
+NO_SUCH_FUNCTION = -1
+# Not failures: the card or this driver does not offer the value (3: not supported, 13: no such function, 25 and 26: not
+# in this form). With MIG on, 2 and 4 mean the same: some values of the whole card are for root only, or not available.
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html ("In MIG mode, if device handle is provided")
+NOT_OFFERED, NOT_OFFERED_WITH_MIG = (NO_SUCH_FUNCTION, 3, 13, 25, 26), (2, 4)
 
-# Why clocks are held down, by bit: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+# Why clocks are reduced, by bit: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
            "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
            "board_limit", "reliability")
@@ -28,7 +32,7 @@ class Memory(ctypes.Structure):
 
 
 class Library(object):
-    """The library, between open() and close(); open() gives None where there is none or where it refuses to work."""
+    """The library, between open() and close(); open() returns None if it is missing or does not work."""
 
     @classmethod
     def open(cls):
@@ -45,12 +49,12 @@ class Library(object):
         self.call("nvmlShutdown")
 
     def call(self, name, *arguments):
-        """Give the return code, 0 for success; -1 if this version of the library has no such function."""
+        """Return the return code, 0 for success; -1 if this version of the library has no such function."""
         function = getattr(self.library, name, None)
         return function(*arguments) if function else NO_SUCH_FUNCTION
 
     def handles(self):
-        """Give [(index, handle, code)]; a card that is lost has a code other than 0, and no handle."""
+        """Return [(index, handle, code)]; a lost card has a code other than 0, and no handle."""
         count = ctypes.c_uint()
         if self.call("nvmlDeviceGetCount_v2", ctypes.byref(count)):
             return []
@@ -66,11 +70,11 @@ class Library(object):
         return None if self.call("nvmlSystemGetDriverVersion", text, ctypes.c_uint(96)) else decoded(text)
 
     def readings(self):
-        """Give what the cards do now, one dict each."""
+        """Return what the cards do now, one dict each."""
         return [Reading(self, handle, code).now(index) for index, handle, code in self.handles()]
 
     def cards(self):
-        """Give what the cards are, one dict each."""
+        """Return what the cards are, one dict each."""
         return [Reading(self, handle, code).card(index) for index, handle, code in self.handles()]
 
 
@@ -82,17 +86,22 @@ class Reading(object):
         self.errors = ["nvmlDeviceGetHandleByIndex_v2 %d" % code] if code else []
         self.lost = bool(code)
 
-    def succeeds(self, function, *arguments, **how):
-        """Call function(handle, *arguments) and remember a code other than 0, or than those of `unless`."""
+    def succeeds(self, function, *arguments):
+        """Call function(handle, *arguments) and remember the code of a failure."""
         if self.lost:
             return False
         code = self.library.call(function, self.handle, *arguments)
-        if code and code not in how.get("unless", ()):
+        if code and code not in NOT_OFFERED and not (code in NOT_OFFERED_WITH_MIG and self.has_mig_on()):
             self.errors.append("%s %d" % (function, code))
         return not code
 
+    def has_mig_on(self):
+        now, later = ctypes.c_uint(), ctypes.c_uint()
+        code = self.library.call("nvmlDeviceGetMigMode", self.handle, ctypes.byref(now), ctypes.byref(later))
+        return code == 0 and now.value == 1
+
     def ask(self, function, answer, *before):
-        """Call function(handle, *before, &answer); give the answer or None."""
+        """Call function(handle, *before, &answer); return the answer or None."""
         return answer if self.succeeds(function, *(before + (ctypes.byref(answer),))) else None
 
     def number(self, function, *before):
@@ -100,13 +109,11 @@ class Reading(object):
         return None if answer is None else answer.value
 
     def large(self, function):
-        """Give a number of 64 bits that not every card and driver has: there it is no error, but unknown."""
-        answer = ctypes.c_ulonglong()
-        told = self.succeeds(function, ctypes.byref(answer), unless=(NO_SUCH_FUNCTION, NOT_SUPPORTED))
-        return answer.value if told else None
+        answer = self.ask(function, ctypes.c_ulonglong())
+        return None if answer is None else answer.value
 
     def reasons(self):
-        """Say why the clocks are held down; [] is not at all. The second name is that of older drivers."""
+        """Return why the clocks are reduced; [] if they are not. The second function is that of older drivers."""
         mask = self.large("nvmlDeviceGetCurrentClocksEventReasons")
         mask = self.large("nvmlDeviceGetCurrentClocksThrottleReasons") if mask is None else mask
         if mask is None or mask >> 32:
@@ -148,7 +155,7 @@ def decoded(buffer):
 
 
 def read():
-    """Give the readings of this moment."""
+    """Return the current readings."""
     library = Library.open()
     if library is None:
         return []
@@ -159,7 +166,7 @@ def read():
 
 
 def compute_capability():
-    """Give the first card's as (8, 0), None where there is none or nothing tells it."""
+    """Return the first card's, such as (8, 0); None if there is no card or nothing reports it."""
     library = Library.open()
     if library is None:
         return None

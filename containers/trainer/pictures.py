@@ -1,12 +1,12 @@
-"""A folder of real pictures, one sub-folder a class: found, named by a sha256, decoded as the batches need them.
+"""A folder of real images, one subfolder per class: found, identified by a sha256, decoded as batches need them.
 
-    DIR/cats/*.jpg  DIR/dogs/*.jpg             as they are, or below DIR/train (DIR/training); what tests is below
+    DIR/cats/*.jpg  DIR/dogs/*.jpg             directly, or below DIR/train (DIR/training); the test set is below
                                                DIR/test, DIR/validation or DIR/val, and may be missing
 
-JPEG and PNG. A label is the place of its folder's name in the alphabet of what is trained on; what tests has the same
-names, in capitals or not. Each picture is brought to the wanted size by
-taking the nearest pixel, which is what Keras' load_img does unless told otherwise. 20,000 of 256 x 256 are 3.9 GB: only
-their names are kept. A few broken ones are named and left out; what is more is no data.
+JPEG and PNG. A label is the index of its folder's name in the sorted training folders; the test set has the same names,
+in any case. Each image is resized by taking the nearest pixel, as Keras' load_img does by default. 20,000 of 256 x 256
+are 3.9 GB: only their names are kept. A few broken images are reported and left out; more mean that this is not the
+data.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -22,20 +22,20 @@ from .events import Stop, stopped_by
 
 SPLITS = {"train": ("train", "training"), "test": ("test", "validation", "val")}
 ENDINGS = ".jpg", ".jpeg", ".png"
-MOST_BROKEN, BROKEN_SHARE = 20, 0.1  # left out at most: so many, and no more than that share of all
+MOST_BROKEN, BROKEN_SHARE = 20, 0.1  # leave out at most this many, and at most this share of all
 
 
 def dataset(folder, split, classes, side, decoder=decoder):
-    """Give the Pictures of a split; None where the folder has none to test with. No data in it raises Stop("data")."""
+    """Return a split's Pictures; None if the folder has no test set. Raise Stop("data") if there is no data."""
     place = found(folder, split)
     if place is None:
         return None
     try:
         names = folders(place)
         if len(names) != classes:
-            raise Stop("data", "%s has %s: wanted are %d folders of pictures, one a class (such as %s and %s)%s" % (
-                place, "the folders " + ", ".join(names) if names else "no folder of pictures", classes,
-                os.path.join(place, "cats"), os.path.join(place, "dogs"), "; or say --no-eval" * (split == "test")))
+            raise Stop("data", "%s has %s: it needs %d folders of images, one per class (such as %s and %s)%s" % (
+                place, "the folders " + ", ".join(names) if names else "no folder of images", classes,
+                os.path.join(place, "cats"), os.path.join(place, "dogs"), "; or use --no-eval" * (split == "test")))
         if split == "test":
             names = ordered(names, place, found(folder, "train"))
         listed = listing(place, names)
@@ -46,7 +46,7 @@ def dataset(folder, split, classes, side, decoder=decoder):
 
 def found(folder, split):
     if not os.path.isdir(folder):
-        raise Stop("data", "%s is no folder" % folder)
+        raise Stop("data", "%s is not a folder" % folder)
     for name in SPLITS[split]:
         place = os.path.join(folder, name)
         if os.path.isdir(place):
@@ -55,7 +55,7 @@ def found(folder, split):
 
 
 def folders(place):
-    """Give the names of the folders that hold pictures, in order."""
+    """Return the sorted names of the folders that hold images."""
     names = [name for name in sorted(os.listdir(place)) if name not in SPLITS["train"] + SPLITS["test"]]
     return [name for name in names if os.path.isdir(os.path.join(place, name)) and files(place, name)]
 
@@ -65,22 +65,22 @@ def files(place, name):
 
 
 def ordered(names, place, other):
-    """Give the names in the order of what is trained on: a class has the same number there."""
+    """Return the names in the order of the training folders, so that a class has the same label in both."""
     trained, same = folders(other), {name.lower(): name for name in names}
     if sorted(same) != sorted(name.lower() for name in trained):
-        raise Stop("data", "%s has the folders %s, and %s has %s: what tests has the classes that are trained on; or "
-                   "say --no-eval" % (place, ", ".join(names), other, ", ".join(trained)))
+        raise Stop("data", "%s has the folders %s, and %s has %s: the test set needs the classes of the training set; "
+                   "or use --no-eval" % (place, ", ".join(names), other, ", ".join(trained)))
     return [same[name.lower()] for name in trained]
 
 
 def listing(place, names):
-    """Give [(label, path below the place, bytes)] of all pictures, in order."""
+    """Return [(label, path below the place, bytes)] of all images, in order."""
     paths = [(label, os.path.join(name, file)) for label, name in enumerate(names) for file in files(place, name)]
     return [(label, path, os.path.getsize(os.path.join(place, path))) for label, path in paths]
 
 
 class Pictures(object):
-    """What data.Dataset is; `images` is the object itself: whoever takes some of them has them decoded."""
+    """Serves as a data.Dataset; `images` is the object itself: indexing it decodes images."""
 
     name, files = "pictures", 1
 
@@ -105,7 +105,7 @@ class Pictures(object):
         return self.count
 
     def __getitem__(self, chosen):
-        """Decode some, uint8 [n, side, side, 3]; chosen: a slice or numbers. May be asked by many threads at once."""
+        """Decode some, uint8 [n, side, side, 3]; chosen: a slice or indices. Thread-safe."""
         chosen = np.arange(self.count)[chosen]
         pixels = np.empty((len(chosen),) + self.shape[1:], np.uint8)
         for k, number in enumerate(chosen):
@@ -113,7 +113,7 @@ class Pictures(object):
         return pixels
 
     def whole(self, number):
-        """Give a picture; of a broken one the next of its class, so that batch and labels stay what they are."""
+        """Return an image, or for a broken one the next of its class, so that batch and labels stay what they are."""
         same = np.flatnonzero(self.labels == self.labels[number])
         at = int(np.searchsorted(same, number))
         for candidate in np.roll(same, -at):
@@ -122,7 +122,7 @@ class Pictures(object):
                     return nearest(self.decode(self.content(candidate)), self.side)
                 except Undecodable as error:
                     self.leave_out(int(candidate), error)
-        raise Stop("data", "no picture beside %s can be read" % self.paths[number])
+        raise Stop("data", "no image beside %s can be read" % self.paths[number])
 
     def content(self, number):
         path = os.path.join(self.place, self.paths[number])
@@ -138,13 +138,13 @@ class Pictures(object):
                 return
             self.broken.add(number)
             count = len(self.broken)
-        told = "%s is no picture (%s)" % (os.path.join(self.place, self.paths[number]), why)
+        told = "%s is not an image (%s)" % (os.path.join(self.place, self.paths[number]), why)
         if count > min(MOST_BROKEN, self.count * BROKEN_SHARE):
             raise Stop("data", "%s; that makes %d broken ones of %d: too many to leave out" % (told, count, self.count))
-        print("%s: left out, the next of its folder is taken in its place" % told, file=sys.stderr)
+        print("%s: left out, and replaced by the next of its folder" % told, file=sys.stderr)
 
 
 def nearest(pixels, side):
-    """Bring [height, width, 3] to [side, side, 3]: each pixel is the one that its middle falls on, as in Pillow."""
+    """Resize [height, width, 3] to [side, side, 3]: each pixel is the one at its centre, as in Pillow."""
     rows, columns = (((np.arange(side) + 0.5) * (length / side)).astype(int) for length in pixels.shape[:2])
     return pixels[rows[:, None], columns]

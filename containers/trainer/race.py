@@ -1,7 +1,7 @@
-"""cifar10-94: its plan. What each step is told, how large its pictures are, and what it costs.
+"""cifar10-94: its schedule. What each step is given, how large its images are, and what it costs.
 
-All that is tuned stands in KNOBS; whoever tunes does it on examples held back from the training set (split()), for what
-was chosen by the test set is not tested by it.
+All that is tuned is in KNOBS. Tune on examples held back from the training set (split()): what was chosen on the test
+set can't be tested by it.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -10,20 +10,20 @@ import collections
 import numpy as np
 
 Knobs = collections.namedtuple("Knobs", [
-    "sides",              # ((side, share of all steps after which the next begins), ...): small pictures first
+    "sides",              # ((side, share of all steps after which the next begins), ...): small images first
     "bias_share",         # of all steps, in which the whitening's biases are trained
-    "filter_rate",        # of Muon, falling to 0 in a line as all rates do
+    "filter_rate",        # of Muon, decaying linearly to 0 as all rates do
     "filter_momentum",
     "polynomials",        # (a, b, c) of each Newton-Schulz step: x -> a x + b (x x') x + c (x x') (x x') x
-    "offset_rate",        # of batch norm's offsets and the whitening's biases; for the mean loss, as the next
+    "offset_rate",        # of batch norm's offsets and the whitening's biases; for the mean loss, like the next
     "head_rate",
-    "momentum",           # Nesterov's, of all that Muon does not move
-    "decay",              # of the same: part of the weight that a first step takes away
-    "smoothing",          # of the labels: so much of the wish is spread over all classes
-    "shift",              # pixels that pictures are moved by at most; what comes in is mirrored
-    "running",            # share of batch norm's running values that a step replaces
-    "tail", "tail_keep",  # so many last steps have moving averages of the weights, and what of them stays
-    "unsure",             # guesses whose probability is below this are looked at from more sides; fixed beforehand
+    "momentum",           # Nesterov's, of all that Muon does not update
+    "decay",              # weight decay of the same: the share of the weight that a first step subtracts
+    "smoothing",          # label smoothing: the share of the target that is spread over all classes
+    "shift",              # the most pixels that images are shifted by; the edges are reflected
+    "running",            # the share of batch norm's running statistics that a step replaces
+    "tail", "tail_keep",  # how many last steps have moving averages of the weights, and the share that they keep
+    "unsure",             # predictions with a probability below this get more views; fixed beforehand
     "whitening_images", "whitening_epsilon",
 ])
 KNOBS = Knobs(
@@ -37,13 +37,13 @@ EPSILON = 1e-5                 # batch norm's
 WHITENED, WIDTHS, CLASSES = 24, (64, 256, 256), 10
 HELD_BACK = 5000
 
-# first <= step < last, the pictures' side, and whether the whitening's biases learn
+# first <= step < last, the images' side, and whether the whitening's biases are trained
 Phase = collections.namedtuple("Phase", "first last side whitens")
 FILTER_RATE, WHITENING, PACE, KEEP = range(4)  # a row of table()
 
 
 def phases(knobs, steps):
-    """Cut the steps into those that do the same work: [Phase], in order, none empty."""
+    """Split the steps into phases that do the same work: [Phase], in order, none empty."""
     ends = [(nearest(share * steps), side) for side, share in knobs.sides]
     learns = nearest(knobs.bias_share * steps)
     found, first = [], 0
@@ -61,8 +61,8 @@ def nearest(number):
 
 
 def table(knobs, steps):
-    """Give float32 [steps, 4]: Muon's rate; the pace of the whitening's biases and of all else, from 1 to 0; what stays
-    of the moving averages."""
+    """Return float32 [steps, 4]: Muon's rate; the pace of the whitening's biases and of all else, from 1 to 0; the
+    share that the moving averages keep."""
     step = np.arange(steps)
     pace = 1 - step / steps
     whitening = np.maximum(1 - step / max(nearest(knobs.bias_share * steps), 1), 0)
@@ -71,7 +71,7 @@ def table(knobs, steps):
 
 
 def macs(side):
-    """Give [(layer, multiply-accumulates)] of one picture forward. What the pools throw away is not computed."""
+    """Return [(layer, multiply-accumulates)] of one image's forward pass. What the pools discard is not computed."""
     size, inputs = side - 1, WHITENED
     found = [("whiten", size * size * 2 * 2 * 3 * WHITENED)]
     for block, width in enumerate(WIDTHS, 1):
@@ -83,8 +83,8 @@ def macs(side):
 
 
 def step_flops(side, whitens):
-    """Give the operations of a training step for one picture: forward, and for weights and inputs backward. Nothing
-    goes back through the whitening, and through the layer after it only as long as the biases learn."""
+    """Return the operations of a training step per image: forward, and backward for weights and inputs. No gradient
+    passes through the whitening, nor through the layer after it unless the biases are trained."""
     counted = macs(side)
     forward = sum(count for _, count in counted)
     backward = 2 * (forward - counted[0][1]) - (0 if whitens else counted[1][1])
@@ -92,11 +92,11 @@ def step_flops(side, whitens):
 
 
 def flops_per_example(knobs, steps):
-    """Give the mean over all steps of a training."""
+    """Return the mean over all steps of a training."""
     return sum((one.last - one.first) * step_flops(one.side, one.whitens) for one in phases(knobs, steps)) / steps
 
 
 def split(dataset):
-    """Give (images, labels) to train on, and (images, labels) held back: what is tuned is tuned on these."""
+    """Return (images, labels) to train on, and (images, labels) held back for tuning."""
     images, labels = dataset.images, dataset.labels
     return (images[:-HELD_BACK], labels[:-HELD_BACK]), (images[-HELD_BACK:], labels[-HELD_BACK:])

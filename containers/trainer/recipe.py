@@ -1,13 +1,13 @@
-"""How a network is trained, in words: loss, optimiser, learning rate; and what all of a training is kept in.
+"""How a network is trained: loss, optimiser, learning rate; and which arrays make up a training's state.
 
-No number is left to a framework's default here either. Of the optimisers, g is the gradient of the loss, decay terms
+No number is left to a framework's default here either. For the optimisers, g is the gradient of the loss, weight decay
 included, and rate the learning rate:
 
     sgd       weight -= rate * g
     momentum  velocity = share * velocity + g; weight -= rate * velocity
     adam      first = b1 * first + (1 - b1) * g; second = b2 * second + (1 - b2) * g * g; t steps from 1;
               weight -= rate * sqrt(1 - b2**t) / (1 - b1**t) * first / (sqrt(second) + epsilon)
-              (Keras' form; PyTorch's own adds epsilon after another division, which is another epsilon)
+              (Keras' form; PyTorch's own adds epsilon after another division, which makes it a different epsilon)
 
 A student's loss is, where p and q are the softmax of the teacher's and the student's logits / TEMPERATURE,
 
@@ -27,9 +27,9 @@ TEMPERATURE, SHARE = 4.0, 0.5
 
 SLOTS = {"none": (), "sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
 
-# What one step is told: its number and the seed, for what it draws; the rate that the weights move by, an optimiser's
-# correction included; the share of each moving average that stays, None where there are none; what this replica's mean
-# weighs in that of the whole batch (group.py).
+# What one step is given: its index and the seed, for its random draws; the learning rate, including an optimiser's
+# correction; the share of each moving average that stays, None if there are none; the weight of this replica's mean in
+# that of the whole batch (group.py).
 Turn = collections.namedtuple("Turn", "step seed rate keep share")
 
 
@@ -46,32 +46,32 @@ def adam(b1, b2, epsilon):
 
 
 def recipe(optimiser, rate, loss="softmax", clip=None, averages=None, counted=False, labels=()):
-    """Give the recipe as a dict.
+    """Return the recipe as a dict.
 
     rate: a number, or a function of step and batch. loss: the mean over the examples of each one's sum of
     cross-entropies, "softmax" over classes or "sigmoid" of one number; or "distill", for which a batch has the
-    teacher's logits as its third part. clip: the most that the gradients' common norm may be; they are scaled down to
-    it. averages: function of the step, the share of a moving average that stays
-    (evaluation then uses averages), or None. counted: tell accuracy for each epoch. labels: the shape of an example's.
+    teacher's logits as its third part. clip: the largest global norm of the gradients, to which they are clipped.
+    averages: function of the step, the share of a moving average that stays (evaluation then uses the averages), or
+    None. counted: report accuracy for each epoch. labels: the shape of an example's.
     """
     return {"optimiser": optimiser, "rate": rate, "loss": loss, "clip": clip, "averages": averages,
             "counted": counted, "labels": labels}
 
 
 def untrained():
-    """Give the recipe of a network that only computes forward."""
+    """Return the recipe of a network that only runs forward."""
     return recipe({"op": "none"}, rate=None, loss=None)
 
 
 def chance(*parts):
-    """Give the number, of 31 bits, that something is drawn by: another one for other parts, seed and step among them.
-    They are not laid side by side: PyTorch's generator on a CPU begins with 32 bits, and leaves those above aside."""
+    """Return the 31-bit seed of a random draw, different for different parts, which include seed and step. They are
+    hashed, not concatenated: PyTorch's CPU generator uses 32 bits, and ignores those above."""
     return binascii.crc32(" ".join(str(part) for part in parts).encode("ascii")) & 0x7FFFFFFF
 
 
 class Model(object):
-    """A network in words, its recipe and its batch: what a framework builds, and all it needs to know of a workload.
-    variables: "cpu" where TensorFlow 1 keeps them in the CPU's memory, None for where it computes."""
+    """A declared network, its recipe and its batch: all that a framework needs to know of a workload to build it.
+    variables: "cpu" if TensorFlow 1 keeps them in the CPU's memory, None for where it computes."""
 
     def __init__(self, words, recipe, shape, batch, variables=None):
         self.variables = variables
@@ -80,13 +80,13 @@ class Model(object):
         self.optimiser, self.loss, self.clip = recipe["optimiser"], recipe["loss"], recipe["clip"]
         self.trains, self.averaged, self.counted = self.loss is not None, bool(recipe["averages"]), recipe["counted"]
         self.labels, self.ops = tuple(recipe["labels"]), layers.ops(words)
-        self.tokens = bool(words) and words[0]["op"] == "embedding"  # whole numbers come in, not floats
+        self.tokens = bool(words) and words[0]["op"] == "embedding"  # the inputs are integers, not floats
         self.decays, self.weights = layers.decays(words), [name for name, _ in layers.shapes(words)]
         self.slots = SLOTS[self.optimiser["op"]]
         self.states = [name for name, shape in layers.shapes(words, "running") if layers.BATCH in shape]  # a row each
 
     def kept(self):
-        """Give {name: shape} of every array that a training is made of: the weights; the running ones; the optimiser's
+        """Return {name: shape} of every array of a training's state: the weights; the running ones; the optimiser's
         under "<slot>/<name>"; the moving averages under "average/<name>"."""
         weights = layers.shapes(self.words)
         found = collections.OrderedDict(weights)
@@ -97,7 +97,7 @@ class Model(object):
         return found
 
     def first(self, seed):
-        """Give {name: array} of what a training begins with."""
+        """Return {name: array} of a training's initial state."""
         values = layers.initial(self.words, seed)
         starts = {word["name"] + "/" + which: start[1]
                   for word in layers.flat(self.words) for which, _, start in word.get("running", ())}
@@ -109,7 +109,7 @@ class Model(object):
         return values
 
     def rate(self, step):
-        """Give the learning rate; None where nothing learns."""
+        """Return the learning rate; None if nothing is trained."""
         rate = self.recipe["rate"]
         return rate(step, self.batch) if callable(rate) else rate
 
@@ -120,5 +120,5 @@ class Model(object):
         return Turn(step, seed, rate, self.recipe["averages"](step) if self.averaged else None, share)
 
     def guesses(self, logits):
-        """Give the class that each row of logits stands for."""
+        """Return the class that each row of logits predicts."""
         return logits.argmax(axis=1) if self.loss != "sigmoid" else (logits[:, 0] > 0).astype(np.int32)

@@ -1,15 +1,15 @@
-"""The record that the trainer keeps itself where nobody watches it from outside: compose, Slurm, Kubernetes (--record).
+"""The record that the trainer keeps itself if nothing outside watches it: compose, Slurm, Kubernetes (--record).
 
 run.json, written whole at the start and at the end:
     format 1, id (the folder's name), status (running|finished|failed|interrupted), started, finished (null at first),
-    exit_code (null|n), oom_killed (null: nobody inside knows), reason (null|text), engine (NGCDL_ENGINE or "trainer"),
+    exit_code (null|n), oom_killed (null: unknown from inside), reason (null|text), engine (NGCDL_ENGINE or "trainer"),
     image {reference (NGCDL_IMAGE), digest (NGCDL_IMAGE_DIGEST)}, dataset (cifar10|pictures|synthetic),
     machine {hostname, cpu, cores, memory_bytes, kernel, driver,
-             gpus [{index, name, uuid, memory_bytes, compute_capability}] (null: no driver to be seen)},
-    spec: what was asked, {image (NGCDL_IMAGE), replicas (on each machine), nodes (machines), workload {name, steps,
+             gpus [{index, name, uuid, memory_bytes, compute_capability}] (null: no visible driver)},
+    spec: what was asked for, {image (NGCDL_IMAGE), replicas (per machine), nodes (machines), workload {name, steps,
     batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile, channels_last, times,
-    clip, trace}}, and over it what NGCDL_SPEC, a JSON object, says; notes [text]
-log.txt is what the trainer said on stdout; samples.jsonl is told in sampler.py, events.jsonl in events.py.
+    clip, trace}}, overridden by NGCDL_SPEC, a JSON object; notes [text]
+log.txt is what the trainer printed on stdout; sampler.py specifies samples.jsonl, events.py events.jsonl.
 A run.json that says "running" without a process is a run that was killed.
 """
 from __future__ import absolute_import, division, print_function
@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 class Record(object):
-    """Kept from its making to close()."""
+    """Kept from its creation to close()."""
 
     def __init__(self, asked):
         self.folder = asked.out
@@ -43,7 +43,7 @@ class Record(object):
         write_whole(os.path.join(self.folder, "run.json"), line(self.values))
 
     def close(self, exit_code, reason):
-        """Write how it ended and give the exit code: 1 instead of 0 if that cannot be written."""
+        """Write how it ended and return the exit code: 1 instead of 0 if that can't be written."""
         self.sampler.stop()
         self.log.close()
         status = {0: "finished", 130: "interrupted", 143: "interrupted"}.get(exit_code, "failed")
@@ -59,7 +59,7 @@ class Record(object):
 
 
 def first(asked):
-    """Give what run.json says while the trainer runs."""
+    """Return the content of run.json while the trainer runs."""
     spec, notes = specified(asked)
     return {
         "format": FORMAT, "id": os.path.basename(os.path.abspath(asked.out)),
@@ -77,7 +77,7 @@ def environment(name):
 
 
 def specified(asked):
-    """Give what was asked, and the note that NGCDL_SPEC could not be read."""
+    """Return what was asked for, and a note if NGCDL_SPEC could not be read."""
     workload = {"name": asked.workload, "steps": asked.steps, "batch": asked.batch, "seed": asked.seed,
                 "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval,
                 "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
@@ -98,7 +98,7 @@ def specified(asked):
 def graphics():
     library = nvml.Library.open()
     if library is None:
-        return {"driver": None, "gpus": None}  # in a container none may be seen of a machine that has some
+        return {"driver": None, "gpus": None}  # a container may see none of the GPUs that a machine has
     try:
         return {"driver": library.driver(), "gpus": library.cards()}
     finally:

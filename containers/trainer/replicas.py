@@ -1,11 +1,12 @@
-"""The process that starts a machine's replicas: it holds record, lock and signals, and nothing of a framework.
+"""The process that starts a machine's replicas: it holds record, lock and signals, and loads no framework.
 
-A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to: when
-it ends, all are done or this process is gone, and so is the replica at once. On stdout it says its lines, which those
-of replica 0 alone become the training's, and, after MARK, why it stops, or {} when it is done. One that dies ends all.
+A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to: once
+that closes, all are done or this process is gone, and the replica exits at once. On stdout a replica prints its lines,
+of which only replica 0's become the training's, and, after MARK, why it stops, or {} when it is done. If one dies, all
+end.
 
-Of several machines each has one such process: NGCDL_NODES, NGCDL_NODE (from 0), MASTER_ADDR and MASTER_PORT in the
-environment say how they find each other (meeting.py). Only node 0's writes events, and only there are lines.
+With several machines each has one such process: NGCDL_NODES, NGCDL_NODE (from 0), MASTER_ADDR and MASTER_PORT in the
+environment say how they find each other (meeting.py). Only node 0's writes events and prints lines.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -23,33 +24,33 @@ from .meeting import meet
 from .signals import Signals
 
 MARK = "\x1e"
-GRACE_SECONDS = 10.0  # that the others have to end by themselves when one has
+GRACE_SECONDS = 10.0  # for the others to end by themselves once one has failed
 POLL_SECONDS = 0.05
 
 
 def check(asked, workload):
-    """Refuse what can't be done by several replicas."""
+    """Raise Stop for what several replicas can't do."""
     for refused, why in (
             (not getattr(workload, "TRAINS", True), "%s trains nothing" % asked.workload),
-            (not getattr(workload, "REPLICAS", True), "%s trains on one GPU alone" % asked.workload),
+            (not getattr(workload, "REPLICAS", True), "%s trains on one GPU only" % asked.workload),
             (asked.feed == "input", "--feed input trains nothing"),
-            (asked.teacher not in (None, "none"), "a teacher answers for one replica alone: say --teacher none"),
-            (asked.largest and asked.nodes > 1, "--batch largest is looked for on one machine")):
+            (asked.teacher not in (None, "none"), "a teacher serves one replica only (use --teacher none)"),
+            (asked.largest and asked.nodes > 1, "--batch largest searches on one machine only")):
         if refused:
-            raise Stop("bad_argument", "%s: leave --replicas, or the other machines, away" % why)
+            raise Stop("bad_argument", "%s; or leave out --replicas, or the other machines" % why)
     least = least_batch(asked, workload)
     if asked.batch < least:
-        raise Stop("bad_argument", "a batch of %d is too small for %d replicas: say --batch %d or more" % (
+        raise Stop("bad_argument", "a batch of %d is too small for %d replicas: use --batch %d or more" % (
             asked.batch, asked.replicas * asked.nodes, least))
 
 
 def least_batch(asked, workload):
-    """Give the smallest batch that all have something to do with."""
+    """Return the smallest batch that gives every replica something to do."""
     return asked.replicas * asked.nodes * getattr(workload, "LEAST_BATCH", 1)
 
 
 def lead(asked, events, voice, signals):
-    """Start this machine's replicas and see them through. Why they stopped, if they did, is raised as a Stop."""
+    """Start this machine's replicas and wait for them. If they stop early, raise the reason as a Stop."""
     workers = meet(asked.nodes, asked.node, asked.replicas, signals)
     signals.check(None)
     started = []
@@ -63,12 +64,12 @@ def lead(asked, events, voice, signals):
     reasons = sorted((replica.reason() for replica in started if replica.has_failed()), key=lambda found: found[:2])
     if reasons:
         if not any(replica.told or replica.broken for replica in started):
-            signals.check(None)  # it came before they could hear it, and was their end
+            signals.check(None)  # it came before they could handle it, and killed them
         raise reasons[0][-1]
 
 
 def watch(started, signals):
-    """Wait until all have ended; a signal is passed on, and when one has failed the others have a while."""
+    """Wait until all have ended; pass a signal on, and when one has failed give the others some time."""
     passed, until = None, None
     while any(replica.is_running() for replica in started):
         if signals.received and not passed:
@@ -131,11 +132,11 @@ class Replica(object):
             self.process.send_signal(number)
 
     def dismiss(self):
-        """Let it end, when it has said that it is done. Harmless twice."""
+        """Let it end, once it has reported that it is done. Harmless twice."""
         self.process.stdin.close()
 
     def end(self):
-        """Kill it if it runs, and wait for its last words. Harmless twice."""
+        """Kill it if it runs, and wait for its last output. Harmless twice."""
         if self.is_running():
             self.is_killed = True
             self.process.kill()
@@ -144,7 +145,7 @@ class Replica(object):
         self.process.stdin.close()
 
     def reason(self):
-        """Give (is it another's end, when, the Stop): the smallest is the one to tell."""
+        """Return (whether it only lost another replica, when, the Stop): the smallest is the one to report."""
         if self.broken:
             return False, self.ended, self.broken
         if self.told:
@@ -152,7 +153,7 @@ class Replica(object):
             return self.told["lost"], self.ended, stop
         code = self.process.returncode
         how = "was killed by signal %d" % -code if code < 0 else "ended with exit code %d" % code
-        return False, self.ended, Stop("crash", "replica %d %s, without a word" % (self.rank, how))
+        return False, self.ended, Stop("crash", "replica %d %s, without a message" % (self.rank, how))
 
 
 # -- in the replica ---------------------------------------------------------------------------------------------------
@@ -160,15 +161,15 @@ class Replica(object):
 
 class Patient(Signals):
     """A second signal does not end a replica: a terminal, or Slurm, sends the first one to all processes, and the
-    parent passes it on."""
+    parent passes it on again."""
 
     def receive(self, number, frame):
         self.received = self.received or number
 
 
 class Telling(object):
-    """The events of a replica: those of replica 0 are the training's; an error is told to the parent, which writes one
-    for all."""
+    """The events of a replica: those of replica 0 are the training's; an error goes to the parent, which writes one for
+    all."""
 
     def __init__(self, rank, folder):
         self.events = Events(folder) if rank == 0 else None
@@ -178,7 +179,7 @@ class Telling(object):
             self.events.write(event, **fields)
 
     def tell(self, stop):
-        """Tell why it stops, and give the exit code."""
+        """Report why it stops, and return the exit code."""
         said = {"kind": stop.kind, "message": stop.message, "step": stop.step, "exit_code": stop.exit_code,
                 "lost": isinstance(stop, Lost)}
         sys.stdout.write("%s%s\n" % (MARK, json.dumps(said)))
@@ -187,14 +188,14 @@ class Telling(object):
 
 
 class Unheard(object):
-    """The events of a parent that is not node 0's."""
+    """The events of a parent other than node 0's, which are dropped."""
 
     def write(self, event, **fields):
         pass
 
 
 class Leash(object):
-    """stdin, whose other end the parent holds: when it is gone, however it went, this process ends at once."""
+    """stdin, whose other end the parent holds: when that is gone, for whatever reason, this process ends at once."""
 
     def __init__(self):
         self.code = 1
@@ -208,8 +209,8 @@ class Leash(object):
         os._exit(self.code)
 
     def stay(self):
-        """Say that this replica is done, and stay until all of this machine are: what it said last to the others may
-        still be on its way (threads of TensorFlow send it), and would be lost with it. Does not return."""
+        """Report that this replica is done, and wait until all of this machine are: its last message to the others may
+        still be in transit (TensorFlow's threads send it), and would be lost. Does not return."""
         self.code = 0
         sys.stdout.write("%s{}\n" % MARK)
         sys.stdout.flush()

@@ -1,16 +1,16 @@
-"""What is measured once a second while the trainer works; one JSON object a line of samples.jsonl.
+"""What is measured once a second while the trainer works: one JSON object per line of samples.jsonl.
 
     t                       seconds since the epoch          seconds    since the sampler's start, monotonic
     host_cpu_percent        0..100, of all cores             container_cpu_percent   of one core: above 100 on several
-    cpu_percents            [0..100] of each core            threads_running  on the machine, now, or wanting to
+    cpu_percents            [0..100] of each core            threads_running  on the machine now, or runnable
     memory_bytes            of the container                 host_memory_bytes       in use on the machine
-    memory_limit_bytes      that the container can get       memory_oom_kills        of its processes, so far
-    memory_pressure_percent of the last 10 s, in which threads of the container waited for memory
+    memory_limit_bytes      the most the container can get   memory_oom_kills        of its processes, so far
+    memory_pressure_percent share of the last 10 s in which threads of the container waited for memory
     gpus                    [{index, uuid, name, gpu_percent, memory_percent (how long its memory was read or written),
                             memory_used_bytes, memory_total_bytes, watts, energy_joules (a counter), celsius, sm_mhz,
                             memory_mhz, throttle_reasons [text], error}]; [] without a driver
-    gap                     null, or why no sample stands where one should
-CPU figures are means since the sample before. Whatever cannot be read is null.
+    gap                     null, or why a sample is missing
+CPU figures are means since the previous sample. Whatever can't be read is null.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -47,7 +47,7 @@ class Sampler(object):
         try:
             with closing(Appended(self.path)) as file:
                 self.sample(file, library)
-        except Exception as error:  # here the thread ends; the record's notes say why
+        except Exception as error:  # the thread ends here; the record's notes say why
             self.failure = "sampling stopped: %s: %s" % (type(error).__name__, error)
         finally:
             if library:
@@ -61,11 +61,11 @@ class Sampler(object):
             values.update(t=time.time(), seconds=clock() - began, gpus=library.readings() if library else [],
                           gap="%d samples missed: the sampler could not run" % missed if missed > 0 else None)
             file.write(line(values))
-            ticks += 1 + max(missed, 0)  # times stay on the whole seconds
+            ticks += 1 + max(missed, 0)  # samples stay on whole seconds
 
 
 class Meter(object):
-    """Gives CPU use since the last reading, and memory use now."""
+    """Measures CPU use since the previous reading, and current memory use."""
 
     def __init__(self):
         self.container = host.Container()
@@ -88,6 +88,6 @@ class Meter(object):
 
 
 def percent(before, now):
-    """Give the busy share, 0..100, between two (busy, all); None if no time has passed."""
+    """Return the busy share, 0..100, between two (busy, all); None if no time has passed."""
     busy, whole = now[0] - before[0], now[1] - before[1]
     return round(min(max(100.0 * busy / whole, 0), 100), 1) if whole > 0 else None

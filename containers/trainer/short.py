@@ -1,9 +1,9 @@
-"""A short training in a child of its own, in a folder that is taken away after it: what trying something is made of.
+"""A short training in its own child process and in a temporary folder: the building block of every trial.
 
-It trains as its parent will, but for how far, where to, and what is tried. The child offers itself to the kernel first
-when memory ends (oom_score_adj), and the parent holds no framework, so that it lives on; where a container is ended as
-a whole for one process (Kubernetes with memory.oom.group) it does not. One that leaves less than a thirty-second of the
-machine's memory to all others is killed before the kernel looks for somebody.
+It trains as its parent will, except for how far, where to, and what is tried. The child volunteers to be killed first
+when memory runs out (oom_score_adj), and the parent loads no framework, so that it survives; where a container is
+killed as a whole for one process (Kubernetes with memory.oom.group) it does not. A child that leaves less than a
+thirty-second of the machine's memory to all others is killed before the kernel has to choose a victim.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -18,21 +18,21 @@ import time
 
 from .events import clock, stopped_by
 
-RESERVE = 1 / 32  # of the machine's memory, that no child may take
+RESERVE = 1 / 32  # of the machine's memory, which no child may take
 POLL_SECONDS = 0.1
-PRESSED, LATE = "it took memory that others need", "it took too long"  # why a child was ended here
-# what a child is not told again: how far, where to, and what is made of it
+PRESSED, LATE = "it took memory that others need", "it took too long"  # why a child was killed here
+# what a child is not given: how far, where to, and what becomes of the result
 OWN = ("--batch", "--steps", "--epochs", "--seconds", "--out", "--runs", "--resume", "--checkpoint-seconds",
        "--log-frequency", "--trace", "--choices", "--trial-seconds")
 OWN_FLAGS = "--record", "--no-eval", "--autotune"
 EXPENDABLE = ["sh", "-c", 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"', "sh"]
 
-# How it ended: exit code (None where it was ended here: PRESSED or LATE in ended), its events, and what it said.
+# How it ended: exit code (None if it was killed here: PRESSED or LATE in ended), its events, and its output.
 Outcome = collections.namedtuple("Outcome", "code ended events said")
 
 
 def again(argv):
-    """Give the words of a training without those that say how far, where to, and with which batch."""
+    """Return a training's arguments without those that say how far, where to, and with which batch."""
     own = argparse.ArgumentParser(add_help=False)
     for name in OWN:
         own.add_argument(name)
@@ -42,7 +42,7 @@ def again(argv):
 
 
 class Short(object):
-    """Trainings like the one of argv, one after the other."""
+    """Trainings like that of argv, one after the other."""
 
     def __init__(self, argv, folder, signals, command=None, is_pressed=None):
         self.argv, self.folder, self.signals = again(argv), folder, signals
@@ -50,7 +50,7 @@ class Short(object):
         self.is_pressed = is_pressed or pressed
 
     def train(self, words, variables=(), seconds=None):
-        """Train with these words too, at most so many seconds of the clock, and give the Outcome. A signal to this
+        """Train with these arguments too, for at most this many seconds, and return the Outcome. A signal to this
         process ends the child, and raises Stop."""
         try:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -64,7 +64,7 @@ class Short(object):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def ended(self, words, variables, seconds):
-        """Give the child's exit code, None where it was ended here, and why it was."""
+        """Return the child's exit code, None if it was killed here, and why it was."""
         until, why = None if seconds is None else clock() + seconds, None
         with open(os.devnull) as nothing, open(os.path.join(self.folder, "said"), "wb") as said:
             child = subprocess.Popen(EXPENDABLE + words, stdin=nothing, stdout=said, stderr=said,
@@ -88,7 +88,7 @@ class Short(object):
 
 
 def environment(**variables):
-    """Give this process's environment and these variables, for a child that is to find the trainer."""
+    """Return this process's environment plus these variables, for a child that must find the trainer."""
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.pathsep.join([above] + [one for one in [os.environ.get("PYTHONPATH")] if one])
     return dict(os.environ, PYTHONPATH=path, **variables)
@@ -100,12 +100,12 @@ def lines(path):
             for line in file:
                 try:
                     yield json.loads(line)
-                except ValueError:  # torn: the child was killed in mid-line
+                except ValueError:  # torn: the child was killed mid-line
                     return
 
 
 def pressed():
-    """Is hardly any of the machine's memory left? Where nobody says how much there is, no."""
+    """Is hardly any of the machine's memory left? No, if nothing reports how much there is."""
     try:
         with open("/proc/meminfo") as file:
             read = dict(line.split()[:2] for line in file)

@@ -8,7 +8,7 @@ from .events import Stop
 
 
 class Signals(object):
-    """Remembers SIGTERM and SIGINT until a step is finished; the second one ends the process at once."""
+    """Remembers SIGTERM and SIGINT until a step is finished; a second signal ends the process at once."""
 
     EXIT = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
@@ -29,6 +29,6 @@ class Signals(object):
         self.obey(self.received, step)
 
     def obey(self, number, step):
-        """Raise Stop if this is a signal's number: replicas end by what they have agreed on, after the same step."""
+        """Raise Stop if this is a signal's number: replicas act on what they agreed on, after the same step."""
         if number in self.EXIT:
             raise Stop("interrupted", "ended by signal %d" % number, step, self.EXIT[number])

@@ -1,11 +1,11 @@
-"""A convolution as a product of spectra: on a CPU far fewer multiplications where windows are large and pictures small.
+"""A convolution as a product of spectra: on a CPU far fewer multiplications if kernels are large and images small.
 
-By the convolution theorem each frequency of what comes out is that of the picture times that of the window, a product
-of matrices over the channels. There and back it takes discrete Fourier transforms, which are written as matrices too:
-at these sizes a product of matrices is what a CPU does fastest.
+By the convolution theorem each frequency of the output is that of the image times that of the kernel, a matrix product
+over the channels. The discrete Fourier transforms there and back are written as matrices too: at these sizes a matrix
+product is what a CPU does fastest.
 
-It rounds as the sum over a window does where the picture has numbers of one size. Elsewhere it is off by up to 1e-6 of
-the picture's largest number, also where a window sees zeros alone, and what is not finite spreads over all the picture.
+It rounds like the direct sum where the image's values have similar magnitudes. Elsewhere it is off by up to 1e-6 of the
+image's largest value, even where a kernel sees only zeros, and a value that is not finite spreads over the whole image.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -13,19 +13,19 @@ import collections
 
 import numpy as np
 
-# How many times fewer multiplications it must take, and how many bytes the windows' spectra may: products of many small
-# matrices run at a lower rate than a convolution, and spectra that leave the cache are waited for.
-# docs/performance.md, "Training on the CPU", has what was measured.
+# How many times fewer multiplications it must need, and how many bytes the kernels' spectra may take: products of many
+# small matrices run at a lower rate than a convolution, and spectra that exceed the cache are waited for.
+# docs/performance.md, "Training on the CPU", has the measurements.
 PAYS, MOST_BYTES = 2.2, 2**25
 
-# Matrices of float32, in which first all real parts stand, then all imaginary ones: into [2 * count, height * width]
-# gives a picture's spectrum, taps [2 * count, window height * window width] a window's; out [2 * count, height * width
-# of what comes out], transposed, gives that of a spectrum.
+# Matrices of float32, with all real parts first, then all imaginary ones: into [2 * count, height * width] transforms
+# an image, taps [2 * count, kernel height * kernel width] a kernel; out [2 * count, output height * width], transposed,
+# transforms a spectrum back.
 Tables = collections.namedtuple("Tables", "count into taps out")
 
 
 def pays(word, examples, height, width):
-    """Does a convolution of so many examples of this size take so much less by its spectra?"""
+    """Do spectra save enough for a convolution of this many examples of this size?"""
     if word["stride"] != 1:
         return False
     (rows, columns, inputs, outputs), after = word["shape"], sides_after(word, (height, width))
@@ -38,10 +38,10 @@ def pays(word, examples, height, width):
 
 
 def tables(word, height, width):
-    """Give the Tables of a convolution of stride 1 for pictures of this size."""
+    """Return the Tables of a convolution with stride 1 for images of this size."""
     across, size = period(word, (height, width)), word["shape"][:2]
     found = frequencies(across)
-    # of two that mirror each other the other one is the complex conjugate: it counts, and is not computed
+    # of two frequencies that mirror each other one is the complex conjugate: it counts, but is not computed
     shares = np.array([1 if mirrored(one, across) == one else 2 for one in found])[:, None] / (across[0] * across[1])
     out = waves(found, across, sides_after(word, (height, width)), word["padding"]) * shares
     return Tables(len(found), parts(waves(found, across, (height, width))), parts(waves(found, across, size)),
@@ -53,19 +53,19 @@ def sides_after(word, sides):
 
 
 def period(word, sides):
-    """Give after how many places the picture repeats itself, as a discrete spectrum has it: so late that a window that
-    hangs over at one end meets nothing of the next but the zeros between them."""
+    """Return the period with which a discrete spectrum repeats the image: long enough that a kernel that extends beyond
+    one end meets only the zeros between it and the next."""
     return tuple(side + edge for side, edge in zip(sides, word["padding"]))
 
 
 def frequencies(across):
-    """Give one of each two frequencies that mirror each other: of real numbers both say the same."""
+    """Return one of each pair of frequencies that mirror each other: of real input both say the same."""
     every = [(down, right) for down in range(across[0]) for right in range(across[1])]
     return [one for one in every if one <= mirrored(one, across)]
 
 
 def counted(across):
-    """Give how many those are: all that stand for two, and those that are their own mirror image."""
+    """Return how many those are: half of all pairs, and all that are their own mirror image."""
     return (across[0] * across[1] + (2 - across[0] % 2) * (2 - across[1] % 2)) // 2
 
 
@@ -74,7 +74,7 @@ def mirrored(one, across):
 
 
 def waves(found, across, sides, edges=(0, 0)):
-    """Give exp(-i * angle) [frequencies, places]; edges: how far before the picture the first place lies."""
+    """Return exp(-i * angle) [frequencies, places]; edges: how far before the image the first place is."""
     places = np.indices(sides).reshape(2, -1) - np.array(edges)[:, None]
     return np.exp(-2j * np.pi * (np.array(found) / np.array(across, float)).dot(places))
 

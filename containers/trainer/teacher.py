@@ -1,13 +1,13 @@
-"""Who answers for the student's loss: a frozen network beside it, in one of five ways that give the same answers.
+"""Who computes the targets of the student's loss: a frozen network beside it, in one of five modes with equal outputs.
 
     together    on the student's device, before each of its steps
     before      on the CPU, before each step; the student's device waits
-    ahead       on the CPU, by a thread that works ahead while the student learns
+    ahead       on the CPU, in a thread that works ahead while the student learns
     kept        once for every example, on the student's device, before the first step
-    none        nobody: the loss is of the labels alone
+    none        no teacher: the loss is of the labels alone
 
-The teacher's weights come from the seed and it is never trained: only the speed is asked for. It sees the examples as
-the student sees them, and computes as for a test, in float32; on a GPU in TF32 where the student does.
+The teacher's weights come from the seed, and it is never trained: only the speed matters. It sees the examples as the
+student sees them, and computes as for a test, in float32; on a GPU in TF32 if the student does.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -21,8 +21,8 @@ from .events import Stop, clock
 from .recipe import Model
 
 WAYS = "together", "before", "ahead", "kept", "none"
-FEEDS = "ahead", "plain", "input"  # the others make no batches that one could look at; of input nobody learns
-AT_ONCE = 500  # examples that are answered for beforehand in one go
+FEEDS = "ahead", "plain", "input"  # the others make no batches that a teacher could see; with input nothing is trained
+AT_ONCE = 500  # examples per forward pass when computed beforehand
 
 
 def check(way, feed):
@@ -32,7 +32,7 @@ def check(way, feed):
 
 
 def beside(maker, workload, imported, asked):
-    """Give the teacher's network, or None; imported(name): the workload that the student's one names."""
+    """Return the teacher's network, or None; imported(name): the workload that the student's names."""
     if asked.teacher in (None, "none"):
         return None
     other = imported(workload.TEACHER)
@@ -49,7 +49,7 @@ def way(network, name, events, voice):
 
 
 class Student(object):
-    """A network whose batches get the teacher's answers as their third part; all else is the network's own."""
+    """A network whose batches get the teacher's logits as their third part; all else is the network's own."""
 
     def __init__(self, network, teacher):
         self.network, self.teacher, self.loss, self.seconds = network, teacher, None, []
@@ -67,7 +67,7 @@ class Student(object):
         return self.loss, right
 
     def teacher_seconds_per_batch(self):
-        """Give the mean since this was asked before; None where nothing was computed, or nobody waited for it."""
+        """Return the mean since the previous call; None if nothing was computed, or nobody waited for it."""
         seconds, self.seconds = self.seconds, []
         return sum(seconds) / len(seconds) if seconds else None
 
@@ -82,8 +82,8 @@ def timed(answer, examples):
 
 
 class Together(object):
-    """A way: watching() gives the source that the student takes its batches from; answers() what the teacher says to
-    the examples of a step, and its seconds; loss is the student's of the step before. On a GPU nobody waits for the
+    """A mode: watching() returns the source that the student takes its batches from; answers() the teacher's logits for
+    a step's examples, and their seconds; loss is the student's of the previous step. On a GPU nobody waits for the
     teacher alone: there its seconds are unknown."""
 
     def __init__(self, network):
@@ -113,7 +113,7 @@ class Before(object):
 
     def answers(self, step, examples, loss):
         if loss is not None:
-            float(loss)  # waits for the student: the two work in turn
+            float(loss)  # waits for the student: the two take turns
         return timed(self.network.logits, self.seen.pop(step))
 
     def close(self):
@@ -137,7 +137,7 @@ class Ahead(object):
         return take
 
     def answer(self, step):
-        """Answer for a batch as soon as it is made; in the thread."""
+        """Compute a batch's logits as soon as it is made; runs in the thread."""
         with self.changed:
             while step not in self.seen and not self.closed:
                 self.changed.wait(1)
@@ -173,7 +173,7 @@ class Kept(object):
                                     for k in range(0, len(images), AT_ONCE)])
         self.source, seconds = source, clock() - started
         self.events.write("teacher", examples=len(images), seconds=seconds)
-        self.voice.say("The teacher has answered for all %d examples beforehand, in %.1f s" % (len(images), seconds))
+        self.voice.say("The teacher has computed all %d examples beforehand, in %.1f s" % (len(images), seconds))
         return source
 
     def answers(self, step, examples, loss):

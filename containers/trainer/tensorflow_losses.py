@@ -1,4 +1,4 @@
-"""The losses of recipe.py in words that TensorFlow 1 and 2 share."""
+"""The losses of recipe.py, in operations that TensorFlow 1 and 2 share."""
 from __future__ import absolute_import, division, print_function
 
 import tensorflow as tf

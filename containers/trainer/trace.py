@@ -1,8 +1,8 @@
-"""--trace: which thread did what and when, in the first steps, as a file that Chrome (chrome://tracing) and
-https://ui.perfetto.dev show: trace.json in the run's folder, in the Trace Event Format.
+"""--trace: which thread did what and when in the first steps, as a file that Chrome (chrome://tracing) and
+https://ui.perfetto.dev display: trace.json in the run's folder, in the Trace Event Format.
 
-All of it is by the host's clock. Of a GPU it shows when work was handed over and when somebody waited for its end, not
-what the card did meanwhile.
+All times are of the host's clock. For a GPU the trace shows when work was submitted and when a thread waited for its
+end, not what the card did meanwhile.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -13,13 +13,13 @@ from .events import clock, line, stopped_by
 from .files import write_whole
 
 NAME = "trace.json"
-LOOP = "training"  # what the thread that trains is called
+LOOP = "training"  # the name of the thread that trains
 
-_kept = None  # [(name, step, thread, began, ended)] while somebody wants them
+_kept = None  # [(name, step, thread, began, ended)] while tracing
 
 
 class Slice(object):
-    """A stretch of time: `with Slice("crop"):`. Where nothing is traced it costs next to nothing."""
+    """A stretch of time: `with Slice("crop"):`. It costs next to nothing if nothing is traced."""
 
     def __init__(self, name, step=None):
         self.name, self.step = name, step
@@ -28,12 +28,12 @@ class Slice(object):
         self.kept, self.began = _kept, clock() if _kept is not None else None
 
     def __exit__(self, *error):
-        if self.kept is not None:  # a list takes what several threads append
+        if self.kept is not None:  # several threads may append to a list
             self.kept.append((self.name, self.step, threading.current_thread().ident, self.began, clock()))
 
 
 class Source(object):
-    """A source of batches whose calls are slices; all else is the source's own."""
+    """A batch source whose calls are slices; all else is the source's own."""
 
     def __init__(self, source):
         self.source = source
@@ -52,8 +52,8 @@ def begin():
 
 
 def first(batches, steps, path, about, begin=0):
-    """Yield the batches; of the first so many steps, from begin on, keep what was done and write it when they are over.
-    A step lasts until the next batch is asked for."""
+    """Yield the batches; trace this many steps from `begin` on, and write the trace when they are over. A step lasts
+    until the next batch is requested."""
     began, rest = clock(), iter(batches)
     try:
         for step in range(begin, begin + steps):
@@ -72,9 +72,9 @@ def first(batches, steps, path, about, begin=0):
 
 
 def end(path, began, about):
-    """Write what was kept, once."""
+    """Write the trace, once."""
     global _kept
-    kept, _kept = _kept and list(_kept), None  # as it is now: of a batch that is being made nothing, or all
+    kept, _kept = _kept and list(_kept), None  # a snapshot: of a batch in the making nothing or all
     if kept is not None:
         try:
             write_whole(path, line(told(kept, began, about)))
@@ -83,8 +83,8 @@ def end(path, began, about):
 
 
 def told(kept, began, about):
-    """Give the trace as JSON has it: microseconds since the first batch was asked for, threads in order of appearance;
-    this one, which trains, is the first."""
+    """Return the trace as JSON values: microseconds since the first batch was requested, threads in order of
+    appearance; the calling thread, which trains, is the first."""
     numbers = {threading.current_thread().ident: 0}
     slices = [{"ph": "X", "pid": os.getpid(), "tid": numbers.setdefault(thread, len(numbers)), "name": name,
                "ts": 1e6 * (start - began), "dur": 1e6 * (stop - start), "args": {} if step is None else {"step": step}}

@@ -1,17 +1,17 @@
-"""Which way to compute is the fastest here: ways are tried in turn, and one wins only by more than the trials differ.
+"""Which settings compute fastest here: they are tried in turn, and win only by more than the trials differ.
 
-A way is what changes the speed and not the training: {} as it is by default, or some of
+A way is a set of settings that change the speed but not the training: {} for the default, or some of
 
-    threads          that compute on a CPU: as many as a control group allows, as there are cores, one less than that,
-                     a single one for a small step
-    channels_last    how pictures lie, the other way (PyTorch)
+    threads          to compute with on a CPU: as many as a control group allows, as there are cores, one less than
+                     allowed, a single one for a small step
+    channels_last    the images' memory layout, the other one (PyTorch)
     onednn           False: TensorFlow 2 on a CPU without oneDNN
-    feed             "resident": the same batches in the same order as of "ahead"
+    feed             "resident": the same batches in the same order as with "ahead"
 
-First each is tried alone, then the best two, or the best and all that was ahead together, in turn with the default,
-until each has MOST_TRIALS or the time is over. Chosen is one whose median is above the default's by more than either's
-trials differ among themselves, and by LEAST_GAIN at least; else the default stays. --compile is not tried: compiling
-takes longer than all of this.
+First each is tried alone; then the best two, or the best one and the combination of all that beat the default, take
+turns with the default until each has MOST_TRIALS or the time is over. A way is chosen if its median exceeds the
+default's by more than either's trials differ among themselves, and by at least LEAST_GAIN; else the default stays.
+--compile is not tried: compiling takes longer than all of this.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -22,16 +22,16 @@ import numpy as np
 from .events import clock
 from .short import LATE
 
-BUDGET_SECONDS = 60.0  # for all trials, where nothing else was asked for (--trial-seconds)
-WINDOW_SECONDS = 2.0   # that each trains, from the end of its first step on
-PATIENCE = 3           # times as long as the default may a way take before it is given up
+BUDGET_SECONDS = 60.0  # for all trials, if nothing else was asked for (--trial-seconds)
+WINDOW_SECONDS = 2.0   # of training in each trial, from the end of its first step on
+PATIENCE = 3           # a way is given up after this many times the default's duration
 LEAST_TRIALS, MOST_TRIALS = 2, 4
-LEAST_GAIN = 0.03      # below that, who would choose?
+LEAST_GAIN = 0.03      # a smaller gain is not worth choosing
 HOPELESS = 0.9         # of the default's rate: not tried again
 SMALL_STEP_FLOPS = 10 ** 9
-SHARE_OF_FREE = 1 / 4  # of the device's free memory, that data may take there without having been asked to
+SHARE_OF_FREE = 1 / 4  # of the device's free memory, which data may take there without having been asked to
 
-# Of one short training: its rate (None where it failed), the seconds of a batch, its start event, why it failed.
+# Of one short training: its rate (None if it failed), the seconds of a batch, its start event, why it failed.
 Reading = collections.namedtuple("Reading", "rate seconds_per_batch start failed")
 # Processors that may be used, how many of them at once, and the cores that they are threads of (None: unknown).
 Here = collections.namedtuple("Here", "usable allowed physical")
@@ -46,7 +46,7 @@ class Tried(object):
     def add(self, reading):
         if reading.rate is not None:
             self.rates.append(reading.rate)
-        elif not (self.rates and reading.failed == LATE):  # it has been in time before
+        elif not (self.rates and reading.failed == LATE):  # it has finished in time before
             self.failed = reading.failed
 
     @property
@@ -65,7 +65,7 @@ class Tried(object):
 
 
 def winner(tried):
-    """Give the one to train with; the first is the default."""
+    """Return the one to train with; the first is the default."""
     default = tried[0]
     sure = [one for one in tried if not one.failed and len(one.rates) >= LEAST_TRIALS]
     clear = [one for one in sure if default in sure and
@@ -74,25 +74,25 @@ def winner(tried):
 
 
 def finalists(tried):
-    """Give those of the singles that are tried again: the best two, or the best and all that was ahead together."""
+    """Return which singles are tried again: the best two, or the best and all that beat the default combined."""
     default = tried[0].rates[0]
     good = sorted((one for one in tried[1:] if one.rates and not one.failed and one.rates[0] > HOPELESS * default),
                   key=lambda one: -one.rates[0])
     together = {}
-    for one in reversed(good):  # of several for the same thing the fastest
+    for one in reversed(good):  # of several values for one setting, the fastest
         together.update(one.way if one.rates[0] > default else {})
     return good[:1] + [Tried(together)] if len(together) > 1 else good[:2]
 
 
 class Turns(object):
-    """Who is tried when, until the time is over. measure(way, seconds): a Reading, after so many seconds at most."""
+    """Decides who is tried when, until the time is over. measure(way, seconds): a Reading, within these seconds."""
 
     def __init__(self, measure, budget, now):
         self.measure, self.now, self.longest = measure, now, 0.0
         self.until = now() + budget
 
     def take(self, those, reserved=0):
-        """Try each once more where there is time for it, and for so many others after it. Give the last Reading."""
+        """Try each once more if there is time for it and for `reserved` others after it. Return the last Reading."""
         reading = None
         for one in those:
             began = self.now()
@@ -107,9 +107,9 @@ class Turns(object):
 
 
 def search(measure, ways, left, budget=BUDGET_SECONDS, now=clock):
-    """Give all that was tried, the default first, and why nothing could be decided, None where it was.
+    """Return everything that was tried, the default first, and why nothing could be decided, None if something was.
 
-    ways(start): what else to try; left(reading): how long the training will take by the default, None: nobody knows."""
+    ways(start): what else to try; left(reading): how long the training takes with the default, None if unknown."""
     turns, default = Turns(measure, budget, now), Tried({})
     first = turns.take([default])
     if default.failed:
@@ -118,7 +118,7 @@ def search(measure, ways, left, budget=BUDGET_SECONDS, now=clock):
     if remaining is not None and remaining <= budget:
         return [default], "the training itself takes %.0f s" % remaining
     tried = [default] + [Tried(way) for way in ways(first.start)]
-    turns.take(tried[1:], reserved=2)  # the best of them and the default once more
+    turns.take(tried[1:], reserved=2)  # for the best of them and the default once more
     best = finalists(tried)
     tried += [one for one in best if one not in tried]
     those = best[:1] + [default] + best[1:]
@@ -126,16 +126,16 @@ def search(measure, ways, left, budget=BUDGET_SECONDS, now=clock):
         turns.take(those)
         those.reverse()
     sure = winner(tried) is not default or all(is_settled(one, default) for one in tried[1:])
-    return tried, None if sure else "there was no time to try all that may be faster"
+    return tried, None if sure else "there was no time to try everything that might be faster"
 
 
 def is_settled(one, default):
-    """Is it known not to win? One that is behind need not be tried twice."""
+    """Is it known not to win? One that is slower need not be tried twice."""
     return bool(one.failed or len(one.rates) >= LEAST_TRIALS or (one.rates and one.median <= default.median))
 
 
 def ways(asked, workload, start, here, free):
-    """Give each way that differs from the default in one thing which nobody has typed; start: the default's event,
+    """Return each way that differs from the default in one setting that was not typed; start: the default's event,
     free: bytes on its device, None if unknown."""
     found, is_cpu = [], start["device"] == "cpu"
     if is_cpu and asked.threads is None and not {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & set(asked.variables):
@@ -151,8 +151,8 @@ def ways(asked, workload, start, here, free):
 
 
 def thread_counts(here, is_small, replicas=1):
-    """Give how many threads are worth trying, without the frameworks' own choice where that is known: all processors,
-    where no two of them are threads of one core."""
+    """Return how many threads are worth trying, without the frameworks' own choice if that is known: all processors, if
+    no two of them are threads of one core."""
     allowed = max(here.allowed // replicas, 1)
     counts = {allowed, min(here.physical or here.allowed, here.allowed) // replicas, allowed - 1, int(is_small)}
     is_known = here.physical in (None, here.usable)
@@ -161,17 +161,17 @@ def thread_counts(here, is_small, replicas=1):
 
 
 def can_be_resident(asked, workload, start, free):
-    """Can what is fed ahead lie on the device instead, by a wide margin? Counted as floats, which it may be there."""
+    """Can prefetched data be on the device instead, by a wide margin? Counted as floats, which it may be there."""
     images = start["dataset_images"]
     if not asked.is_feed_free or asked.teacher not in (None, "none") or not getattr(workload, "EPOCHS", True):
         return False
     if asked.data and asked.dataset == "pictures":
-        return False  # decoded when their turn comes
+        return False  # decoded when needed
     return None not in (free, images) and 4 * images * int(np.prod(workload.INPUT)) < SHARE_OF_FREE * free
 
 
 def worded(way):
-    """Say a way: "1 thread, fed resident"."""
+    """Describe a way: "1 thread, fed resident"."""
     words = ["%d thread%s" % (way["threads"], "s"[way["threads"] == 1:])] if "threads" in way else []
     words += ["channels %s" % ("last" if way["channels_last"] else "first")] if "channels_last" in way else []
     words += ["without oneDNN"] if "onednn" in way else []
@@ -180,7 +180,7 @@ def worded(way):
 
 
 def is_choice(way, tries):
-    """Is it a way that may be asked for, and are its trials and the default's among these?"""
+    """Is it a valid way, and are its trials and the default's among these?"""
     timed = [one["way"] for one in tries if one["trials"] and 0 < one["least"] <= one["examples_per_second"]]
     return is_way(way) and way in timed and {} in timed and all("name" in one and "failed" in one for one in tries)
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def start(*argv, **environment):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def python(source, **environment):
+    """Run these lines in a process of their own: (exit code, stdout, stderr)."""
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env={**os.environ, "PYTHONPATH": str(CONTAINERS), **environment},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 class Forks:
@@ -85,6 +98,14 @@ def trainer(*argv, images=None, **environment):
 def events(folder, kind=None):
     found = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     return [event for event in found if kind in (None, event["event"])]
+
+
+def until(found, what, seconds=120):
+    """Wait for what another thread or process does."""
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
 
 
 def names(folder):

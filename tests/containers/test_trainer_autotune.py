@@ -78,7 +78,7 @@ def test_what_is_remembered_is_asked_for_without_a_trial(tmp_path):
     assert (given.threads, given.channels_last, given.feed) == (1, False, "ahead")
     assert "Trying" not in said
     assert said == (
-        "Chosen by a trial of 2026-11-22, and remembered (--autotune): 1 thread, channels first, 150.0 examples/sec "
+        "Chosen in a trial on 2026-11-22, and remembered (--autotune): 1 thread, channels first, 150.0 examples/sec "
         "(149.0 to 151.0 in 2 trials), 1.50 times the default\n"
     )
     assert given.tuned["chosen"] == ONE
@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_is_left_aside_with_a_word(tmp_path, content)
     said = []
     assert choices.recall(str(tmp_path), choices.key(given, autotune.machine()), said.append) is None
     assert len(said) == 1
-    assert said[0].startswith(f"--autotune: {path} is left aside: ")
+    assert said[0].startswith(f"--autotune: ignoring {path}: ")
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_ends_nothing(tmp_path):
@@ -215,15 +215,15 @@ def test_of_a_resumed_training_the_steps_that_are_left_count(tmp_path):
 def test_a_training_of_a_minute_has_no_trial(tmp_path):
     given = asked(tmp_path, "--seconds", 60)
     said = tuned(given)
-    assert said.startswith("Not chosen by trial (--autotune): the training itself takes 60 s at most\n")
+    assert said.startswith("Not chosen by trial (--autotune): the training itself takes at most 60 s\n")
     assert (given.tuned["chosen"], given.tuned["kept"]) == ({}, False)
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("cifar10-94",), "no long training"),
-        (("smoke",), "no long training"),
+        (("cifar10-94",), "not a long training"),
+        (("smoke",), "not a long training"),
         (("cifar10", "--feed", "input"), "computes nothing"),
     ],
 )

@@ -107,7 +107,7 @@ def test_none_and_none_that_is_good_are_both_told(tmp_path):
 )
 def test_one_of_another_training_is_refused(tmp_path, other):
     save(tmp_path, 1)
-    with pytest.raises(Stop, match=f"is of {next(iter(other))} ") as stop:
+    with pytest.raises(Stop, match=f"has {next(iter(other))} ") as stop:
         newest(tmp_path, **other)
     assert stop.value.kind == "checkpoint"
 

@@ -106,7 +106,7 @@ def test_kept_answers_once_and_says_how_long_it_took(framework, tmp_path):
     (told,) = events(tmp_path, "teacher")
     assert told["examples"] == 44
     assert told["seconds"] > 0
-    assert "answered for all 44 examples beforehand, in " in said[-1]
+    assert "computed all 44 examples beforehand, in " in said[-1]
     assert lesson.network.teacher_seconds_per_batch() is None, "it computes nothing while the student learns"
 
 
@@ -234,7 +234,7 @@ def test_a_teacher_on_the_cpu_wakes_tensorflow_with_the_limit_of_the_card(monkey
 def test_a_teacher_for_a_workload_that_has_none_is_refused(tmp_path):
     code, _, err = trainer("cifar10", "--out", tmp_path, "--teacher", "kept")
     assert code == 1
-    assert "cifar10 has no teacher: leave --teacher away" in err
+    assert "cifar10 has no teacher: leave --teacher out" in err
 
 
 @pytest.mark.torch
@@ -246,4 +246,4 @@ def test_a_checkpoint_of_a_student_is_not_taken_for_one_that_learned_alone(tmp_p
     assert "teacher_seconds_per_batch" not in events(tmp_path, "step")[0]
     code, _, err = trainer("distill", *common, "--steps", 2, "--resume", tmp_path, "--teacher", "kept")
     assert code == 1
-    assert "is of teacher False, this training of None" in err
+    assert "has teacher False, this training has None" in err

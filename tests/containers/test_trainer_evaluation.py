@@ -56,7 +56,7 @@ def test_what_is_no_number_is_no_guess(tmp_path):
             return np.full((len(images), 10), np.nan)
 
     model, dataset = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128), data.synthetic("test")
-    with pytest.raises(Stop, match="of the test's images is no number") as stop:
+    with pytest.raises(Stop, match="on the test's images is not finite") as stop:
         evaluation.evaluate(cifar10, model, dataset, Diverged(), 9, Events(str(tmp_path)), Voice(Said()), Signals())
     assert (stop.value.kind, stop.value.step) == ("nan", 8)
 

@@ -177,10 +177,10 @@ def test_a_run_on_a_constant_batch_cannot_be_resumed_nor_go_on_from_one(framewor
     common = "cifar10-keras", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--feed", "constant"
     code, out, err = trainer(*common, "--steps", 3, "--batch", 8, "--threads", 1)
     assert code == 0, err
-    assert "neither kept nor tested" in out
+    assert "neither saved nor tested" in out
     assert [event["event"] for event in events(tmp_path)] == ["start", "step", "finish"]
     assert [event["feed"] for event in events(tmp_path, "start")] == ["constant"]
     code, _, err = trainer(*common, "--resume", tmp_path)
-    assert (code, "leave --resume away" in err) == (1, True)
+    assert (code, "leave --resume out" in err) == (1, True)
     code, _, err = trainer(*common[:-1], "ahead", "--resume", tmp_path)
     assert (code, "No checkpoint file found" in err) == (1, True)

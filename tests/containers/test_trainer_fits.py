@@ -33,7 +33,7 @@ if size > room.get("fits", 10**9):
         sys.stderr.flush()
         os.abort()
     if room["how"] == "replica":
-        tell(event="error", kind="crash", message="replica 1 was killed by signal 9, without a word")
+        tell(event="error", kind="crash", message="replica 1 was killed by signal 9, without a message")
         sys.exit(1)
     if room["how"] == "sleep":
         time.sleep(600)

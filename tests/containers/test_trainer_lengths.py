@@ -87,7 +87,7 @@ def test_epochs_are_as_many_steps_as_they_have():
 
 
 def test_a_workload_that_counts_no_epochs_says_what_to_type_instead():
-    with pytest.raises(Stop, match="a workload counts no epochs: say --steps or --seconds instead") as stop:
+    with pytest.raises(Stop, match="a workload has no epochs: use --steps or --seconds instead") as stop:
         to_reach(argparse.Namespace(source=epochs.in_turn), epochs=2)
     assert stop.value.kind == "bad_argument"
 
@@ -99,7 +99,7 @@ def test_a_batch_that_is_more_than_there_are_is_told_compiled_and_kept_as_all_th
     for steps, words in (1, ()), (2, ("--resume", tmp_path)):
         code, out, err = trainer("cifar10-keras", "--out", tmp_path, *said, steps, *words, images={"train": 40})
         assert code == 0, err
-        assert "A batch of 500 is more than there are: each step has all 40 images\n" in out
+        assert "A batch of 500 is more than the data set has: each step takes all 40 images\n" in out
     assert [event["batch"] for event in events(tmp_path, "start")] == [40, 40]
 
 

@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_made_is_told_without_a_traceback(tmp_path):
 def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
     code, _, err = trainer("fcn-s", "--out", tmp_path / "run", "--data", tmp_path)
     assert code == 1
-    assert "fcn-s makes its data up: leave --data away" in err
+    assert "fcn-s makes its data up: leave --data out" in err
     assert events(tmp_path / "run", "error")[0]["kind"] == "bad_argument"
 
 
@@ -104,14 +104,14 @@ def asked(**changes):
 
 
 def test_batch_norm_refuses_a_batch_of_one():
-    with pytest.raises(Stop, match="--batch of 2 at least"):
+    with pytest.raises(Stop, match="--batch of at least 2"):
         entry.modelled(asked(batch=1), catdog)
     assert entry.modelled(asked(), catdog).batch == 2
 
 
 def test_what_trains_nothing_takes_a_batch_of_one_and_nothing_to_go_on_from():
     assert not entry.modelled(asked(workload="inference", batch=1), inference).trains
-    with pytest.raises(Stop, match="inference trains nothing and leaves no checkpoint: leave --resume away"):
+    with pytest.raises(Stop, match="inference trains nothing and leaves no checkpoint: leave --resume out"):
         entry.modelled(asked(workload="inference", resume="a folder"), inference)
 
 
@@ -121,7 +121,7 @@ def test_gradients_are_clipped_where_there_are_any_and_as_it_was_asked_for():
     assert (entry.modelled(asked(workload="lstm"), lstm).clip, lstm.RECIPE["clip"]) == (5, 5)
     assert entry.modelled(asked(workload="lstm", clip=1.0), lstm).clip == 1
     for other in inference, cifar10_94:
-        with pytest.raises(Stop, match="has no gradients to clip: leave --clip away"):
+        with pytest.raises(Stop, match="has no gradients to clip: leave --clip out"):
             entry.modelled(asked(clip=5.0), other)
 
 
@@ -135,5 +135,5 @@ def test_without_dropout_the_network_is_the_same_but_for_that():
 def test_a_framework_without_a_layer_for_a_word_is_refused_by_the_word():
     model = entry.modelled(asked(workload="lstm"), lstm)
     maker = argparse.Namespace(LAYERS={"dense": None, "embedding": None})
-    with pytest.raises(Stop, match="tf1 has no layer for lstm; this trains with pytorch, tf1, tf2"):
+    with pytest.raises(Stop, match="tf1 has no layer for lstm; this workload trains with pytorch, tf1, tf2"):
         entry.check_words(model, maker, "tf1", lstm)

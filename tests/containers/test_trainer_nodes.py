@@ -77,7 +77,7 @@ def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path):
     assert (first[0], second[0]) == (1, 1)
     (error,) = events(tmp_path, "error")
     assert (error["kind"], error["step"]) == ("replicas_differ", 1)
-    assert "was every node started with the same words?" in first[2]
+    assert "was every node started with the same arguments?" in first[2]
     assert "replicas_differ" in second[2]
     assert not events(tmp_path, "checkpoint")
 

@@ -56,7 +56,7 @@ def test_a_class_has_the_same_label_in_the_test_however_its_folder_is_written(tm
 def test_empty_files_are_counted_before_any_picture_is_asked_for(tmp_path):
     pets(tmp_path, 1)
     (tmp_path / "test" / "cats" / "cats.0.png").write_bytes(b"")
-    with pytest.raises(Stop, match=r"cats\.0\.png is no picture \(it is empty\); that makes 1 broken ones of 4"):
+    with pytest.raises(Stop, match=r"cats\.0\.png is not an image \(it is empty\); that makes 1 broken ones of 4"):
         read(tmp_path, "test")
 
 
@@ -97,8 +97,8 @@ def test_a_broken_picture_is_named_once_and_the_next_of_its_folder_taken(tmp_pat
     assert (everything[11] == (250, 10, 10)).all()
     assert (found.images[12:13] == (10, 10, 250)).all()
     err = capsys.readouterr().err
-    assert err.count(f"{broken} is no picture") == 1
-    assert "cats.9.png is no picture (it is empty): left out, the next of its folder is taken in its place" in err
+    assert err.count(f"{broken} is not an image") == 1
+    assert "cats.9.png is not an image (it is empty): left out, and replaced by the next of its folder" in err
 
 
 def test_many_threads_name_a_broken_picture_once(tmp_path, capsys):
@@ -128,7 +128,7 @@ def test_a_folder_without_two_classes_says_what_is_wanted(tmp_path, missing):
     folder = tmp_path / "nowhere" if missing == "folder" else tmp_path
     for path in tmp_path.glob("train/*/*" if missing == "all" else "train/dogs/*"):
         path.unlink()
-    with pytest.raises(Stop, match="is no folder" if missing == "folder" else "wanted are 2 folders of pictures") as it:
+    with pytest.raises(Stop, match="is not a folder" if missing == "folder" else "it needs 2 folders of images") as it:
         read(folder)
     assert it.value.kind == "data"
 

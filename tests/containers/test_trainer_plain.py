@@ -1,14 +1,11 @@
 """What makes a training quick changes nothing of it: its losses are those of the plain way, written out here."""
 
 import importlib
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, needs
+from conftest import needs, python
 
 from trainer import __main__ as entry
 from trainer import data, layers
@@ -201,9 +198,6 @@ for prepare in lambda: None, memory.keep:
         [torch.ones(2**22) for _ in range(6)]
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
-    return map(int, done.stdout.split())
-
-
-def environment():
-    return {**os.environ, "PYTHONPATH": str(CONTAINERS), "OMP_NUM_THREADS": "1"}
+    code, out, err = python(program, OMP_NUM_THREADS="1")
+    assert code == 0, err
+    return map(int, out.split())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, needs, trainer
+from conftest import events, needs, python, trainer
 
 from trainer import computing, layers
 from trainer.computing import Scale, Way
@@ -100,17 +100,17 @@ def test_what_was_asked_for_means_what_the_device_has(asked, device, capability,
 @pytest.mark.parametrize(
     ("asked", "device", "capability", "here"),
     [
-        ("tf32", "cpu", None, "here is the CPU"),
-        ("tf32", "gpu", (7, 5), "here is one of 7.5"),
-        ("tf32", "gpu", None, "does not tell its own"),
-        ("amp", "gpu", (6, 1), "here is one of 6.1"),
+        ("tf32", "cpu", None, "this is the CPU"),
+        ("tf32", "gpu", (7, 5), "this is one of 7.5"),
+        ("tf32", "gpu", None, "does not report its own"),
+        ("amp", "gpu", (6, 1), "this is one of 6.1"),
     ],
 )
 def test_what_the_device_lacks_is_refused_with_what_to_type(asked, device, capability, here):
     with pytest.raises(Stop, match=here) as stop:
         computing.numbers(asked, device, capability)
     assert stop.value.kind == "bad_argument"
-    assert "leave --precision away" in stop.value.message
+    assert "leave --precision out" in stop.value.message
 
 
 def test_nvidias_libraries_are_told_before_they_are_loaded(monkeypatch):
@@ -210,7 +210,7 @@ def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
     assert code == 1
     assert [event["kind"] for event in events(tmp_path / "run", "error")] == ["bad_argument"]
     assert "/nowhere/g++" in err
-    assert err.splitlines()[-1].endswith("leave --compile away, or take an image that has them")
+    assert err.splitlines()[-1].endswith("leave --compile out, or use a container image that has them")
 
 
 @COMPILES
@@ -228,7 +228,7 @@ def test_after_its_first_step_pytorch_compiles_nothing_more():
 
 
 def test_a_channels_layout_without_pictures_is_refused(framework):
-    with pytest.raises(Stop, match="sees no pictures: leave --channels-last away"):
+    with pytest.raises(Stop, match="takes no images: leave --channels-last out"):
         made(framework, TEXT, ("auto", False, True))
     assert made(framework, TEXT, ("auto", False, None)).channels_last is None
 
@@ -345,7 +345,7 @@ def test_a_pytorch_before_tf32_is_told_nothing_of_it(monkeypatch):
 @pytest.mark.tensorflow
 def test_tensorflow_refuses_channels_first_and_says_why():
     needs("tensorflow")
-    with pytest.raises(Stop, match="channels last alone") as stop:
+    with pytest.raises(Stop, match="only in channels-last layout") as stop:
         made("tf2", PICTURES, ("auto", False, False))
     assert stop.value.kind == "bad_argument"
 
@@ -363,7 +363,7 @@ def test_tf32_on_the_cpu_stops_before_any_work(framework, tmp_path):
     code, _, err = trainer("cifar10", "--out", tmp_path, *common)
     assert code == 1
     assert [event["kind"] for event in events(tmp_path)] == ["bad_argument"]
-    assert "say --precision float32" in err
+    assert "use --precision float32" in err
 
 
 def test_variables_stay_on_the_cpu_for_the_tutorial_s_network_alone():
@@ -373,3 +373,17 @@ def test_variables_stay_on_the_cpu_for_the_tutorial_s_network_alone():
     kept = {name: getattr(entry.imported(name), "VARIABLES", None) for name in entry.names(workloads)}
     assert {name for name, where in kept.items() if where == "cpu"} == {"cifar10", "scaling"}
     assert layers.ops(entry.imported("cifar10").NETWORK).isdisjoint({"embedding", "lstm"})
+
+
+def test_on_a_cpu_each_of_pytorchs_threads_takes_numbers_below_float32s_normal_ones_as_zeros():
+    needs("torch")
+    # a process of its own: a thread keeps what held when it was started, and here some are running
+    code, found, err = python(
+        "import torch\n"
+        "from trainer.frameworks.pytorch import Network\n"
+        "from trainer.recipe import Model, recipe, sgd\n"
+        "Network(Model([], recipe(sgd(), rate=0.1), (1,), 1), 'cpu', threads=2)\n"
+        "small = torch.full((2**22,), 1e-39)\n"
+        "print(torch.get_num_threads(), (small * 1).count_nonzero().item(), (small + 1).count_nonzero().item())\n"
+    )
+    assert (code, found.split()) == (0, ["2", "0", str(2**22)]), err

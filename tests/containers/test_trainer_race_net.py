@@ -347,17 +347,17 @@ def test_two_short_trainings_are_told_and_certified(torch, made, tmp_path):
 def test_other_trainings_are_not_repeated(capsys):
     with pytest.raises(SystemExit):
         arguments(["cifar10", "--out", "x", "--times", "2"])
-    assert "--times is not for cifar10" in capsys.readouterr().err
+    assert "--times does not apply to cifar10" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (("--resume", "."), "leaves no checkpoint: leave --resume away"),
-        (("--seconds", "3"), "say --steps or --epochs, not --seconds alone"),
-        (("--seconds", "3", "--steps", "9"), "leave --seconds away"),
+        (("--resume", "."), "leaves no checkpoint: leave --resume out"),
+        (("--seconds", "3"), "use --steps or --epochs, not --seconds alone"),
+        (("--seconds", "3", "--steps", "9"), "leave --seconds out"),
         (("--feed", "plain"), "has its images on the device"),
-        (("--precision", "tf32"), "say --precision amp or float32"),
+        (("--precision", "tf32"), "use --precision amp or float32"),
     ],
 )
 def test_what_a_training_within_seconds_has_not_is_refused_in_a_sentence(typed, said):
@@ -365,7 +365,22 @@ def test_what_a_training_within_seconds_has_not_is_refused_in_a_sentence(typed, 
         cifar10_94.check(arguments(["cifar10-94", "--out", "x", *typed]))
 
 
+@pytest.mark.parametrize("option", cifar10_94.REFUSES)
+def test_what_its_file_refuses_at_its_top_is_what_the_trainer_refuses(option):
+    numbers = {"--clip": "5", "--trace": "5", "--resume": ".", "--seconds": "3"}
+    typed = [*option.split(), *([numbers[option]] if option in numbers else [])]
+    asked = arguments(["cifar10-94", "--out", "x", *typed])
+
+    def try_all():
+        entry.by_trying(asked, cifar10_94, None, None, None)
+        entry.modelled(asked, cifar10_94)
+        cifar10_94.check(asked)
+
+    with pytest.raises(Stop, match=r"leave (--[a-z]+|it) out|use --"):
+        try_all()
+
+
 def test_no_largest_batch_is_looked_for():
     asked = arguments(["cifar10-94", "--out", "x", "--batch", "largest"])
-    with pytest.raises(Stop, match="--batch largest is not for cifar10-94"):
+    with pytest.raises(Stop, match="--batch largest does not apply to cifar10-94"):
         entry.largest(asked, cifar10_94, None, None, None)

@@ -3,11 +3,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import CONTAINERS
+from conftest import CONTAINERS, python
 
 from trainer import host, nvml, record, sampler
 
@@ -168,14 +167,10 @@ def stand_in(tmp_path_factory):
 
 def answered(stand_in, code, state):
     (stand_in / "state").write_text(state)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(CONTAINERS),
-        "LD_LIBRARY_PATH": str(stand_in),
-        "NGCDL_NVML_STATE": str(stand_in / "state"),
-    }
-    command = [sys.executable, "-c", f"import json\nfrom trainer import nvml, record\nprint(json.dumps({code}))"]
-    return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    environment = {"LD_LIBRARY_PATH": str(stand_in), "NGCDL_NVML_STATE": str(stand_in / "state")}
+    code, out, err = python(f"import json\nfrom trainer import nvml, record\nprint(json.dumps({code}))", **environment)
+    assert code == 0, err
+    return json.loads(out)
 
 
 CARD = """driver=384.111
@@ -251,7 +246,27 @@ def test_a_reading_that_fails_is_unknown_and_keeps_its_code(stand_in):
         stand_in, "nvml.read()", CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetTemperature=999\n"
     )
     assert (card["watts"], card["celsius"], card["gpu_percent"]) == (None, None, 87)
-    assert card["error"] == "nvmlDeviceGetPowerUsage 3, nvmlDeviceGetTemperature 999"
+    assert card["error"] == "nvmlDeviceGetTemperature 999"
+
+
+def test_what_a_card_does_not_offer_is_unknown_and_no_failure(stand_in):
+    state = CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetClockInfo=13\nfail.DeviceGetTemperature=25\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["watts"], card["sm_mhz"], card["celsius"], card["error"]) == (None, None, None, None)
+
+
+MIG = "gpu0.mig=1\nfail.DeviceGetMemoryInfo=4\nfail.DeviceGetUtilizationRates=3\nfail.DeviceGetPowerUsage=2\n"
+
+
+def test_a_card_with_mig_on_is_not_sick_for_what_it_tells_root_alone(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + MIG)
+    assert (card["memory_used_bytes"], card["gpu_percent"], card["watts"], card["celsius"]) == (None, None, None, 64)
+    assert card["error"] is None
+
+
+def test_without_mig_no_permission_is_a_failure(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + MIG.replace("mig=1", "mig=0"))
+    assert card["error"] == "nvmlDeviceGetMemoryInfo 4, nvmlDeviceGetPowerUsage 2"
 
 
 def test_a_lost_card_is_told_with_nothing_but_its_code(stand_in):

@@ -52,10 +52,10 @@ def test_the_right_product_at_the_right_place_within_its_share_of_memory_passes(
         ({0: smoke.WANTED + np.float32(1e-5)}, "smoke", r"The product is \[\[22.0000"),
         ({0: smoke.WANTED[:1]}, "smoke", r"not \[\[22.0, 28.0\], \[49.0, 64.0\]\]"),
         ({0: smoke.WANTED * np.nan}, "smoke", "nan"),
-        ({1: "cpu"}, "no_gpu", "lies at cpu, not on the GPU"),
+        ({1: "cpu"}, "no_gpu", "is on cpu, not on the GPU"),
         ({1: "/job:localhost/replica:0/task:0/device:CPU:0"}, "no_gpu", "not on the GPU"),
         ({1: "cuda:1"}, "no_gpu", "not on the GPU"),
-        ({2: "cpu"}, "smoke", "lies at cuda:0, not on the CPU"),
+        ({2: "cpu"}, "smoke", "is on cuda:0, not on the CPU"),
         ({3: False}, "smoke", "50 % of the card's memory was not refused"),
     ],
 )

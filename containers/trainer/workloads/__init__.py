@@ -1,37 +1,42 @@
-"""One file a workload: its data, its network in words, its recipe. `python -m trainer --list` shows what is here.
+"""One file per workload: its data, its declared network, its recipe. `python -m trainer --list` shows what is here.
 
-A workload's name is its file's with "-" for "_". What others read without running it is a plain literal at the top:
+A workload's name is its file's, with "-" for "_". What others read without running it is a plain literal at the top:
 
     SUMMARY, SOURCE     what it is; whose numbers these are
-    DATA, UNIT          "cifar10" (real, or its stand-in), or what its made-up data stands for; what an example is
-    DATA_FOLDER         what --data takes instead of the made-up data: "pictures" (pictures.py); "cifar10" where DATA is
+    DATA, UNIT          "cifar10" (real, or its stand-in), or what its synthetic data stands for; what an example is
+    DATA_FOLDER         what --data takes instead of synthetic data: "pictures" (pictures.py); "cifar10" if DATA is
                         that; without it --data is refused
-    CLASSES             where DATA_FOLDER is "pictures": so many folders of them --data must have
+    CLASSES             if DATA_FOLDER is "pictures": how many folders of images --data must have
     BATCH, STEPS        the source's batch; how far to train by default: about ten minutes on a small GPU
     INPUT               the shape of one example
-    PARAMETERS          as its source counts them; TRAINED where that is not all of these (batch norm's running values)
+    PARAMETERS          as its source counts them; TRAINED if not all of these are (batch norm's running statistics)
     MACS, FLOPS         of one example: multiply-accumulates forward; operations of a training step (cost.py)
     FRAMEWORKS          that have layers for all of its words
-    TRAINS = False      where it only computes forward: no loss, no checkpoint; FLOPS are then those of the way forward
-    EPOCHS = False      where its source has no epoch_steps: it is trained on steps alone
-    REPLICAS = False    where it is trained on one GPU alone
-    LEAST_BATCH         examples that each replica must have at least, where that is not 1
-    TIMES = True        where it understands --times
-    VARY                "batch=8,64": what `ngcdl compare` varies where nothing was typed; else CPU against GPU
-    LINES               steps between lines, where that is not 10
+    TRAINS = False      if it only runs forward: no loss, no checkpoint; FLOPS are then those of a forward pass
+    EPOCHS = False      if its source has no epoch_steps: it is trained by steps only, and its batches can't be gathered
+                        on the device (--feed resident), which needs an epoch's order
+    REPLICAS = False    if it is trained on one GPU only
+    LEAST_BATCH         the fewest examples that each replica needs, if not 1
+    TIMES = True        if it supports --times
+    TEACHER             the workload whose network is the teacher of the loss "distill"
+    REFUSES, BECAUSE    options that it has no use for, as they are typed ("--clip", "--feed plain"), and why, to follow
+                        its name: they are refused before an image is pulled. What has run() refuses at least "--clip",
+                        "--trace", "--batch largest" and "--autotune", as the trainer does
+    WHOLE               what all of its examples make together, a film, if how long that takes is the question
+    VARY                "batch=8,64": what `ngcdl compare` varies if nothing was typed; else CPU against GPU
+    LINES               steps between lines of output, if not 10
     VARIABLES           "cpu": with TensorFlow 1 they stay in the CPU's memory; left out: on the device that computes
 
 and beside these
 
-    NETWORK, RECIPE     words of layers.py, words of recipe.py
-    load(folder)        the set to train on, a data.Dataset; folder None: made up
-    source(dataset, batch, seed, fraction, first=0)    what gives step -> (examples, labels); with an attribute
-                        epoch_steps where epochs take each example once
-    load_test(folder), plain(examples)    what evaluation takes; left out where the data is noise; load_test gives None
-                        where the folder has nothing to test with
-    stages(dataset, batch, seed)    where its pipeline has any of its own: what feed.stages() gives
-    queued(fraction)    only the tutorial: how many images are mixed
-    TEACHER             the workload whose network answers for the loss "distill"
-    MEMORY_FRACTION     the share of a GPU's memory to take at most, where none is asked for
-    run(asked, framework, network, events, voice, signals)    instead of all of these: what is done in a way of its own
+    NETWORK, RECIPE     words of layers.py, a recipe of recipe.py
+    load(folder)        the training set, a data.Dataset; folder None: synthetic
+    source(dataset, batch, seed, fraction, first=0)    a function step -> (examples, labels); with an attribute
+                        epoch_steps if epochs take each example once
+    load_test(folder), plain(examples)    what evaluation takes; left out if the data is noise; load_test returns None
+                        if the folder has no test set
+    stages(dataset, batch, seed)    if its pipeline has stages of its own: what feed.stages() returns
+    queued(fraction)    only the tutorial: the size of the shuffle buffer, in images
+    MEMORY_FRACTION     the largest share of a GPU's memory to take, if none is asked for
+    run(asked, framework, network, events, voice, signals)    instead of all of these: for what is not a normal training
 """

@@ -1,4 +1,4 @@
-"""A small AlexNet on CIFAR-10, as Table 7 of Shi et al. 2016 has it: cuda-convnet's "18 %" net without norm layers."""
+"""A small AlexNet on CIFAR-10, from Table 7 of Shi et al. 2016: cuda-convnet's "18 %" net without norm layers."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -38,7 +38,7 @@ RECIPE = recipe(momentum(0.9), rate=0.001)
 
 
 def plain(images):
-    """Give the pixels as they are, 0 to 255."""
+    """Return the pixels as they are, 0 to 255."""
     return images.astype(np.float32)
 
 

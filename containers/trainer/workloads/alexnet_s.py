@@ -1,7 +1,7 @@
-"""AlexNet on noise of 224 x 224, as Table 7 of Shi et al. 2016 has it: only its speed is asked for.
+"""AlexNet on 224 x 224 noise, from Table 7 of Shi et al. 2016: only its speed matters.
 
-Without local response normalization, dropout and groups. The source begins with normal weights of stddev 0.1, with
-which the loss soon is no number; here with He's. (Its graph for MXNet leaves out four layers: those times are no
+Without local response normalization, dropout and groups. The source initialises with normal weights of stddev 0.1, with
+which the loss soon is not finite; here they are He's. (Its graph for MXNet leaves out four layers: those times are no
 measure.)
 """
 from __future__ import absolute_import, division, print_function

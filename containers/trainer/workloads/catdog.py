@@ -1,8 +1,8 @@
-"""Cats and dogs, as S. Agrawal's notebook trains them with Keras: 13 convolutions, 5 poolings, 3 dense layers.
+"""Cats and dogs, as S. Agrawal's notebook trains them with Keras: 13 convolutions, 5 pools, 3 dense layers.
 
-(His slide counts 15 and 6; the notebook, whose number of parameters he prints, has 13 and 5.) Its batches
-are 16 on a card of 2 GB, 32, which did not fit there, and 128 on a T4. Its last runs turn and shift the pictures on the
-way in, which can't be shown of the others and is not done here. Real pictures are a folder's: pictures.py.
+(His slide counts 15 and 6; the notebook, whose number of parameters he prints, has 13 and 5.) Its batches are 16 on a
+card of 2 GB, 32, which did not fit there, and 128 on a T4. Its last runs augment the images by rotation and shifts,
+which can't be shown of the others and is not done here. Real images come from a folder: pictures.py.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -16,10 +16,10 @@ SOURCE = "S. Agrawal, GPUs for deep learning, and his notebook Cats_versus_Dogs"
 DATA = "cats and dogs"
 DATA_FOLDER = "pictures"
 UNIT = "pictures"
-STEPS = 1250            # one epoch of the 20,000 pictures that the notebook has
+STEPS = 1250            # one epoch of the notebook's 20,000 images
 BATCH = 16
 INPUT = (256, 256, 3)
-PARAMETERS = 21463713   # as Keras counts: with batch norm's running values
+PARAMETERS = 21463713   # as Keras counts: with batch norm's running statistics
 TRAINED = 21455521
 MACS = 5189928960
 FLOPS = 31026327552
@@ -31,7 +31,7 @@ CLASSES = 2
 
 
 def block(number, convolutions, inputs, outputs, pool):
-    """Convolve so often, and take the maximum of pool x pool."""
+    """This many convolutions, and the maximum of pool x pool."""
     words = []
     for k in range(1, convolutions + 1):
         name = "block%d/conv%d" % (number, k)

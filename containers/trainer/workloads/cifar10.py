@@ -1,7 +1,7 @@
-"""What the CIFAR-10 tutorial of TensorFlow trains: its data, its network in words, its recipe.
+"""What the CIFAR-10 tutorial of TensorFlow trains: its data, its network, its recipe.
 
-The model of tensorflow/models tutorials/image/cifar10 (early 2018): 1,068,298 parameters; its authors say about 86 % of
-the test images are right after 100,000 steps of 128.
+The model of tensorflow/models tutorials/image/cifar10 (early 2018): 1,068,298 parameters; its authors report about 86 %
+of the test images right after 100,000 steps of 128.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -28,7 +28,7 @@ VARIABLES = "cpu"       # the tutorial's _variable_on_cpu: in the CPU's memory, 
 SIDE = 24               # of the square cut out of 32 x 32
 IMAGES_PER_EPOCH = 50000
 EPOCHS_PER_DECAY = 350
-LEARNING_RATE = 0.1     # at first, and times DECAY every EPOCHS_PER_DECAY
+LEARNING_RATE = 0.1     # at first, then times DECAY every EPOCHS_PER_DECAY
 DECAY = 0.1
 AVERAGE_DECAY = 0.9999  # of the moving averages that evaluation uses
 
@@ -55,7 +55,7 @@ def learning_rate(step, batch):
 
 
 def keep(step):
-    """Give the share of a moving average that stays at this step: early ones follow the weights quickly."""
+    """Return the share of a moving average that stays at this step: early averages follow the weights quickly."""
     return min(AVERAGE_DECAY, (1 + step) / (10 + step))
 
 
@@ -63,7 +63,7 @@ RECIPE = recipe(sgd(), learning_rate, averages=keep)
 
 
 def queued(fraction):
-    """Give how many images are mixed; the tutorial counts from 50,000, whatever the set holds."""
+    """Return the shuffle buffer's size in images; the tutorial counts from 50,000, whatever the set holds."""
     return int(IMAGES_PER_EPOCH * fraction)
 
 
@@ -77,12 +77,12 @@ def load_test(folder):
 
 
 def source(dataset, batch, seed, fraction, first=0):
-    """Give the function step -> (images [batch, 24, 24, 3] float32, labels [batch] int32), from the first step on."""
+    """Return the function step -> (images [batch, 24, 24, 3] float32, labels [batch] int32), from the first step on."""
     order = data.Order(len(dataset.labels), dataset.files, queued(fraction) + 3 * batch, batch, seed)
     order.skip(first)
 
     def take(step, part=slice):
-        # batch n is a function of the seed and n alone: whoever takes it, in whichever thread, after whichever resume
+        # batch n is a function of only the seed and n: whoever takes it, in whichever thread, after whichever resume
         chosen, own = order.indices(step), part(batch)
         images = data.distorted(dataset.images, chosen, data.generator(seed, step), SIDE, part=own)
         return images, dataset.labels[chosen[own]]
@@ -92,7 +92,7 @@ def source(dataset, batch, seed, fraction, first=0):
 
 
 def stages(dataset, batch, seed):
-    """Give [(name, function)] of the pipeline above, for feed.rates: each does one thing more than those before."""
+    """Return [(name, function)] of the pipeline above, for feed.rates: each does one stage more than those before."""
     order = data.Order(len(dataset.labels), dataset.files, queued(0.4) + 3 * batch, batch, seed)
 
     def made(step, count):
@@ -109,5 +109,5 @@ def stages(dataset, batch, seed):
 
 
 def plain(images):
-    """Give what evaluation sees: the centre, standardized."""
+    """Return what evaluation sees: the centre, standardized."""
     return data.central(images, SIDE)

@@ -1,14 +1,13 @@
-"""How soon is a network right on 94 % of CIFAR-10's test images, from nothing, on one GPU?
+"""How soon does a network classify 94 % of CIFAR-10's test images correctly, from scratch, on one GPU?
 
-The race of DAWNBench and what came after it: https://github.com/KellerJordan/cifar10-airbench. The techniques are
-known, the recipe and the code are this project's own (race.py has the numbers): a first layer that whitens 2 x 2
-pixels, taken from the images and not trained; filters that begin by letting through; Muon; pictures of 24, then 28,
-then 32 pixels; each mirrored in one epoch and not in the next; nothing computed that a pool throws away; each step a
-CUDA graph.
+The race of DAWNBench and its successors: https://github.com/KellerJordan/cifar10-airbench. The techniques are known,
+the recipe and the code are this project's own (race.py has the numbers): a first layer that whitens 2 x 2 pixels,
+computed from the images and not trained; filters initialised to the identity; Muon; images of 24, then 28, then 32
+pixels; each flipped in one epoch and not in the next; nothing computed that a pool discards; each step a CUDA graph.
 
-The clock starts with the images as bytes on the device and nothing else: weights, whitening and all chance are made in
-it, all steps, and the guesses for the 10,000 test images at its end. Compiling, recording graphs and a training on
-labels that say nothing come before, and are told beside it: a user waits for them once.
+The clock starts with just the images, as bytes on the device. It covers weights, whitening and all random draws, all
+steps, and the predictions for the 10,000 test images at the end. Compiling, capturing graphs and a training on random
+labels come before, and are reported separately: a user waits for them once.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -33,21 +32,24 @@ STEPS = 225             # nine epochs
 BATCH = 2000
 INPUT = (32, 32, 3)
 PARAMETERS = 1971650    # 288 of them are the whitening's, which nothing trains
-MACS = 118147360        # as the words are read; the pools throw away a tenth, which is not computed
-FLOPS = 708330624       # the same; the start event tells what a training really does, most of it on smaller pictures
+MACS = 118147360        # of the network as declared; the pools discard a tenth, which is not computed
+FLOPS = 708330624       # the same; the start event has what a training really computes, mostly on smaller images
 FRAMEWORKS = ("pytorch",)
 LEAST_BATCH = 2         # batch norm has no variance of a single example
 VARY = "compile=off,on"
 LINES = 25
-TIMES = True            # --times is understood
+TIMES = True            # --times is supported
 REPLICAS = False
+REFUSES = ("--clip", "--trace", "--resume", "--seconds", "--batch largest", "--feed plain", "--feed constant",
+           "--feed input", "--autotune", "--precision tf32")
+BECAUSE = "follows a fixed schedule from its first step to its last, its images on the device, and leaves no checkpoint"
 
 BOUND = 0.94
 NONE = constant(0.0)
 
 
 def block(name, inputs, outputs):
-    """Two convolutions of 3 x 3, the first with a pool; they begin by letting through (race/__init__.py)."""
+    """Two 3 x 3 convolutions, the first with a pool; they start as the identity (race/__init__.py)."""
     words = []
     for k, width in (1, inputs), (2, outputs):
         words += [conv("%s/conv%d" % (name, k), 3, width, outputs, uniform((9 * width) ** -0.5))]
@@ -60,9 +62,9 @@ def block(name, inputs, outputs):
 NETWORK = [conv("whiten", 2, 3, 24, uniform(12 ** -0.5), NONE, padding=0), silu("whiten/silu")]
 NETWORK += block("block1", 24, 64) + block("block2", 64, 256) + block("block3", 256, 256)
 NETWORK += [max_pool("pool", 3, 3), dense("head", 256, 10, uniform(256 ** -0.5 / 9), NONE)]
-RECIPE = recipe(sgd(), rate=0.0)  # nothing here trains by it
+RECIPE = recipe(sgd(), rate=0.0)  # not used for training here
 
-Told = collections.namedtuple("Told", "events voice signals")  # to whom things are told, and who may end it all
+Told = collections.namedtuple("Told", "events voice signals")  # where to report, and what may end it all
 
 load, load_test, plain = data.training, data.testing, data.scaled
 
@@ -75,7 +77,7 @@ def run(asked, framework, network, events, voice, signals):
 
 
 def race_on(dataset, tested, asked, framework, network, told):
-    """Train --times times, each time from nothing, and tell how long each took and what it came to."""
+    """Train --times times, each time from scratch, and report how long each took and its accuracy."""
     began, (events, voice, signals) = clock(), told
     on = importlib.import_module("trainer.frameworks.%s.race" % framework)
     kind = on.kind(network, asked.precision)
@@ -102,20 +104,20 @@ def race_on(dataset, tested, asked, framework, network, told):
 
 
 def check(asked):
-    """Refuse what a training within seconds can't be asked for."""
+    """Raise Stop for what a training within seconds can't do."""
     for refused, why in (
-            (asked.resume, "is trained within seconds and leaves no checkpoint: leave --resume away"),
+            (asked.resume, "is trained within seconds and leaves no checkpoint: leave --resume out"),
             (asked.seconds and not (asked.steps or asked.epochs),
-             "has a plan from its first step to its last: say --steps or --epochs, not --seconds alone"),
-            (asked.seconds, "has a plan from its first step to its last: leave --seconds away"),
-            (asked.feed not in ("ahead", "resident"), "has its images on the device: leave --feed away"),
-            (asked.precision == "tf32", "computes in 16 bits or in float32: say --precision amp or float32")):
+             "follows a fixed schedule from its first step to its last: use --steps or --epochs, not --seconds alone"),
+            (asked.seconds, "follows a fixed schedule from its first step to its last: leave --seconds out"),
+            (asked.feed not in ("ahead", "resident"), "has its images on the device: leave --feed out"),
+            (asked.precision == "tf32", "computes in 16 bits or in float32: use --precision amp or float32")):
         if refused:
             raise Stop("bad_argument", "%s %s" % (asked.workload, why))
 
 
 def once(asked, trained, test, labels, seed, told):
-    """Train from nothing, and give seconds and accuracy. On a GPU lines are said afterwards: nothing is to wait."""
+    """Train from scratch; return seconds and accuracy. On a GPU lines are printed afterwards: nothing may wait."""
     lines = Lines(asked, trained, told)
     trained.wait()
     began = lines.since = clock()
@@ -126,13 +128,13 @@ def once(asked, trained, test, labels, seed, told):
     accuracy = float((guesses == labels).mean())
     told.events.write("eval", step=trained.steps, precision_at_1=accuracy, examples=len(labels), seconds=None)
     told.events.write("raced", seed=seed, seconds=seconds, precision_at_1=accuracy, graphs=trained.recorded)
-    told.voice.say("%s: precision @ 1 = %.4f, %.3f s after nothing (seed %d)" % (
+    told.voice.say("%s: precision @ 1 = %.4f, %.3f s from scratch (seed %d)" % (
         datetime.datetime.now(), accuracy, seconds, seed))
     return seconds, accuracy
 
 
 class Lines(object):
-    """Writes line and event of every n-th step and the last: when it is done, or all of them when all are."""
+    """Writes the line and the event of every n-th step and the last: when it is done, or all of them when all are."""
 
     def __init__(self, asked, trained, told):
         self.asked, self.trained, self.told = asked, trained, told
@@ -166,7 +168,7 @@ class Lines(object):
 
 
 def certify(found, told):
-    """Tell means and how sure it is that the mean accuracy is above the bound."""
+    """Report the means, and how sure it is that the mean accuracy is above the bound."""
     seconds, accuracies = zip(*found)
     (time, apart), (accuracy, deviation) = certainty.spread(seconds), certainty.spread(accuracies)
     chance = certainty.chance_below(accuracies, BOUND)
@@ -175,4 +177,4 @@ def certify(found, told):
                  bound=BOUND, chance=chance)
     told.voice.say("%d trainings: %.3f s (standard deviation %.3f), accuracy %.4f (%.4f); above %.2f: %s" % (
         len(found), time, apart, accuracy, deviation, BOUND,
-        "unknown, for all are alike" if chance is None else "p = %.2g by a one-sided t-test" % chance))
+        "unknown, because all are equal" if chance is None else "p = %.2g by a one-sided t-test" % chance))

@@ -1,4 +1,4 @@
-"""What an article of 2018 trains with Keras: four layers of weights, Adam, ten epochs of CIFAR-10 in batches of 32."""
+"""What an article of 2018 trains with Keras: four weight layers, Adam, ten epochs of CIFAR-10 with batches of 32."""
 from __future__ import absolute_import, division, print_function
 
 from .. import data

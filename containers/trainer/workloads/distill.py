@@ -1,8 +1,8 @@
-"""Distillation, a question on a forum: a light teacher that only answers, beside a larger student that learns.
+"""Distillation, from a forum question: a light frozen teacher beside a larger student that learns.
 
-Can the CPU answer for the teacher while the GPU trains the student? The student is resnet-56 as it stands, but for its
-loss (recipe.py); the teacher is the network of cifar10-keras. What it costs is the student's work alone: the teacher's,
-28,878,848 operations an example, is done elsewhere, or once, or not at all.
+Can the CPU run the teacher while the GPU trains the student? The student is resnet-56 unchanged, except for its loss
+(recipe.py); the teacher is the network of cifar10-keras. The cost counts only the student's work: the teacher's,
+28,878,848 operations per example, is done elsewhere, or once, or not at all.
 """
 from __future__ import absolute_import, division, print_function
 

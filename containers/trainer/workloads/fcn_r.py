@@ -1,4 +1,4 @@
-"""Four dense layers on digits, as Table 7 of Shi et al. 2016 has them."""
+"""Four dense layers on digits, from Table 7 of Shi et al. 2016."""
 from __future__ import absolute_import, division, print_function
 
 from .. import data, made

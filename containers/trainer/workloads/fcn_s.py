@@ -1,4 +1,4 @@
-"""Four dense layers on noise, as Table 7 of Shi et al. 2016 has them: only the speed is asked for."""
+"""Four dense layers on noise, from Table 7 of Shi et al. 2016: only the speed matters."""
 from __future__ import absolute_import, division, print_function
 
 from .. import made

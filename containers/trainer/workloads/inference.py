@@ -1,10 +1,10 @@
-"""A question on a forum about a film: the 2,048 features that Inception V3 has in its layer pool_3, of 222 frames.
+"""A forum question about a film: the 2,048 features of Inception V3's layer pool_3, for 222 frames.
 
-It is asked there why CPU and GPU both take 40 to 50 seconds for the 222, a frame at a time, and how much batches help.
-So the batch is 1, as there, and a batch of 32 is compared with it; `--vary device=cpu,gpu` asks the other question.
-The film is 222 steps of 1, or 7 of 32, the last of which has 30 frames. Each step tells its own time, to the moment
-that its features are in the host's memory; the first, in which the network is made, counts in no rate.
-The layers are Keras' (Inception V3 without its top); its first weights are He's, for speed does not depend on them.
+It asks why CPU and GPU both take 40 to 50 seconds for the 222, one frame at a time, and how much batches help. So the
+batch is 1, as there, and a batch of 32 is compared with it; `--vary device=cpu,gpu` answers the other question.
+The film is 222 steps of 1, or 7 of 32, the last of which has 30 frames. Each step reports its own time, until its
+features are in host memory; the first, in which the network is built, counts in no rate.
+The layers are Keras' (Inception V3 without its top); its initial weights are He's, as speed does not depend on them.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -22,20 +22,21 @@ UNIT = "frames"
 STEPS = 222             # the film once
 BATCH = 1
 INPUT = (299, 299, 3)
-PARAMETERS = 21802784   # as Keras counts: with batch norm's running values
+PARAMETERS = 21802784   # as Keras counts: with batch norm's running statistics
 TRAINED = 21768352      # of these, would be if anything were
 MACS = 5711168096
-FLOPS = 11422336192     # forward alone
+FLOPS = 11422336192     # forward only
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
 TRAINS = False
 VARY = "batch=1,32"
 LINES = 1
+WHOLE = "film"
 
 FRAMES = 222
 
 
 def convolution(name, size, inputs, outputs, stride=1, padding=None):
-    """Without biases, batch norm without a scale, and ReLU."""
+    """A convolution without biases, batch norm without a scale, and ReLU."""
     height, width = size if isinstance(size, tuple) else (size, size)
     return [conv(name, size, inputs, outputs, he(inputs, height * width), stride=stride, padding=padding),
             batch_norm(name + "/norm", outputs, momentum=0.99, epsilon=0.001, scaled=False), relu(name + "/relu")]
@@ -65,7 +66,7 @@ def small(name, inputs, outputs):
 
 
 def long_and_narrow(name, width):
-    """At 17 x 17: windows of 7 x 7 taken apart."""
+    """At 17 x 17: 7 x 7 kernels, factorised."""
     return concat(
         name,
         chain(name + "/1x1", 768, (1, 192)),
@@ -75,7 +76,7 @@ def long_and_narrow(name, width):
 
 
 def split(name, inputs):
-    """A window of 3 x 3 taken apart into two that lie beside each other."""
+    """A 3 x 3 kernel split into two in parallel."""
     return concat(
         name,
         convolution(name + "/1x3", (1, 3), inputs, 384),
@@ -93,7 +94,7 @@ def wide(name, inputs):
 
 
 def halved(name, body):
-    """Another way to 17 x 17 or 8 x 8 than the maximum, beside it."""
+    """The convolutions that lead to 17 x 17 or 8 x 8, with the max pool beside them."""
     return concat(name, *(body + [[max_pool(name + "/most", 3, 2)]]))
 
 
@@ -122,7 +123,7 @@ def load(folder):
 
 
 def scaled(frames):
-    """Bytes become floats of -1 to 1: of a batch alone, for all 222 would be four times the memory."""
+    """Turn bytes into floats from -1 to 1: one batch at a time, because all 222 would take four times the memory."""
     return frames.astype(np.float32) / np.float32(127.5) - np.float32(1)
 
 

@@ -1,4 +1,4 @@
-"""Does making the batches hold the training back? The tutorial's network and pipeline, apart and together."""
+"""Does making batches hold the training back? The tutorial's network and pipeline, separately and together."""
 from __future__ import absolute_import, division, print_function
 
 from . import cifar10

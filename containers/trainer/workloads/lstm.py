@@ -1,7 +1,7 @@
-"""Two layers of LSTM on text, as Table 7 of Shi et al. 2016 has them: only the speed is asked for.
+"""Two LSTM layers on text, from Table 7 of Shi et al. 2016: only the speed matters.
 
-One bias a gate; frameworks that have two count 6,182,672 parameters. (The source's times of CNTK are of 128 tokens
-instead of 128 sequences of 32.) The state goes on from batch to batch, and at the end of the text to its beginning.
+One bias per gate; frameworks that have two count 6,182,672 parameters. (The source's CNTK times are for 128 tokens
+instead of 128 sequences of 32.) The state carries over from batch to batch, and from the end of the text to its start.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,7 +1,7 @@
-"""A question on a forum: 316 MB that a GPU could hold. Is it worth while to send them there once?
+"""A forum question: 316 MB that would fit on a GPU. Is it worth while to send them there once?
 
-Its network on protein chains in batches of 8 (batch_sweep.py), fed in four ways: each batch made and copied when it is
-needed, made ahead, gathered on the device, and one batch there again and again, which nothing can beat.
+Its network on protein chains with batches of 8 (batch_sweep.py), fed in four ways: each batch made and copied when
+needed, prefetched, gathered on the device, and one batch on the device over and over, which nothing can beat.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,9 +1,9 @@
-"""ResNet-50 on noise of 224 x 224, as Table 7 of Shi et al. 2016 has it: only its speed is asked for.
+"""ResNet-50 on 224 x 224 noise, from Table 7 of Shi et al. 2016: only its speed matters.
 
-The stride of 2 stands in the first convolution of a stage, as the source's scripts for TensorFlow and Caffe have it;
-others have it in the second (3 x 3), with as many parameters and 4.089 instead of 3.858 thousand million
-multiply-accumulates. The source says nothing of batch norm's momentum (here 0.9); the last matrix begins as in its
-script for TensorFlow, the convolutions with He's weights.
+The stride of 2 is in the first convolution of a stage, as in the source's scripts for TensorFlow and Caffe; others have
+it in the second (3 x 3), with as many parameters and 4.089 instead of 3.858 billion multiply-accumulates. The source
+does not mention batch norm's momentum (here 0.9); the last matrix is initialised as in its script for TensorFlow, the
+convolutions with He's weights.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -31,7 +31,7 @@ L2 = 4e-5
 
 
 def convolution(name, size, inputs, outputs, stride=1):
-    """Without biases, and batch norm."""
+    """A convolution without biases, and batch norm."""
     return [conv(name, size, inputs, outputs, he(inputs, size * size), stride=stride, decay=L2),
             batch_norm(name + "/norm", outputs, momentum=0.9, epsilon=0.001)]
 

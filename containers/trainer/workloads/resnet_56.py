@@ -1,8 +1,8 @@
-"""ResNet-56 on CIFAR-10, as Table 7 of Shi et al. 2016 has it: 55 convolutions, 3 stages of 9 blocks, no projections.
+"""ResNet-56 on CIFAR-10, from Table 7 of Shi et al. 2016: 55 convolutions, 3 stages of 9 blocks, no projections.
 
-The source says L2 1e-4 without saying of what: here of the convolutions and the last matrix, as the paper's authors
-do. It says nothing of the first weights (here He's, and of stddev 0.01 in the last matrix), of the images (here
-standardized, not distorted) and of their order (here shuffled anew each epoch).
+The source says L2 1e-4 without saying of what: here it is of the convolutions and the last matrix, as in the paper. It
+does not mention the initial weights (here He's, and of stddev 0.01 in the last matrix), the images (here standardized,
+not distorted) or their order (here reshuffled each epoch).
 """
 from __future__ import absolute_import, division, print_function
 
@@ -30,7 +30,7 @@ L2 = 1e-4
 
 
 def convolution(name, inputs, outputs, stride=1):
-    """Three by three, without biases, and batch norm."""
+    """A 3 x 3 convolution without biases, and batch norm."""
     return [conv(name, 3, inputs, outputs, he(inputs, 9), stride=stride, decay=L2),
             batch_norm(name + "/norm", outputs, momentum=0.9, epsilon=1e-5)]
 

@@ -1,7 +1,7 @@
-"""What does a second GPU buy? The tutorial's network on one card and on two, the batch of all together the same.
+"""What does a second GPU buy? The tutorial's network on one card and on two, with the same global batch.
 
-That is strong scaling: each of N cards has an Nth of the 128 images, so that the training is the same but for its time.
-Where each card is to keep what it had (weak scaling), the batch grows with them: `ngcdl compare --scaling weak`.
+That is strong scaling: each of N cards has an Nth of the 128 images, so only the training's duration differs.
+To keep each card's share constant (weak scaling), the batch must grow with them: `ngcdl compare --scaling weak`.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,4 +1,4 @@
-"""A smoke test: one small matrix product, whose place and time are looked at as well.
+"""A smoke test: one small matrix product, which also checks its device and its time.
 
 The article's card had 40 % of its memory taken, and so has this one: an allocation of half of it must then be refused.
 """
@@ -26,19 +26,21 @@ MACS = 12
 FLOPS = 24
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
 TRAINS = False
+REFUSES = "--steps", "--epochs", "--seconds", "--batch", "--feed", "--autotune", "--times", "--clip", "--trace"
+BECAUSE = "is a check that runs once, and has none of that"
 
 MEMORY_FRACTION = 0.4   # of the card's memory, at most
-REFUSED_FRACTION = 0.5  # what it must then not give
+REFUSED_FRACTION = 0.5  # an allocation that must then fail
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 B = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
-WANTED = np.array([[22, 28], [49, 64]], np.float32)  # small whole numbers: exact in float16, bfloat16 and TF32 too
+WANTED = np.array([[22, 28], [49, 64]], np.float32)  # small integers: exact in float16, bfloat16 and TF32 too
 
-NETWORK = []  # nothing is built of words: frameworks/*/smoke.py have the product
+NETWORK = []  # no declared layers: frameworks/*/smoke.py have the product
 RECIPE = recipe(sgd(), rate=0.0)
 
 
 def run(asked, framework, network, events, voice, signals):
-    """Do what the others do by training. A wrong result, a wrong place or too much memory raises Stop."""
+    """Run the test in place of a training. Raise Stop for a wrong result, a wrong device or too much memory."""
     on = importlib.import_module("trainer.frameworks.%s.smoke" % framework)
     began = clock()
     start(asked, sys.modules[__name__], network, framework, events, steps=STEPS, dataset=None, dataset_images=None,
@@ -60,9 +62,9 @@ def run(asked, framework, network, events, voice, signals):
 
 
 def refuses(on, network):
-    """Tell whether half of the card is refused; None where nobody can tell."""
+    """Return whether half of the card's memory is refused; None if that can't be found out."""
     totals = {card["memory_total_bytes"] for card in nvml.read()} if network.device == "gpu" else ()
-    total = totals.pop() if len(totals) == 1 else None  # of cards that differ nobody knows which is the framework's
+    total = totals.pop() if len(totals) == 1 else None  # of cards that differ, the framework's is unknown
     return on.refuses(network, int(total * REFUSED_FRACTION)) if total else None
 
 
@@ -71,7 +73,7 @@ def check(found, place, device, refused):
         raise Stop("smoke", "The product is %s, not %s" % (found.tolist(), WANTED.tolist()))
     wanted = {"gpu": ("GPU:0", "cuda:0"), "cpu": ("CPU:0", "cpu")}[device]
     if not place.endswith(wanted):
-        raise Stop("no_gpu" if device == "gpu" else "smoke", "The product lies at %s, not on the %s" % (
+        raise Stop("no_gpu" if device == "gpu" else "smoke", "The product is on %s, not on the %s" % (
             place, device.upper()))
     if refused is False:
         raise Stop("smoke", "An allocation of %.0f %% of the card's memory was not refused, with less allowed" % (

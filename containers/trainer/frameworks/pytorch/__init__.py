@@ -1,4 +1,4 @@
-"""How PyTorch trains: plain loops over the weights; loss and gradients eager or by torch.compile."""
+"""How PyTorch trains: plain loops over the weights; loss and gradients are eager or by torch.compile."""
 import torch
 
 from ... import layers
@@ -30,6 +30,7 @@ class Network:
         self.devices = []
         if card is None:
             memory.keep()
+            numbers.flush_denormals()
         else:
             torch.cuda.set_device(card)
             self.devices = [torch.cuda.get_device_name(k) for k in range(group.here)]
@@ -58,7 +59,7 @@ class Network:
             self.kept[name].requires_grad_()
 
     def inward(self, array):
-        """Convolutions are [outputs, inputs, height, width] here; all else keeps its layout."""
+        """Return a tensor: convolutions are [outputs, inputs, height, width] here; all else keeps its layout."""
         tensor = torch.from_numpy(array.copy()).to(self.on)
         return self.laid(tensor.permute(3, 2, 0, 1)) if tensor.dim() == 4 else tensor
 
@@ -72,7 +73,7 @@ class Network:
         return found
 
     def whole(self, rows):
-        """Give the rows of all replicas."""
+        """Return the rows of all replicas."""
         found = rows.new_zeros(self.model.batch, *rows.shape[1:])
         found[self.group.part(self.model.batch)] = rows
         self.together.add([found])
@@ -87,20 +88,20 @@ class Network:
 
     @property
     def usual(self):
-        """How many examples a step has here; an epoch's last may have fewer."""
+        """How many examples a step has here; an epoch's last step may have fewer."""
         return len(range(self.model.batch)[self.group.part(self.model.batch)])
 
     def train(self, batch, turn):
         model, (examples, labels) = self.model, batch[:2]
         answers = [torch.as_tensor(one).to(self.on) for one in batch[2:]]
-        if "dropout" in model.ops:  # what is drawn is a function of seed and step: a resumed training draws the same
+        if "dropout" in model.ops:  # its draws are a function of seed and step: a resumed training draws the same
             torch.manual_seed(chance(turn.seed, turn.step, self.group.rank))
         found = self.stepper.train(batch, turn) if self.stepper and not answers else None
         return found or self.step(examples, labels, answers, turn)
 
     def step(self, examples, labels, answers, turn):
         model = self.model
-        # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
+        # an epoch's last batch may be smaller: compiled, it would stop for another compilation
         loss, logits = (self.fast if len(labels) == self.usual else self.learn)(examples, labels, *answers)
         weights = self.named("")
         gradients = torch.autograd.grad(loss * self.scale.value if self.scale else loss, weights)
@@ -115,7 +116,7 @@ class Network:
             return loss, guessed
 
     def added(self, loss, guessed, gradients, share):
-        """Make the gradients those of all replicas' examples, and give loss and right guesses of them all."""
+        """All-reduce the gradients in place, and return the loss and right guesses of all replicas' examples."""
         counted = 0 if guessed is None else guessed.to(loss.dtype) * (share > 0)
         told = torch.stack([loss.detach() * share, torch.zeros_like(loss) + counted])
         each("mul", gradients, share)
@@ -123,13 +124,13 @@ class Network:
         return told[0], None if guessed is None else told[1]
 
     def learn(self, examples, labels, *answers):
-        """Give loss and logits; what torch.compile compiles."""
+        """Return loss and logits; this is what torch.compile compiles."""
         with self.casting():
             logits = self.forward(examples, Pass(self.kept, True, self.half, self.compiled, self.recurrent))
         logits = logits.float()
         loss = LOSSES[self.model.loss](logits, labels.reshape(-1), *answers)
         if self.model.labels:
-            loss = loss * self.model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+            loss = loss * self.model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
         return loss, logits
 
     def move(self, weights, gradients, turn):
@@ -145,7 +146,7 @@ class Network:
         return [self.kept[prefix + name] for name in self.model.weights]
 
     def decay(self, gradients):
-        """Add the decay terms' part to the gradients, and give their part of the loss."""
+        """Add weight decay to the gradients, and return its part of the loss."""
         total = 0
         for factor in {factor for _, factor in self.model.decays}:
             names = [name for name, other in self.model.decays if other == factor]
@@ -178,9 +179,9 @@ class Network:
 
 
 class Pass:
-    """One pass forward: one that learns, or a test, which takes the moving averages of the weights where there are.
-    half: the kind of 16 bits that is computed in, or None. is_compiled: torch.compile makes one pass of several.
-    recurrent: the kind that LSTMs are computed in, None: that of what comes in."""
+    """One forward pass: of training, or of a test, which uses the weights' moving averages if there are any.
+    half: the 16-bit dtype to compute in, or None. is_compiled: torch.compile fuses the pass. recurrent: the dtype that
+    LSTMs compute in; None for the input's."""
 
     def __init__(self, kept, is_training, half=None, is_compiled=False, recurrent=None):
         self.kept, self.is_training, self.half, self.is_compiled = kept, is_training, half, is_compiled

@@ -1,4 +1,4 @@
-"""How batches reach the device in PyTorch, by each of feed.py's ways: generators of what Network.train takes."""
+"""How batches reach the device in PyTorch, for each of feed.py's feeds: generators of what Network.train takes."""
 import itertools
 
 import torch
@@ -34,7 +34,7 @@ def plain(network, source, first, last):
 def resident(network, source, first, last):
     held = feed.held(source)
     examples, labels = put(network, held[:2])
-    # a plain number would be multiplied by as its reciprocal on a GPU, to another last bit than that of the other feeds
+    # a GPU would multiply by a plain number's reciprocal, and the last bit would differ from that of the other feeds
     divisor = held.divisor and torch.tensor(held.divisor, device=network.on)
     for chosen in feed.chosen(source, first, last, lambda order: torch.from_numpy(order).to(network.on)):
         rows = examples[chosen]

@@ -1,8 +1,8 @@
-"""A training step as one CUDA graph, where its batches lie on the device: hundreds of kernels started at once.
+"""A training step as one CUDA graph, if its batches are on the device: one launch starts hundreds of kernels.
 
-Small networks in small batches keep a GPU waiting for the host, which starts each kernel by itself. Here the first
-steps are ordinary ones, the next is recorded and then played again and again, on batches, rates and seeds that are
-copied to where it reads them. What can't be recorded is trained as before, and so is a batch of another size.
+Small networks with small batches keep a GPU waiting for the host, which launches each kernel by itself. Here the first
+steps are ordinary ones; the next is captured and then replayed, on batches, rates and seeds that are copied to where it
+reads them. What can't be captured is trained as before, and so is a batch of another size.
 """
 import sys
 
@@ -14,16 +14,15 @@ from . import graphs
 
 
 def can_be(network, feed):
-    """Can the steps of this training be a graph? Not what is told to the host between two kernels, nor draws before
-    PyTorch 2, where a graph may keep the seed that it was recorded with: https://github.com/pytorch/pytorch/pull/84967
-    """
+    """Can this training's steps be a graph? Not if the host must read a value between two kernels, nor with draws
+    before PyTorch 2, whose graphs may keep the seed of their capture: https://github.com/pytorch/pytorch/pull/84967"""
     draws_anew = "dropout" not in network.model.ops or hasattr(torch, "compile")
     return (feed in ("resident", "constant") and graphs.has_graphs(network.on) and network.model.trains and draws_anew
             and not (network.together or network.scale))
 
 
 class Stepper:
-    """network: of pytorch.Network; recorder: a graphs.Recorder, or what does the same without a GPU."""
+    """network: a pytorch.Network; recorder: a graphs.Recorder, or its equivalent without a GPU."""
 
     def __init__(self, network, recorder=None):
         self.network, self.recorder, self.done = network, recorder or graphs.Recorder(network.memory_fraction), 0
@@ -32,7 +31,7 @@ class Stepper:
         self.turn = Turn(None, None, rate, keep, 1.0)
 
     def train(self, batch, turn):
-        """Do what Network.step() does; give loss and right guesses, or None where that is to be called itself."""
+        """Do what Network.step() does; return loss and right guesses, or None if the caller must call it itself."""
         if len(batch[1]) != self.network.usual or not self.recorder:
             return None
         self.put(batch, turn)
@@ -42,13 +41,13 @@ class Stepper:
         if not (self.replay or self.record()):
             return None
         self.replay()
-        return tuple(None if one is None else one.clone() for one in self.told)  # the next step writes over them
+        return tuple(None if one is None else one.clone() for one in self.told)  # the next step overwrites them
 
     def put(self, batch, turn):
-        """Copy what a step is told to where it reads it."""
+        """Copy a step's inputs to where the graph reads them."""
         if self.batch is None:
             self.examples, self.labels = (torch.empty_like(one) for one in batch)
-        if batch is not self.batch:  # --feed constant has one alone
+        if batch is not self.batch:  # --feed constant has only one
             self.batch = batch
             self.examples.copy_(batch[0])
             self.labels.copy_(batch[1])
@@ -61,7 +60,7 @@ class Stepper:
         return self.told
 
     def record(self):
-        """Give whether that could be done. It is tried once."""
+        """Return whether the step could be captured. It is tried once."""
         try:
             if self.recorder.is_tight():  # and steps as large as that do not wait for the host
                 raise RuntimeError("an epoch's smaller last batch would find too little memory beside it")
@@ -69,6 +68,6 @@ class Stepper:
         except RuntimeError as error:
             if is_out_of_memory(str(error)):
                 raise
-            print(f"Steps are no CUDA graphs here: {error}", file=sys.stderr)
+            print(f"Steps are not CUDA graphs here: {error}", file=sys.stderr)
             self.recorder = None
         return self.replay is not None

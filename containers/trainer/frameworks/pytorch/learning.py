@@ -1,4 +1,4 @@
-"""Losses and optimisers of recipe.py in PyTorch, by plain loops over the weights."""
+"""Losses and optimisers of recipe.py in PyTorch, as plain loops over the weights."""
 import torch
 from torch.nn import functional
 
@@ -24,8 +24,8 @@ def right(model, logits, labels):
 
 
 def each(op, tensors, *others, **said):
-    """Do tensor.op_(other..., ...) to each of many: at once where this PyTorch can, for starts keep a GPU waiting."""
-    # the first to have any (1.7.0a0, in NVIDIA's images 20.08 and 20.09) had only those that add one number to all
+    """Do tensor.op_(other..., ...) for each tensor: all at once if this PyTorch can, as launches keep a GPU waiting."""
+    # the first to have any (1.7.0a0, in NVIDIA's images 20.08 and 20.09) only had those that add one number to all
     at_once = getattr(torch, f"_foreach_{op}_", None) if hasattr(torch, "_foreach_addcmul_") else None
     if at_once:
         at_once(tensors, *others, **said)
@@ -36,14 +36,14 @@ def each(op, tensors, *others, **said):
 
 
 def squares(tensors):
-    """Sum the squares of all; on the CPU not by the norm, which there is 1e-5 off for a million numbers."""
+    """Sum the squares of all; on the CPU not through the norm, which is off by 1e-5 there for a million numbers."""
     if tensors[0].device.type != "cpu" and hasattr(torch, "_foreach_norm"):
         return torch.stack(torch._foreach_norm(tensors)).pow(2).sum()
     return torch.stack([tensor.pow(2).sum() for tensor in tensors]).sum()
 
 
 def unscaled(scale, gradients):
-    """Divide the gradients by the scale (computing.Scale), move it, and give whether all of them are finite."""
+    """Unscale the gradients, update the scale (computing.Scale), and return whether all of them are finite."""
     each("mul", gradients, 1 / scale.value)
     finite = bool(torch.isfinite(squares(gradients)))
     scale.move(finite)
@@ -57,8 +57,8 @@ def clip(gradients, most):
 
 
 def take(weights, steps, rate):
-    """Take rate * step from each weight. A rate on the device (graphed.py) is no alpha: the host would have to read it.
-    """
+    """Subtract rate * step from each weight. A rate on the device (graphed.py) can't be alpha: the host would have to
+    read it."""
     if isinstance(rate, torch.Tensor):
         each("sub", weights, scaled(steps, rate))
     else:
@@ -66,19 +66,19 @@ def take(weights, steps, rate):
 
 
 def scaled(tensors, factor):
-    """Give each times a number on the device."""
+    """Return each tensor times a scalar on the device."""
     if "Tensor" in overloads("_foreach_mul"):
         return torch._foreach_mul(tensors, factor)
     return [tensor * factor for tensor in tensors]
 
 
 def overloads(name):
-    """Give what kinds of an operation this PyTorch tells of: none of one that it has not, nor before 1.12."""
+    """Return the overloads of an operation that this PyTorch reports: none for a missing one, nor before 1.12."""
     return getattr(getattr(torch.ops.aten, name), "overloads", tuple)() if hasattr(torch, name) else ()
 
 
 def follow(averages, weights, keep):
-    """Keep this share of each average, and take the rest from its weight."""
+    """Update exponential moving averages: keep this share of each, and take the rest from its weight."""
     share = 1 - keep
     if isinstance(share, torch.Tensor):
         for average, weight in zip(averages, weights):
@@ -98,8 +98,8 @@ def momentum(words, weights, slots, rate, gradients):
 
 
 def is_fused(device):
-    """Has this PyTorch all of Adam in one pass over the weights? On the CPU from 2.4 on, on GPUs with a rate that lies
-    there from 2.1 on. To ask for the kernel of an operation that there is not (before 1.13) is an error."""
+    """Has this PyTorch a fused Adam? On the CPU from 2.4 on, on GPUs with the rate on the device from 2.1 on. Asking
+    for the kernel of an operation that does not exist (before 1.13) is an error."""
     if device.type == "cpu":
         return (hasattr(torch, "_fused_adam_")
                 and torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adam_", "CPU"))
@@ -109,8 +109,8 @@ def is_fused(device):
 def adam(words, weights, slots, rate, gradients):
     first, second = slots
     if is_fused(weights[0].device):
-        # it reads memory from end to end, whatever lies where; its own correction by the powers of b1 and b2 is 1 after
-        # so many steps, for the rate has it already
+        # it reads memory linearly, whatever the strides; its own bias correction by the powers of b1 and b2 is 1 after
+        # infinitely many steps, because the rate includes it already
         laid = [torch.empty_like(one).copy_(gradient) if one.stride() != gradient.stride() else gradient
                 for one, gradient in zip(weights, gradients)]
         steps = [torch.full((), float("inf"), device=weights[0].device)] * len(weights)

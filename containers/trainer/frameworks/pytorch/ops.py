@@ -1,4 +1,4 @@
-"""The words of layers.py in PyTorch: {op: function of a word, x and the pass}. Pictures are [n, channels, h, w]."""
+"""The layers of layers.py in PyTorch: {op: function of a word, x and the pass}. Images are [n, channels, h, w]."""
 import torch
 from torch.nn import functional
 
@@ -6,7 +6,7 @@ from ... import layers
 from . import spectral
 from .numbers import LAST, uncast
 
-WIDE = hasattr(torch, "asarray")  # from PyTorch 1.11 on numbers can be taken for others of another width
+WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as a dtype of another width
 
 
 def conv(word, x, at):
@@ -24,7 +24,7 @@ def dense(word, x, at):
 
 def max_pool(word, x, at):
     before, after = word["padding"]
-    # ceil mode hangs over at the right and the bottom alone, as (0, 1) asks; padding=1 would not
+    # ceil mode pads only at the right and the bottom, as (0, 1) requires; padding=1 would not
     return functional.max_pool2d(x, word["size"], word["stride"], padding=before, ceil_mode=before != after)
 
 
@@ -44,7 +44,7 @@ def lrn(word, x, at):
 
 
 class Normalised(torch.autograd.Function):
-    """x [n, channels] / (bias + x * x times a symmetric band) ** beta, with its way back in five passes."""
+    """x [n, channels] / (bias + x * x times a symmetric band) ** beta, with a backward pass in five passes over it."""
 
     @staticmethod
     def forward(ctx, x, band, bias, beta):
@@ -64,14 +64,14 @@ class Normalised(torch.autograd.Function):
 
 
 def dropout(word, x, at):
-    """On a CPU draw 16 bits for each number, 64 at a time: PyTorch's own, one by one, takes longer than a convolution.
-    What is left out is a share of rate to 1/131072."""
+    """On a CPU draw 16 bits per value, 64 at a time: PyTorch's own, one by one, takes longer than a convolution.
+    The share that is dropped equals the rate to within 1/131072."""
     if at.is_compiled or not (at.is_training and WIDE and x.device.type == "cpu"):
         return functional.dropout(x, word["rate"], at.is_training)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     drawn = words.view(torch.int16)[:x.numel()]
     kept = (drawn >= round(word["rate"] * 2**16) - 2**15).to(x.dtype).mul_(1 / (1 - word["rate"]))
-    # laid as the numbers are, so that they meet in one pass
+    # in the layout of x, so that one pass multiplies them
     return x * (kept.as_strided(x.shape, x.stride()) if dense_in_memory(x) else kept.view(x.shape))
 
 
@@ -96,13 +96,13 @@ def residual(word, x, at):
 
 
 def lstm(word, x, at):
-    """Use PyTorch's own, cuDNN's on a GPU: its gates stand in the same order; its second biases are zeros that stay."""
+    """Use PyTorch's LSTM, cuDNN's on a GPU: its gates are in the same order; its second biases are always zero."""
     size, weights, biases = word["inputs"], at.get(word, "weights"), at.get(word, "biases")
     states = at.get(word, "hidden"), at.get(word, "cell")
     begin = states if at.is_training else [x.new_zeros(len(x), word["outputs"])] * 2
     arrays = weights[:size].t(), weights[size:].t(), biases, torch.zeros_like(biases)
-    begin = [state[None].clone() for state in begin]  # the way back needs them as they were
-    with uncast(x, at.half):  # autocast would do it to some of them, and not on every device
+    begin = [state[None].clone() for state in begin]  # the backward pass needs them as they were
+    with uncast(x, at.half):  # autocast would cast some of them, and not on every device
         x, *lists = [[each.to(at.recurrent or x.dtype) for each in many] for many in ([x], begin, arrays)]
         lists[1] = in_one_piece(lists[1])
         found, *last = torch.lstm(x[0], *lists, True, 1, 0.0, at.is_training, False, True)
@@ -113,7 +113,7 @@ def lstm(word, x, at):
 
 
 def in_one_piece(arrays):
-    """Lay them one behind the other: cuDNN wants an LSTM's so, and else each step copies them and PyTorch warns."""
+    """Place them one behind the other: cuDNN needs an LSTM's weights so, or each step copies them and PyTorch warns."""
     flat = torch.cat([one.reshape(-1) for one in arrays])
     parts = flat.split([one.numel() for one in arrays])
     return [part.view(one.shape) for part, one in zip(parts, arrays)]
@@ -139,6 +139,6 @@ LAYERS = {
     "dropout": dropout,
     "residual": residual,
     "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
-    "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # early: no others
+    "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # early: no other dtypes
     "lstm": lstm,
 }

@@ -3,18 +3,18 @@ import torch
 
 
 def multiply(network, a, b):
-    """Give the product as numpy, which waits for the device, and where it lay."""
+    """Return the product as numpy, which waits for the device, and the device where it was."""
     product = torch.mm(torch.from_numpy(a).to(network.on), torch.from_numpy(b).to(network.on))
     return product.cpu().numpy(), str(product.device)
 
 
 def refuses(network, count):
-    """Try to take so many bytes of the card."""
+    """Try to allocate this many bytes on the card."""
     if not hasattr(torch.cuda, "set_per_process_memory_fraction"):  # before PyTorch 1.8: it took all
         return None
     try:
         torch.empty(count, dtype=torch.uint8, device=network.on)
-    except RuntimeError as error:  # OutOfMemoryError is one, and has a name of its own only in later releases
+    except RuntimeError as error:  # OutOfMemoryError is a subclass, and has a name only in later releases
         if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
             raise
         return True

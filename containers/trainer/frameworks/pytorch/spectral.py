@@ -1,4 +1,4 @@
-"""A convolution as a product of spectra (trainer/spectra.py) in PyTorch, with its way back."""
+"""A convolution as a product of spectra (trainer/spectra.py) in PyTorch, with its backward pass."""
 import functools
 
 import torch
@@ -8,8 +8,8 @@ from .numbers import LAST
 
 
 def can_be(word, x, at):
-    """Would it be faster? On a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum. What comes out lies
-    channels last, and so must what goes in."""
+    """Would it be faster? On a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum. The output is
+    channels-last, and so must be the input."""
     return (x.device.type == "cpu" and x.dtype == torch.float32 and not (at.half or at.is_compiled)
             and LAST is not None and x.is_contiguous(memory_format=LAST) and spectra.pays(word, len(x), *x.shape[2:]))
 
@@ -21,7 +21,7 @@ def conv(word, x, weights, biases):
 
 @functools.lru_cache(maxsize=None)
 def tables_of(shape, padding, height, width):
-    """Give the sides of what comes out, and into, taps and out of spectra.Tables."""
+    """Return the output's sides, and into, taps and out of spectra.Tables."""
     word = {"shape": shape, "padding": padding}
     found = spectra.tables(word, height, width)[1:]
     return (spectra.sides_after(word, (height, width)), *map(torch.from_numpy, found))
@@ -54,19 +54,19 @@ class Spectral(torch.autograd.Function):
 
 
 def spectral(table, array):
-    """Give the spectrum of [height, width, a, b]."""
+    """Return the spectrum of [height, width, a, b]."""
     a, b = array.shape[2:]
     return torch.mm(table, array.reshape(-1, a * b)).view(2, -1, a, b)
 
 
 def spatial(table, spectrum, sides):
-    """Give [height, width, a, b] of a spectrum."""
+    """Return [height, width, a, b] of a spectrum."""
     a, b = spectrum.shape[2:]
     return torch.mm(table.t(), spectrum.view(-1, a * b)).view(*sides, a, b)
 
 
 def product(a, b, sign):
-    """Give a times b's complex conjugate; with sign -1, a times b."""
+    """Return a times b's complex conjugate; with sign -1, a times b."""
     found = a.new_empty(*a.shape[:3], b.shape[3])
     torch.bmm(a[0], b[0], out=found[0]).baddbmm_(a[1], b[1], alpha=sign)
     torch.bmm(a[1], b[0], out=found[1]).baddbmm_(a[0], b[1], alpha=-sign)

@@ -1,4 +1,4 @@
-"""How replicas in PyTorch add up what they have: NCCL between cards, gloo between processors and for what is agreed."""
+"""How PyTorch replicas communicate: NCCL all-reduces between GPUs, gloo between CPUs and for what they agree on."""
 import datetime
 import sys
 
@@ -7,7 +7,7 @@ from torch import distributed
 
 from ...group import Lost
 
-PATIENCE = datetime.timedelta(hours=2)  # as long as a test of replica 0 alone may take
+PATIENCE = datetime.timedelta(hours=2)  # as long as replica 0 alone may take for a test
 
 
 class Together:
@@ -19,7 +19,7 @@ class Together:
             self.between = distributed.new_group(backend="nccl") if self.on_cards else distributed.group.WORLD
 
     def add(self, tensors):
-        """Sum each over all replicas, in place: in one call for all of them."""
+        """Sum each tensor over all replicas, in place: one all-reduce for all of them."""
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with translated():
             distributed.all_reduce(flat, group=self.between)
@@ -33,16 +33,16 @@ class Together:
         return told.item()
 
     def close(self):
-        """Part. Not between cards while an error is on its way: that would wait for what NCCL has still to do, for ever
-        where a replica is gone (https://github.com/pytorch/pytorch/issues/132696), before anybody is told the error;
-        and a replica that has told it ends at once, with all its threads."""
+        """Leave the group. Not between GPUs while an error propagates: that would wait for NCCL's pending work, forever
+        if a replica is gone (https://github.com/pytorch/pytorch/issues/132696), before the error is reported; and a
+        replica that has reported it ends at once, with all its threads."""
         is_stuck = self.on_cards and sys.exc_info()[0] is not None
         if distributed.is_initialized() and not is_stuck:
             distributed.destroy_process_group()
 
 
 class translated:
-    """Say Lost where a replica is gone; gloo and NCCL say only what they met."""
+    """Raise Lost if a replica is gone; gloo and NCCL report only what they ran into."""
 
     def __enter__(self):
         pass

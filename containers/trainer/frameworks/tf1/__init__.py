@@ -1,10 +1,10 @@
 """How TensorFlow 1.4 to 1.15 trains, on Python 2.7 and 3: a graph and a session.
 
 Several replicas are towers in this one process, as in the tutorial's cifar10_multi_gpu_train.py: each computes its part
-of the batch on its card, the variables lie in the CPU's memory, and what moves them is the gradients' sum. On the CPU
-all towers are on the same processor, which only shows that it works.
+of the batch on its card, the variables are in the CPU's memory, and the sum of the gradients updates them. On the CPU
+all towers share the same processor, which only shows that it works.
 
-Where the workload says so, as the tutorial does, the variables stay in the CPU's memory when a GPU computes: their
+If the workload says so, as the tutorial does, the variables stay in the CPU's memory when a GPU computes: their
 transfer is part of its times.
 """
 from __future__ import absolute_import, division, print_function
@@ -36,7 +36,7 @@ class Network(object):
         self.version, self.model, self.group = tf.__version__, model, group
         check_towers(model, group)
         self.graph = tf.Graph()
-        config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails, it does not move
+        config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails instead of moving
         if device == "cpu":
             config.device_count["GPU"] = 0
         if threads:  # as Shi et al. counted theirs, https://github.com/hclhkbu/dlbench
@@ -52,14 +52,14 @@ class Network(object):
         self.home = "/cpu:0" if model.variables == "cpu" or group.size > 1 else self.on
         self.precision, self.compiled = numbers(way, self.device), False
         self.channels_last = computing.layout(
-            way.channels_last, model, "with TensorFlow %s this computes channels last alone" % tf.__version__)
+            way.channels_last, model, "with TensorFlow %s this supports only channels last" % tf.__version__)
         if model.words:  # the smoke test has none
             with self.graph.as_default():
                 self.build()
 
     def build(self):
-        """Build what is kept and what a test computes; the rest is built when the first batch is there, of what
-        feed_from() was told last."""
+        """Build the variables and the graph of a test; the rest is built when the first batch arrives, from the latest
+        feed_from()."""
         model = self.model
         self.examples = tf.placeholder(tf.int32 if model.tokens else tf.float32, (None,) + model.shape)
         self.labels = tf.placeholder(tf.int32, (None,) + model.labels)
@@ -74,12 +74,12 @@ class Network(object):
         self.feed_from((self.examples, self.labels), self.examples, self.labels)
 
     def feed_from(self, inputs, examples, labels):
-        """Compute of these tensors; inputs are the placeholders behind them, which a batch is fed to."""
+        """Compute from these tensors; inputs are the placeholders behind them, which a batch is fed to."""
         self.inputs = inputs + ((self.answered,) if self.model.loss == "distill" else ())
         self.tensors = examples, labels
 
     def learn(self, turn):
-        """Build the loss, what was guessed right, and the step; turn: the first one's, by which dropout draws."""
+        """Build the loss, the count of right guesses, and the step; turn: the first one's, which seeds dropout."""
         towers = [self.tower(tower, turn) for tower in range(self.group.size)]
         losses, rights, gradients, moved = zip(*towers)
         self.loss, self.right = tf.add_n(losses), tf.add_n(rights)
@@ -88,8 +88,8 @@ class Network(object):
         self.step = self.descend(gradients, moved[0])
 
     def tower(self, number, turn):
-        """Build one tower: its loss, times its share of the batch, what it guessed right, its gradients, and what it
-        moves beside the weights. The decay terms are the first one's."""
+        """Build one tower and return its loss, times its share of the batch, its count of right guesses, its gradients,
+        and its updates beside the weights. Only the first one has weight decay."""
         model, learning = self.model, Pass(self.kept, True, (turn.seed, turn.step, number))
         with tf.device(self.on if self.device == "cpu" else "/gpu:%d" % number):
             examples, labels, share = self.part(number)
@@ -97,40 +97,40 @@ class Network(object):
             labels = tf.reshape(labels, [-1])
             loss = LOSSES[model.loss](*[logits, labels] + ([self.answered] if model.loss == "distill" else []))
             if model.labels:
-                loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+                loss *= model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
             loss = loss if share is None else loss * share
             for name, factor in model.decays if number == 0 else ():
                 loss += factor * tf.nn.l2_loss(self.kept[name])
             right = tf.constant(0.0)
-            if model.counted:  # whole numbers of 32 bits are compared and added on the host; floats are exact to 2**24
+            if model.counted:  # int32 is compared and added on the host; floats are exact to 2**24
                 guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int64)
                 right = tf.reduce_sum(tf.cast(tf.equal(guesses, tf.cast(labels, tf.int64)), tf.float32))
             right = right if share is None else right * tf.sign(share)
             gradients = tf.gradients(loss, [self.kept[name] for name in model.weights])
-            # an embedding's are rows with their numbers
+            # an embedding's gradients are rows with their indices
             return loss, right, [tf.convert_to_tensor(one) for one in gradients], learning.moved
 
     def part(self, number):
-        """Give the examples and labels of a tower, and what their mean weighs; None: all of them."""
+        """Return a tower's examples and labels, and the weight of their mean; None: all of them."""
         examples, labels = self.tensors
         if self.group.size == 1:
             return examples, labels, None
         with tf.device("/cpu:0"):
             count = tf.shape(labels)[0]
             first, last = (count * k // self.group.size for k in (number, number + 1))
-            # of a few examples at an epoch's end some towers have none: they take one, which weighs nothing
+            # of a few examples at an epoch's end some towers have none: they take one, with weight 0
             share = tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32)
             first = tf.minimum(first, count - 1)
             last = tf.maximum(last, first + 1)
             return examples[first:last], labels[first:last], share
 
     def descend(self, gradients, running):
-        """Give the operation that moves the weights, and then the averages; running: what moves beside the weights."""
+        """Return the operation that updates the weights, then the averages; running: updates beside the weights."""
         model = self.model
         if model.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
         with tf.device(self.home):
-            with tf.control_dependencies(gradients + [self.loss, self.right]):  # of the weights before they move
+            with tf.control_dependencies(gradients + [self.loss, self.right]):  # computed before the weights change
                 moved = [tf.assign(variable, value) for variable, value in running]
                 for name, gradient in zip(model.weights, gradients):
                     slots = [self.kept[slot + "/" + name] for slot in model.slots]
@@ -181,33 +181,33 @@ class Network(object):
 
 
 def numbers(way, device):
-    """Give the precision. There is no switch here: what was asked for went to NVIDIA's libraries (computing.prepare),
-    and builds for cards that have TF32 are NVIDIA's, which use it."""
+    """Return the precision. There is no switch here: NVIDIA's libraries know it (computing.prepare), and the builds for
+    cards that have TF32 are NVIDIA's, which use it."""
     refused = "--compile" if way.compiled else "--precision amp" if way.precision == "amp" else None
     if refused:
-        raise Stop("bad_argument", "TensorFlow %s is trained without %s here: leave it away, or take an image of "
-                   "TensorFlow 2 or PyTorch" % (tf.__version__, refused))
+        raise Stop("bad_argument", "TensorFlow %s is trained without %s here: leave it out, or use a container image "
+                   "with TensorFlow 2 or PyTorch" % (tf.__version__, refused))
     return computing.numbers(way.precision, device, nvml.compute_capability() if device == "gpu" else None)
 
 
 def check_towers(model, group):
     if group.nodes > 1:
-        raise Stop("bad_argument", "TensorFlow %s trains on one machine here: leave the other nodes away, or take an "
-                   "image of TensorFlow 2 or PyTorch" % tf.__version__)
+        raise Stop("bad_argument", "TensorFlow %s trains on one machine here: leave the other nodes out, or use a "
+                   "container image with TensorFlow 2 or PyTorch" % tf.__version__)
     if group.size > 1 and model.states:
-        raise Stop("bad_argument", "TensorFlow %s trains this in one replica alone: leave --replicas away, or take an "
-                   "image of TensorFlow 2 or PyTorch" % tf.__version__)
+        raise Stop("bad_argument", "TensorFlow %s trains this in one replica only: leave --replicas out, or use a "
+                   "container image with TensorFlow 2 or PyTorch" % tf.__version__)
 
 
 def named(gpus, count):
-    """Give the GPUs' names: the driver's where there is one card, else TensorFlow's, which counts as it likes."""
+    """Return the GPUs' names: the driver's if there is one card, else TensorFlow's, which has an order of its own."""
     cards = [card["name"] for card in nvml.read()]
     return cards if len(cards) == 1 and cards[0] else gpus[:count]
 
 
 class Pass(object):
-    """One pass forward: one that learns and fills `moved`, [(variable, its next value)] beside the weights; or a test,
-    which takes the moving averages of the weights where there are. drawn: what dropout draws by, beside its name."""
+    """One forward pass: of training, which fills `moved`, [(variable, its next value)] beside the weights; or of a
+    test, which uses the weights' moving averages if there are any. drawn: what seeds dropout, beside its name."""
 
     def __init__(self, kept, is_training, drawn=()):
         self.kept, self.is_training, self.drawn, self.moved = kept, is_training, drawn, []

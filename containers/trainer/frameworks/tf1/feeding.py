@@ -1,7 +1,7 @@
-"""How batches reach the device in TensorFlow 1, by each of feed.py's ways: generators of what Network's train()
+"""How batches reach the device in TensorFlow 1, for each of feed.py's feeds: generators of what Network's train()
 and infer() take.
 
-A batch is what is fed to Network.inputs, and its last part as long as the batch.
+A batch is what is fed to Network.inputs; its last part is as long as the batch.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -21,7 +21,7 @@ def plain(network, source, first, last):
 
 
 def resident(network, source, first, last):
-    """Gather on the device; which rows is fed with each step, as the learning rate is."""
+    """Gather on the device; the row indices are fed with each step, as the learning rate is."""
     held = feed.held(source)
     with network.graph.as_default(), tf.device(network.on):
         chosen = tf.placeholder(tf.int64, [None])
@@ -44,8 +44,8 @@ def constant(network, source, first, last):
 
 
 def put(network, array):
-    """Copy an array to the device, as floats: neither bytes nor whole numbers of 32 bits are gathered on a GPU here
-    (https://github.com/tensorflow/tensorflow/issues/5445), and all that come are small enough to be exact."""
+    """Copy an array to the device, as floats: neither bytes nor int32 can be gathered on a GPU here
+    (https://github.com/tensorflow/tensorflow/issues/5445), and all values are small enough to be exact."""
     start = tf.placeholder(tf.float32, array.shape)
     variable = tf.Variable(start, trainable=False, collections=[])
     network.session.run(variable.initializer, {start: array})

@@ -1,4 +1,4 @@
-"""The optimisers of recipe.py in TensorFlow 1: each gives the operations that move a weight."""
+"""The optimisers of recipe.py in TensorFlow 1: each returns the operations that update a weight."""
 from __future__ import absolute_import, division, print_function
 
 import tensorflow as tf

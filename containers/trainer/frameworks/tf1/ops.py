@@ -1,4 +1,4 @@
-"""The words of layers.py in TensorFlow 1: {op: function of a word, x and the pass}."""
+"""The layers of layers.py in TensorFlow 1: {op: function of a word, x and the pass}."""
 from __future__ import absolute_import, division, print_function
 
 import tensorflow as tf
@@ -53,7 +53,7 @@ def batch_norm(word, x, at):
 
 
 def dropout(word, x, at):
-    """Draw by the session's own count of runs, begun by what at.drawn says: a resumed training draws anew."""
+    """Draw by the session's count of runs, starting from at.drawn: a resumed training draws other numbers."""
     return tf.nn.dropout(x, 1 - word["rate"], seed=chance(word["name"], *at.drawn)) if at.is_training else x
 
 

@@ -1,6 +1,6 @@
 """The smoke test's product in TensorFlow 1, and what its memory limit refuses.
 
-As in the article's test nothing is placed softly: an operation that the device can't do fails, it does not move.
+As in the article's test there is no soft placement: an operation that the device can't do fails instead of moving.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def multiply(network, a, b):
-    """Give the product as numpy and the device that TensorFlow gave it to."""
+    """Return the product as numpy, and the device on which TensorFlow placed it."""
     told = tf.RunMetadata()
     with network.graph.as_default(), tf.device("/device:%s:0" % network.device.upper()):
         left, right = (tf.placeholder(tf.float32, value.shape) for value in (a, b))  # constants would be folded away
@@ -20,7 +20,7 @@ def multiply(network, a, b):
 
 
 def refuses(network, count):
-    """Try to take so many bytes of the card, in rows, for one side of a tensor has its limits."""
+    """Try to allocate this many bytes on the card, in rows, because one side of a tensor has its limits."""
     row = 1 << 20
     with network.graph.as_default(), tf.device("/device:%s:0" % network.device.upper()):
         sides = tf.placeholder(tf.int32, [2])

@@ -1,4 +1,4 @@
-"""How TensorFlow 2 trains: one traced function a step, fed by tf.data."""
+"""How TensorFlow 2 trains: one traced function per step, fed by tf.data."""
 import functools
 
 import tensorflow as tf
@@ -16,7 +16,7 @@ from .together import Together, translated
 
 TOWERS = False
 
-# Python 3 takes any folder of that name on the path for an empty package: our own containers/tensorflow has no version
+# Python 3 takes any folder of that name on the path for an empty package: our containers/tensorflow has no version
 if not getattr(tf, "__version__", "").startswith("2."):
     raise ImportError(f"this is for TensorFlow 2, here is {getattr(tf, '__version__', 'none')}")
 
@@ -27,17 +27,17 @@ class Network:
     label_bytes = 4
 
     def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN, group=ALONE):
-        if threads:  # before anything else wakes the runtime, which never changes them
+        if threads:  # before anything else starts the runtime, which never changes them
             tf.config.threading.set_intra_op_parallelism_threads(threads)
         gpus = tf.config.experimental.list_physical_devices("GPU")
         self.version, self.group = tf.__version__, group
         card = group.card(f"TensorFlow {tf.__version__}", len(gpus), device)
         self.device = "cpu" if card is None else "gpu"
         self.devices = [] if card is None else name(gpus[:group.here])
-        if card is not None and group.size > 1:  # the strategy takes all that it sees
+        if card is not None and group.size > 1:  # the strategy takes every card that it sees
             gpus = gpus[card:card + 1]
             tf.config.experimental.set_visible_devices(gpus, "GPU")
-        if gpus and memory_fraction:  # a teacher on the CPU wakes the runtime too, which never changes it
+        if gpus and memory_fraction:  # a teacher on the CPU starts the runtime too, which never changes it
             limit(gpus[0], card or 0, memory_fraction)
         self.together = Together(group) if group.size > 1 else None
         self.model, self.on = model, f"/{self.device.upper()}:0"
@@ -48,7 +48,7 @@ class Network:
         with tf.device(self.on):
             self.kept = {name: tf.Variable(self.rows(name, tf.zeros(shape)), trainable=name in model.weights, name=name)
                          for name, shape in model.kept().items()}
-        # autograph has nothing to rewrite here, and in early releases it complains about the lambdas
+        # autograph has nothing to rewrite here, and early releases complain about the lambdas
         compiling = numbers.compiling() if way.compiled else {}
         function = self.together.running if self.together else functools.partial(tf.function, autograph=False)
         self.step, self.fast = (function(self.descend, **said) for said in ({}, compiling))
@@ -59,7 +59,7 @@ class Network:
             variable.assign(self.rows(name, values[name]))
 
     def rows(self, name, array):
-        """Give what is this replica's of an array: of an LSTM's states the rows of its examples."""
+        """Return this replica's part of an array: of an LSTM's states the rows of its examples."""
         return array[self.group.part(self.model.batch)] if name in self.model.states else array
 
     def values(self):
@@ -67,7 +67,7 @@ class Network:
                 for name, variable in self.kept.items()}
 
     def whole(self, rows):
-        """Give the rows of all replicas."""
+        """Return the rows of all replicas."""
         batch, own = self.model.batch, self.group.part(self.model.batch)
         return self.together.sum(tf.pad(rows, [[own.start, batch - own.stop]] + [[0, 0]] * (len(rows.shape) - 1)))
 
@@ -79,14 +79,14 @@ class Network:
 
     @property
     def usual(self):
-        """How many examples a step has here; an epoch's last may have fewer."""
+        """How many examples a step has here; an epoch's last step may have fewer."""
         return len(range(self.model.batch)[self.group.part(self.model.batch)])
 
     def train(self, batch, turn):
         key = [(turn.seed ^ self.group.rank << 20) & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
         keep, scale = 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
         said = [tf.constant(number, tf.float32) for number in (turn.rate, keep, scale, turn.share)]
-        # an epoch's last batch may be smaller: compiled, it would stop the clock for another compilation
+        # an epoch's last batch may be smaller: compiled, it would stop for another compilation
         step = self.fast if len(batch[-1]) == self.usual else self.step
         with tf.device(self.on), numbers.explained(self.compiled), translated():
             loss, right, finite = step(batch, *said, tf.constant(key))
@@ -106,11 +106,11 @@ class Network:
             logits = tf.cast(self.forward(examples, Training(self.kept, key, self.half)), tf.float32)
             loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]), *answers)
             if model.labels:
-                loss *= model.labels[0]  # of a sequence the mean over all its labels is not yet the sum
+                loss *= model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
             for name, factor in model.decays:
                 loss += factor * tf.nn.l2_loss(self.kept[name])
             scaled = loss * scale if self.scale else loss
-        # an embedding's are rows with their numbers
+        # an embedding's gradients are rows with their indices
         gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, weights)]
         guessed = right(model, logits, labels) if model.counted else None
         if self.together:
@@ -124,13 +124,13 @@ class Network:
         return loss, guessed, finite
 
     def added(self, loss, guessed, gradients, share):
-        """Give loss, right guesses and gradients of all replicas' examples."""
+        """All-reduce: return loss, right guesses and gradients of all replicas' examples."""
         told = 0.0 if guessed is None else guessed * tf.sign(share)
         told, *gradients = self.together.add([tf.stack([loss * share, told]), *(one * share for one in gradients)])
         return told[0], None if guessed is None else told[1], gradients
 
     def move(self, gradients, rate, keep):
-        """Move the weights, and then their averages. Gives True, for tf.cond wants something."""
+        """Update the weights, and then their averages. Return True, because tf.cond needs a result."""
         model = self.model
         if model.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
@@ -165,8 +165,8 @@ class Network:
 
 
 class Training:
-    """One pass forward that learns: a key for what it draws, running values that it moves, and the kind of 16 bits that
-    is computed in, or None."""
+    """One forward pass of training: with a key for its draws, running statistics that it updates, and the 16-bit dtype
+    to compute in, or None."""
 
     is_training = True
 
@@ -178,7 +178,7 @@ class Training:
 
 
 class Testing:
-    """One pass forward that changes nothing, with the moving averages of the weights where there are."""
+    """One forward pass that changes nothing, with the weights' moving averages if there are any."""
 
     is_training = False
 
@@ -191,13 +191,13 @@ class Testing:
 
 
 def cast(variable, word, which, half):
-    """Give weights and biases of products in the kind of 16 bits; what an embedding looks up is cast after that."""
+    """Cast the weights and biases of products to the 16-bit dtype; an embedding's are cast after the lookup."""
     products = which in ("weights", "biases") and word["op"] != "embedding"
     return tf.cast(variable, half) if half and products else variable
 
 
 def name(gpus):
-    """Give the card's name where this TensorFlow (2.3 and later) tells it, else the device's."""
+    """Return the cards' names if this TensorFlow (2.3 and later) reports them, else the devices'."""
     details = getattr(tf.config.experimental, "get_device_details", lambda gpu: {})
     return [details(gpu).get("device_name", gpu.name) for gpu in gpus]
 
@@ -206,7 +206,7 @@ def limit(gpu, card, fraction):
     from ... import nvml
     readings = nvml.read()
     if len(readings) <= card or not readings[card]["memory_total_bytes"]:
-        raise Stop("bad_argument", "--gpu-memory-fraction needs the size of the GPU's memory, which NVML does not tell")
+        raise Stop("bad_argument", "--gpu-memory-fraction needs the GPU's memory size, which NVML does not report")
     megabytes = int(readings[card]["memory_total_bytes"] * fraction / 2**20)
     tf.config.experimental.set_virtual_device_configuration(
         gpu, [tf.config.experimental.VirtualDeviceConfiguration(memory_limit=megabytes)])

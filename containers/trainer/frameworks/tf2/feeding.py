@@ -1,4 +1,4 @@
-"""How batches reach the device in TensorFlow 2, by each of feed.py's ways: iterators of what Network.train takes."""
+"""How batches reach the device in TensorFlow 2, for each of feed.py's feeds: iterators of what Network.train takes."""
 import itertools
 import multiprocessing
 
@@ -9,7 +9,7 @@ from ... import feed
 
 
 def made_ahead(network, source, first, last):
-    """Give what tf.data makes and prefetches; the copy to a GPU is the step's own."""
+    """Return what tf.data makes and prefetches; the step itself copies it to a GPU."""
     model, errors = network.model, []
     kind = tf.int32 if model.tokens else tf.float32
 
@@ -20,7 +20,7 @@ def made_ahead(network, source, first, last):
             errors.append(error)
             raise
 
-    @tf.autograph.experimental.do_not_convert  # what it writes for that outlives a process that is ended at once
+    @tf.autograph.experimental.do_not_convert  # the file it writes for that outlives a process that is ended at once
     def take(step):
         examples, labels = tf.numpy_function(made, [step], (kind, tf.int32))
         return tf.ensure_shape(examples, (None, *model.shape)), tf.ensure_shape(labels, (None, *model.labels))
@@ -32,7 +32,7 @@ def made_ahead(network, source, first, last):
 
 
 def handed_out(batches, errors):
-    """Raise what the source raised; tf.data would raise an error of its own with the source's traceback as its text."""
+    """Re-raise the source's error; tf.data would raise its own, with the source's traceback as its text."""
     try:
         yield from batches
     except tf.errors.OpError:
@@ -42,7 +42,7 @@ def handed_out(batches, errors):
 
 
 def put(network, array):
-    """Copy an array to the device: whole numbers with 64 bits, because TensorFlow keeps those of 32 on the host
+    """Copy an array to the device: int32 as int64, because TensorFlow keeps int32 on the host
     (https://github.com/tensorflow/tensorflow/pull/31734)."""
     with tf.device(network.on):
         return tf.constant(array.astype(np.int64) if array.dtype == np.int32 else array)
@@ -55,8 +55,8 @@ def plain(network, source, first, last):
 
 
 def resident(network, source, first, last):
-    """Gather by single operations: for a batch of 8 a traced function of them takes ten times as long on a CPU, and to
-    slice an order that lies on the device takes longer than to copy so few numbers."""
+    """Gather by single operations: for a batch of 8 a traced function of them takes ten times as long on a CPU, and
+    slicing an order on the device takes longer than copying so few indices."""
     held = feed.held(source)
     examples, labels = gatherable(network, put(network, held.examples)), put(network, held.labels)
     axis, gather = tf.constant(0), tf.raw_ops.GatherV2
@@ -70,8 +70,8 @@ def resident(network, source, first, last):
 
 
 def gatherable(network, examples):
-    """Give the same with the numbers of a type that this release can gather on the device; early ones can't bytes, and
-    would do it on the CPU without a word."""
+    """Return the examples in a dtype that this release can gather on the device; early releases can't gather bytes, and
+    would silently do it on the CPU."""
     with tf.device(network.on):
         there = network.device.upper() in tf.gather(examples[:1], [0]).device
         return examples if there else tf.cast(examples, tf.float32)

@@ -3,14 +3,14 @@ import tensorflow as tf
 
 
 def right(model, logits, labels):
-    """Compare whole numbers of 64 bits and add up floats (exact to 2**24): a step on a GPU would wait for those of 32,
-    for TensorFlow compares and adds them on the host."""
+    """Compare int64 and add up floats (exact to 2**24): with int32 a step on a GPU would wait, because TensorFlow
+    compares and adds those on the host."""
     guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int64)
     return tf.reduce_sum(tf.cast(guesses == tf.cast(tf.reshape(labels, [-1]), tf.int64), tf.float32))
 
 
 def unscaled(scale, gradients):
-    """Give the gradients divided by the scale of the loss, and whether all of them are finite."""
+    """Return the unscaled gradients, and whether all of them are finite."""
     gradients = [gradient / scale for gradient in gradients]
     return gradients, tf.math.is_finite(tf.linalg.global_norm(gradients))
 
@@ -25,7 +25,7 @@ def momentum(words, weights, slots, rate, gradient):
 
 
 def adam(words, weights, slots, rate, gradient):
-    # its own correction by the powers of b1 and b2 is left out, for the rate has it already
+    # its own bias correction by the powers of b1 and b2 is disabled, because the rate includes it already
     tf.raw_ops.ResourceApplyAdam(
         var=weights.handle, m=slots[0], v=slots[1], beta1_power=0.0, beta2_power=0.0, lr=rate, beta1=words["b1"],
         beta2=words["b2"], epsilon=words["epsilon"], grad=gradient)

@@ -1,4 +1,4 @@
-"""In which numbers TensorFlow 2 computes, and whether it compiles: what was asked for, made so."""
+"""In which precision TensorFlow 2 computes, and whether it compiles: applies what was asked for."""
 import contextlib
 import inspect
 
@@ -8,15 +8,15 @@ from ... import computing, nvml
 from ...events import Stop
 
 HALVES = {"float16": tf.float16, "bfloat16": tf.bfloat16}
-# Kernels for bfloat16 on GPUs came one by one, and what had none was computed on the CPU without a word:
+# bfloat16 kernels for GPUs came one by one, and what had none was silently computed on the CPU:
 # https://github.com/tensorflow/tensorflow/issues/59743
 HALF_ON_GPU = "float16"
-NO_CHANNELS_FIRST = ("TensorFlow on a CPU convolves pictures channels last alone, and on a GPU it lays them itself as "
-                     "the card is best at")
+NO_CHANNELS_FIRST = ("TensorFlow on a CPU convolves images only in channels-last layout, and on a GPU it picks the "
+                     "layout that suits the card")
 
 
 def chosen(asked, gpus):
-    """Give what computing.numbers() gives, and switch TF32 on or off for all that stays float32."""
+    """Return what computing.numbers() returns, and switch TF32 on or off for all that stays float32."""
     capability = compute_capability(gpus[0]) if gpus else None
     precision = computing.numbers(asked, "gpu" if gpus else "cpu", capability, HALF_ON_GPU)
     switch = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)  # 2.4 and later
@@ -32,21 +32,21 @@ def compute_capability(gpu):
 
 
 def compiling():
-    """Give the words with which tf.function has XLA compile; what has none raises Stop."""
+    """Return the arguments that make tf.function compile with XLA; raise Stop if there are none."""
     known = inspect.signature(tf.function).parameters
     for word in "jit_compile", "experimental_compile":  # from 2.5 on, and before
         if word in known:
             return {word: True}
-    raise Stop("bad_argument", f"TensorFlow {tf.__version__} does not compile: leave --compile away, or take a later "
-               "image")
+    raise Stop("bad_argument", f"TensorFlow {tf.__version__} does not compile: leave --compile out, or use a later "
+               "container image")
 
 
 @contextlib.contextmanager
 def explained(compiled):
-    """Make of what XLA can't compile a Stop."""
+    """Turn the errors of what XLA can't compile into a Stop."""
     try:
         yield
     except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
         if not compiled:
             raise
-        raise Stop("bad_argument", f"XLA can't compile this: {error.message[:1000]}\nLeave --compile away") from error
+        raise Stop("bad_argument", f"XLA can't compile this: {error.message[:1000]}\nLeave --compile out") from error

@@ -1,4 +1,4 @@
-"""The words of layers.py in TensorFlow 2: {op: function of a word, x and the pass}."""
+"""The layers of layers.py in TensorFlow 2: {op: function of a word, x and the pass}."""
 import binascii
 
 import tensorflow as tf
@@ -37,8 +37,8 @@ def max_pool(word, x, at):
 
 
 def lrn(word, x, at):
-    """In float32: 16 bits lose what the sum adds to the bias, and GPUs have no kernel for them. Where there is no GPU
-    not by TensorFlow's own layer, which is slow there."""
+    """Compute in float32: 16 bits lose what the sum adds to the bias, and GPUs have no kernel for them. Without a GPU,
+    avoid TensorFlow's own layer, which is slow there."""
     single = tf.cast(x, tf.float32)
     if tf.config.experimental.list_physical_devices("GPU"):
         y = tf.nn.lrn(single, word["radius"], word["bias"], word["alpha"], word["beta"])
@@ -48,7 +48,7 @@ def lrn(word, x, at):
 
 
 def normalised(word, x):
-    """Give x [n, channels] / (bias + x * x times a symmetric band) ** beta, with its way back written out."""
+    """Return x [n, channels] / (bias + x * x times a symmetric band) ** beta, with its backward pass written out."""
     places, bias, beta = tf.range(x.shape[1]), word["bias"], word["beta"]
     band = tf.cast(tf.abs(places[:, None] - places) <= word["radius"], tf.float32) * word["alpha"]
 
@@ -84,7 +84,7 @@ def batch_norm(word, x, at):
 def dropout(word, x, at):
     if not at.is_training:
         return x
-    own = binascii.crc32(word["name"].encode()) & 0x7FFFFFFF  # each layer draws from a stream of its own
+    own = binascii.crc32(word["name"].encode()) & 0x7FFFFFFF  # each layer draws from its own stream
     drawn = tf.random.stateless_uniform(tf.shape(x), tf.stack([tf.bitwise.bitwise_xor(at.key[0], own), at.key[1]]))
     return x * tf.cast(drawn >= word["rate"], x.dtype) / (1 - word["rate"])
 

@@ -3,7 +3,7 @@ import tensorflow as tf
 
 
 def multiply(network, a, b):
-    """Give the product as numpy, which waits for the device, and where it lay: by default it would move in silence."""
+    """Return the product as numpy, which waits for the device, and its device: by default it would move silently."""
     tf.config.set_soft_device_placement(False)
     with tf.device(network.on):
         product = tf.matmul(tf.constant(a), tf.constant(b))
@@ -11,7 +11,7 @@ def multiply(network, a, b):
 
 
 def refuses(network, count):
-    """Try to take so many bytes of the card, in rows, for one side of a tensor has its limits."""
+    """Try to allocate this many bytes on the card, in rows, because one side of a tensor has its limits."""
     row = 1 << 20
     try:
         with tf.device(network.on):

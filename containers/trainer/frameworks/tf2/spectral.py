@@ -1,4 +1,4 @@
-"""A convolution as a product of spectra (trainer/spectra.py) in TensorFlow 2, with its way back."""
+"""A convolution as a product of spectra (trainer/spectra.py) in TensorFlow 2, with its backward pass."""
 import tensorflow as tf
 
 from ... import spectra
@@ -11,8 +11,8 @@ def can_be(word, x, weights):
 
 
 def conv(word, x, weights):
-    """x [n, height, width, inputs], weights [..., inputs, outputs]. A spectrum is a pair, of its real parts and of its
-    imaginary ones, each [frequencies, ..., channels]."""
+    """x [n, height, width, inputs], weights [..., inputs, outputs]. A spectrum is a pair of its real and its imaginary
+    parts, each [frequencies, ..., channels]."""
     sides = x.shape[1:3]
     count, into, taps, out = spectra.tables(word, *sides)
     into, taps, out = ((table[:count], table[count:]) for table in (into, taps, out))
@@ -34,20 +34,20 @@ def conv(word, x, weights):
 
 
 def spectral(tables, array):
-    """Give the spectrum of [height, width, a, b]."""
+    """Return the spectrum of [height, width, a, b]."""
     a, b = array.shape[2:]
     flat = tf.reshape(array, (-1, a * b))
     return [tf.reshape(tf.matmul(table, flat), (-1, a, b)) for table in tables]
 
 
 def spatial(tables, spectrum, sides):
-    """Give [height, width, a, b] of a spectrum."""
+    """Return [height, width, a, b] of a spectrum."""
     a, b = spectrum[0].shape[1:]
     found = [tf.matmul(table, tf.reshape(part, (-1, a * b)), transpose_a=True) for table, part in zip(tables, spectrum)]
     return tf.reshape(found[0] + found[1], (*sides, a, b))
 
 
 def times(a, b, is_conjugate, **turned):
-    """Give a times b, or b's complex conjugate."""
+    """Return a times b, or b's complex conjugate."""
     one, two, three, four = (tf.matmul(a[k], b[m], **turned) for k, m in ((0, 0), (1, 1), (1, 0), (0, 1)))
     return [one + two, three - four] if is_conjugate else [one - two, three + four]

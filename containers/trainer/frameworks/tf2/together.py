@@ -1,7 +1,7 @@
-"""How replicas in TensorFlow 2 add up what they have: by a MultiWorkerMirroredStrategy's ring, gRPC between cards too.
+"""How TensorFlow 2 replicas all-reduce: by a MultiWorkerMirroredStrategy's ring over gRPC, between GPUs too.
 
-The variables are our own, one set a replica: only the sums are the strategy's. Left to itself it never takes NCCL, and
-it is not asked to: that hung or died in releases from 2.0 to 2.11 (docs/training.md has where).
+The variables are our own, one set per replica: the strategy only does the sums. Left to itself it never uses NCCL, and
+is not asked to: that hung or crashed in releases from 2.0 to 2.11 (docs/training.md says where).
 """
 import json
 import os
@@ -14,10 +14,10 @@ GONE = tf.errors.UnavailableError, tf.errors.InternalError, tf.errors.AbortedErr
 
 
 def announce(group):
-    """Say who is there: TensorFlow reads it when the strategy is made, which comes before all else that it does."""
+    """List the workers in TF_CONFIG: TensorFlow reads it when the strategy is made, which must come first of all."""
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"worker": group.workers}, "task": {"type": "worker", "index": group.rank}})
-    # A proxy for the world outside is none between them:
+    # A proxy for the outside world does not apply between them:
     # https://grpc.github.io/grpc/core/md_doc_environment_variables.html
     os.environ["no_grpc_proxy"] = ",".join(worker.rpartition(":")[0] for worker in group.workers)
 
@@ -32,11 +32,11 @@ class Together:
         self.adding = self.running(lambda one: self.add([one])[0])
 
     def running(self, function, **said):
-        """Give the function as a graph in which add() works."""
+        """Return the function as a graph in which add() works."""
         return tf.function(lambda *all: self.strategy.run(function, all), autograph=False, **said)
 
     def add(self, tensors):
-        """Give the sum of each over all replicas: in one call for all of them."""
+        """Return the sum of each tensor over all replicas: one all-reduce for all of them."""
         flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
         flat, = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, [flat])
         parts = tf.split(flat, [tf.size(tensor) for tensor in tensors], num=len(tensors))
@@ -52,7 +52,7 @@ class Together:
 
 
 class translated:
-    """Say Lost where a replica is gone; TensorFlow says only what it met."""
+    """Raise Lost if a replica is gone; TensorFlow reports only what it ran into."""
 
     def __enter__(self):
         pass

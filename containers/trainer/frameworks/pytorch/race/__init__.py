@@ -1,8 +1,8 @@
-"""cifar10-94 in PyTorch: one training from nothing, as fast as the device allows, and again with another seed.
+"""cifar10-94 in PyTorch: one training from scratch, as fast as the device allows, and again with another seed.
 
-All arrays are made once and keep their places, so that a step can be a CUDA graph: each kind of step (race.Phase) is
-recorded once, and what changes from step to step (rates, which examples) it reads on the device, by a count that it
-moves itself. Without CUDA graphs the same steps are taken one kernel after the other.
+All arrays are allocated once and keep their addresses, so that a step can be a CUDA graph: each kind of step
+(race.Phase) is captured once. What changes from step to step (rates, which examples) it reads on the device, by a
+counter that it increments itself. Without CUDA graphs the same steps run one kernel after the other.
 """
 import functools
 
@@ -16,17 +16,17 @@ from ..numbers import HALVES, LAST, compiled
 from . import net, pictures
 from .arrays import Arrays
 
-AT_ONCE = 2000  # pictures at most that are tested together
+AT_ONCE = 2000  # the most images that are tested together
 
 
 def kind(network, asked):
-    """Give in which numbers convolutions are computed where --precision says `asked`: of auto and amp float16 on a card
-    with tensor cores, for before 2.1 PyTorch can't make pictures smaller there in bfloat16
-    (https://github.com/pytorch/pytorch/issues/88536). The network is told, and how pictures lie, which is always
-    channels last. What this PyTorch can't do raises Stop."""
+    """Return the dtype of convolutions where --precision is `asked`: for auto and amp float16 on a card with tensor
+    cores, because before 2.1 PyTorch can't resize images there in bfloat16
+    (https://github.com/pytorch/pytorch/issues/88536). Set the network's precision, and its layout, which is always
+    channels last. Raise Stop if this PyTorch can't do it."""
     if LAST is None or not hasattr(torch.nn.functional, "silu"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} is too old for cifar10-94, which needs 1.7 or later: "
-                   "take a later image")
+                   "use a later container image")
     network.channels_last = True
     has_cores = network.device == "gpu" and torch.cuda.get_device_capability(network.on) >= computing.TENSOR_CORES
     if asked in ("auto", "amp") and has_cores:
@@ -39,10 +39,10 @@ def put(images, on):
 
 
 class Race:
-    """images: uint8 [n, 32, 32, 3], labels [n]: numpy, put on the device here. kind: of numbers, see above.
+    """images: uint8 [n, 32, 32, 3], labels [n]: numpy, put on the device here. kind: the dtype, see above.
 
-    waits: whether the host waits for each step anyway; recorded: whether steps are CUDA graphs; why: the reason, where
-    they were to be and are not, else None; losses: of each step, on the device."""
+    waits: whether the host waits for each step anyway; recorded: whether steps are CUDA graphs; why: the reason if they
+    were to be and are not, else None; losses: of each step, on the device."""
 
     def __init__(self, on, kind, knobs, steps, batch, images, labels, is_compiled=False):
         self.on, self.kind, self.knobs, self.steps, self.batch = on, kind, knobs, steps, batch
@@ -68,9 +68,9 @@ class Race:
 
     # -- beforehand -----------------------------------------------------------------------------------------------
     def prepare(self, test, records=True):
-        """Compile, record, and train and test once on labels that say nothing, so that nothing of it hides in the time
-        of a training. On a CPU there is nothing to prepare. test: the images that will be tested, on the device;
-        records: whether steps are to be CUDA graphs, where they can."""
+        """Compile, capture, and train and test once on random labels, so that none of this counts in a training's time.
+        A CPU needs no preparation. test: the images that will be tested, on the device; records: whether steps are to
+        be CUDA graphs if possible."""
         if self.waits:
             return
         torch.backends.cudnn.benchmark = True
@@ -84,7 +84,7 @@ class Race:
         self.wait()
 
     def record(self, recorder):
-        """Record each kind of step after some that mean nothing. recorder: a graphs.Recorder, or what does the same."""
+        """Capture each kind of step after some throwaway ones. recorder: a graphs.Recorder, or its equivalent."""
         found = []
         try:
             for take in self.takes:
@@ -105,7 +105,7 @@ class Race:
 
     # -- a training -----------------------------------------------------------------------------------------------
     def reset(self, seed):
-        """Begin anew: weights, whitening and all that chance decides."""
+        """Start over: weights, whitening and all random draws."""
         with torch.no_grad():
             self.generator.manual_seed(seed)
             self.normalise(self.images, self.pixels)
@@ -115,7 +115,7 @@ class Race:
             self.at.zero_()
 
     def train(self, seed, watch=None):
-        """Train from nothing. watch(step) is called after each step; where nothing waits, the device may be behind."""
+        """Train from scratch. watch(step) is called after each step; if nothing waits, the device may lag behind."""
         self.reset(seed)
         for phase, take in zip(self.phases, self.takes):
             for step in range(phase.first, phase.last):
@@ -136,7 +136,7 @@ class Race:
             self.at.add_(1)
 
     def learned(self, places, side, parts):
-        """Give the loss of the examples at these places; what torch.compile compiles."""
+        """Return the loss of the examples at these places; this is what torch.compile compiles."""
         which, mirrored = pictures.chosen(self.drawn, places)
         x = pictures.cut(self.pixels, which, mirrored, self.drawn.shifts[:, places])
         x = pictures.resized(x, side).contiguous(memory_format=LAST)
@@ -146,10 +146,10 @@ class Race:
 
     # -- a test ---------------------------------------------------------------------------------------------------
     def predict(self, images):
-        """Give the class that is guessed of each of images (uint8 [n, 32, 32, 3], on the device), by the averages.
+        """Return the predicted class of each image (uint8 [n, 32, 32, 3], on the device), using the averages.
 
-        What is not sure after two views is looked at in four more, which count half; its chunks are filled up, for each
-        size of batch that is new to cuDNN costs it a search."""
+        Images that are unsure after two views get four more, which count half. Their chunks are padded, because cuDNN
+        runs a search for each new batch size."""
         with torch.no_grad():
             x = self.normalise(images, torch.empty(images.shape, dtype=self.kind, device=self.on)).permute(0, 3, 1, 2)
             kept, many = self.arrays.averaged(), min(AT_ONCE, len(x))
@@ -162,6 +162,6 @@ class Race:
 
 
 def seen(x, which, kept):
-    """Give the sum of the logits of pictures.views(x)[which]."""
+    """Return the sum of the logits of pictures.views(x)[which]."""
     norm = net.normed(kept, False, 0.0)
     return sum(net.forward(view.contiguous(memory_format=LAST), kept, norm) for view in pictures.views(x)[which])

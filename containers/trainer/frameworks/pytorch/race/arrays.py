@@ -1,7 +1,7 @@
-"""What is trained, and how it is moved: one array each of weights, momenta, averages, so that moving all is one kernel.
+"""What is trained, and how it is updated: weights, momenta and averages are one array each, so an update is one kernel.
 
-Filters lie first, as [outputs, height, width, inputs], in float32; convolutions are given them in the kind of numbers
-that they compute in. Every array keeps its place, for CUDA graphs know them by it.
+Filters come first, as [outputs, height, width, inputs], in float32; convolutions get them in the dtype that they
+compute in. Every array keeps its address, by which CUDA graphs know it.
 """
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ import torch
 from .... import race
 from . import muon, net
 
-WIDTHS = [width for width in race.WIDTHS for _ in range(2)]  # of the filters' outputs, in order
+WIDTHS = [width for width in race.WIDTHS for _ in range(2)]  # the filters' outputs, in order
 INPUTS = [race.WHITENED, *WIDTHS[:-1]]
 
 
@@ -18,7 +18,7 @@ def size(shape):
 
 
 class Arrays:
-    """on: the device; batch: so many losses are in the sum whose gradients come."""
+    """on: the device; batch: how many losses are summed in the loss that is differentiated."""
 
     def __init__(self, knobs, batch, kind, on):
         self.knobs, self.kind = knobs, kind
@@ -43,7 +43,7 @@ class Arrays:
         self.parts = self.viewed(self.filters, self.weights)
 
     def viewed(self, filters, others):
-        """Give {name: tensor} of arrays that lie as self.weights does; each is a leaf that gradients can be of."""
+        """Return {name: tensor} views of arrays laid out as self.weights is; each is a leaf that can have gradients."""
         found, first = {}, 0
         for name, shape in self.shapes.items():
             last = first + size(shape)
@@ -53,7 +53,7 @@ class Arrays:
         return found
 
     def matrices(self, flat):
-        """Give the filters of such an array, each as [outputs, all else]."""
+        """Return the filters of such an array, each as [outputs, all else]."""
         found, first = [], 0
         for width, inputs in zip(WIDTHS, INPUTS):
             found.append(flat[first:first + width * 9 * inputs].view(width, 9 * inputs))
@@ -61,16 +61,16 @@ class Arrays:
         return found
 
     def kept(self, parts):
-        """Give all that net.forward() computes with."""
+        """Return everything that net.forward() computes with."""
         return {**parts, **self.norms, "whiten/weights": self.whitening}
 
     def averaged(self):
         return self.kept(self.viewed(self.average[: self.edge].to(self.kind), self.average))
 
     def reset(self, generator, images):
-        """Begin anew; images: some of the training's pixels [n, 32, 32, 3], as they are trained on.
+        """Start over; images: some of the training's pixels [n, 32, 32, 3], as they are trained on.
 
-        Filters begin as those that let their inputs through; what outputs there are beyond is small noise."""
+        Filters start as the identity on their inputs; outputs beyond those start as small noise."""
         self.whitening.copy_(net.whitening(images, self.knobs.whitening_epsilon))
         for array in self.weights, self.momenta, self.average:
             array.zero_()
@@ -88,7 +88,7 @@ class Arrays:
         self.filters.copy_(self.weights[: self.edge])
 
     def move(self, gradients, row):
-        """Move weights and averages by a row of race.table(). gradients: of self.shapes in order, filters as
+        """Update weights and averages by a row of race.table(). gradients: of self.shapes in order, filters as
         [outputs, inputs, 3, 3]."""
         edge = self.edge
         flat = [one.permute(0, 2, 3, 1) if one.dim() == 4 else one for one in gradients]

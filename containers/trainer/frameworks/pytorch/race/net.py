@@ -1,8 +1,8 @@
-"""The network of cifar10-94 as it is computed: the words' own, without what its pools throw away.
+"""The network of cifar10-94 as it is computed: as declared, without what its pools discard.
 
-A pool of 2 x 2 on a map of odd size takes neither the last row nor the last column. The convolution before it has zeros
-at the top and left alone, and so computes just what is taken: output and gradients are exactly the same, for a tenth
-less work. The last pool is the maximum of what is left, whose size depends on the pictures'.
+A 2 x 2 pool on a map of odd size takes neither the last row nor the last column. The convolution before it is padded
+with zeros only at the top and left, and so computes just what is taken: output and gradients are exactly the same, for
+a tenth less work. The last pool is the maximum of what is left, whose size depends on that of the images.
 """
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ WHITENING = "whiten/biases"
 
 
 def whitening(pixels, epsilon):
-    """Give the filters [24, 3, 2, 2] whose twelve outputs have variance 1 and no covariance on these pictures [n, h, w,
-    3]; the other twelve are the same negated. Computed in numpy: twelve numbers a side are no work for a GPU."""
+    """Return the filters [24, 3, 2, 2] whose twelve outputs have variance 1 and no covariance on these images
+    [n, h, w, 3]; the other twelve are the same negated. Computed in numpy: a 12 x 12 matrix is no work for a GPU."""
     patches = pixels.float().unfold(1, 2, 1).unfold(2, 2, 1).reshape(-1, 12)  # of channel, row, column
     patches = patches - patches.mean(dim=0)
     covariance = (patches.t() @ patches / len(patches)).cpu().numpy().astype(np.float64)
@@ -29,14 +29,14 @@ def whitening(pixels, epsilon):
 
 
 def first_conv(x, weights):
-    """Convolve 3 x 3 what a pool of 2 x 2 comes after: only the places that it takes."""
+    """Apply a 3 x 3 convolution that a 2 x 2 pool follows: only at the places that the pool takes."""
     if x.shape[2] % 2 == 0:
         return functional.conv2d(x, weights, padding=1)
     return functional.conv2d(functional.pad(x, (1, 0, 1, 0)), weights)
 
 
 def forward(x, kept, norm):
-    """Give logits, in the kind of numbers that the head is in, of pictures [n, 3, side, side] in that of the filters.
+    """Return logits, in the head's dtype, of images [n, 3, side, side] in the filters' dtype.
 
     kept: {name: tensor}; norm: function of x and the layer's name."""
     biases = kept[WHITENING].to(x.dtype)
@@ -50,9 +50,9 @@ def forward(x, kept, norm):
 
 
 def normed(kept, is_training, share):
-    """Give the batch norm of forward(): by the batch, which moves the running values by this share, or by these."""
+    """Return forward()'s batch norm: by the batch, updating the running statistics by this share, or by those."""
     def norm(x, name):
-        # cuDNN's own, the fast one, wants a scale; without the words having one it is 1
+        # cuDNN's fast kernel needs a scale; where the network declares none it is 1
         return functional.batch_norm(
             x, kept[name + "/mean"], kept[name + "/variance"], kept[name + "/scale"], kept[name + "/offset"],
             training=is_training, momentum=share, eps=EPSILON)
@@ -61,7 +61,7 @@ def normed(kept, is_training, share):
 
 
 def loss(logits, labels, smoothing):
-    """Give the sum of the cross-entropies: of the mean the gradients would be too small for 16 bits."""
+    """Return the sum of the cross-entropies: the gradients of their mean would be too small for 16 bits."""
     logs = functional.log_softmax(logits, dim=1)
     wanted = logs.gather(1, labels[:, None]).sum()
     return (smoothing - 1) * wanted - smoothing * logs.mean(dim=1).sum()

@@ -1,0 +1,51 @@
+"""A network that computes nothing, and what is asked of a training with it."""
+
+import argparse
+
+import numpy as np
+
+from trainer.group import ALONE
+
+
+class FakeNetwork:
+    version, device, devices = "1", "cpu", ["a CPU"]
+    precision, compiled, channels_last = "float32", False, True
+    group = ALONE
+
+    def __init__(self, losses=None, at=None, right=None):
+        self.losses, self.at, self.right, self.trained, self.inferred = losses or {}, at or {}, right, [], []
+
+    def load(self, values):
+        self.kept = values
+
+    def values(self):
+        return self.kept
+
+    def batches(self, source, first, last, feed):
+        return (source(step) for step in range(first, last))
+
+    def train(self, batch, turn):
+        step = len(self.trained)
+        self.trained.append((batch, turn))
+        self.at.get(step, lambda: None)()
+        return self.losses.get(step, 2.0), self.right
+
+    def infer(self, batch):
+        step = len(self.inferred)
+        self.inferred.append(len(batch[0]))
+        self.at.get(step, lambda: None)()
+        return np.array([self.losses.get(step, 2.0)])
+
+    def logits(self, images):
+        return np.eye(10)[np.zeros(len(images), int)]
+
+
+def asked(folder, **changes):
+    """What was typed for 25 steps of the tutorial with a batch of 4, but for `changes`."""
+    words = {
+        "workload": "cifar10", "teacher": None, "out": str(folder), "batch": 4, "steps": 25, "epochs": None,
+        "seconds": None, "seed": 0, "log_frequency": 10, "data": None, "queue_fraction": 0.001, "feed": "ahead",
+        "checkpoint_seconds": 600.0, "resume": None, "no_eval": True, "no_dropout": False, "clip": None,
+        "trace": None, "threads": None, "tuned": None,
+    }  # fmt: skip
+    return argparse.Namespace(**{**words, **changes})

@@ -1,0 +1,212 @@
+"""Several replicas have one end, and one reason for it: whichever is done, fails, is told to end, or is killed."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import CONTAINERS, events, needs, start, until
+
+from trainer import group, meeting, replicas
+from trainer.events import Stop, Voice
+from trainer.group import Group
+from trainer.signals import Signals
+
+LIMIT = 120
+
+
+LATE = "import os, time\nwhile not os.path.exists({!r}):\n    time.sleep(0.02)"
+STAYS = "from trainer.replicas import Leash\nLeash().stay()"
+
+
+def replica(monkeypatch, path, text):
+    """Give a Replica whose process runs this text: it says of itself what one that trains says."""
+    path.write_text(f"#!{sys.executable}\n{text}\n")
+    path.chmod(0o755)
+    asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
+    with monkeypatch.context() as patch:
+        patch.setattr(replicas.sys, "executable", str(path))
+        return replicas.Replica(asked, 0, ["127.0.0.1:1"], Voice(None))
+
+
+def test_one_that_is_done_stays_until_all_are_for_the_others_may_still_be_hearing_it(tmp_path, monkeypatch):
+    go = tmp_path / "go"
+    early = replica(monkeypatch, tmp_path / "early", STAYS)
+    late = replica(monkeypatch, tmp_path / "late", f"{LATE.format(str(go))}\n{STAYS}")
+    watching = threading.Thread(target=replicas.watch, args=([early, late], Signals()))
+    watching.start()
+    until(lambda: early.is_done, "the first is done")
+    time.sleep(10 * replicas.POLL_SECONDS)
+    assert (early.is_running(), late.is_running(), late.is_done) == (True, True, False)
+    go.touch()
+    watching.join(LIMIT)
+    for one in (early, late):
+        one.end()
+    assert [one.process.returncode for one in (early, late)] == [0, 0]
+
+
+def test_one_that_is_done_waits_for_none_that_failed(tmp_path, monkeypatch):
+    both = [replica(monkeypatch, tmp_path / name, text) for name, text in (("done", STAYS), ("fails", "exit(3)"))]
+    replicas.watch(both, Signals())
+    for one in both:
+        one.end()
+    assert [one.process.returncode for one in both] == [0, 3]
+
+
+def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path, monkeypatch):
+    one = replica(monkeypatch, tmp_path / "one", f"print('NCCL INFO', end='')\n{STAYS}")
+    replicas.watch([one], Signals())
+    one.end()
+    assert one.process.returncode == 0
+
+
+class Told(Signals):
+    """Hears SIGTERM when it is asked for the third time: the replicas have been started, and can't hear yet."""
+
+    asked = 0
+
+    def check(self, step):
+        Signals.check(self, step)
+        self.asked += 1
+
+    @property
+    def received(self):
+        return signal.SIGTERM if self.asked else None
+
+    @received.setter
+    def received(self, number):
+        pass
+
+
+def test_a_signal_that_comes_before_they_can_hear_it_is_no_crash(tmp_path, monkeypatch):
+    asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
+    path = tmp_path / "deaf"
+    path.write_text(f"#!{sys.executable}\nimport time\ntime.sleep({LIMIT})\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(replicas.sys, "executable", str(path))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with pytest.raises(Stop, match="ended by signal 15") as stopped:
+        replicas.lead(asked, None, Voice(None), Told())
+    assert (stopped.value.kind, stopped.value.exit_code) == ("interrupted", 143)
+
+
+def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
+    class Gone:
+        asked = 0
+
+        def agreed(self, number):
+            self.asked += 1
+            raise group.Lost("Socket closed")
+
+    network = Gone()
+    group.parted(network, Group(0, 2, nodes=2))
+    assert network.asked == 1
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("on_cards", [False, True])
+def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(on_cards, monkeypatch):
+    """There are no cards: the group of one is of processors, and is told that it is of cards."""
+    needs("torch")
+    import torch
+    from torch import distributed
+
+    from trainer.frameworks.pytorch.together import Together
+
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    (free,) = meeting.free_ports(1)
+    one = Together(Group(0, 1, workers=[f"127.0.0.1:{free}"]), torch.device("cpu"))
+    one.on_cards = on_cards
+    try:
+        with pytest.raises(Stop, match="no number"):
+            fails(one.close)
+        assert distributed.is_initialized() is on_cards
+    finally:
+        one.close()
+    assert not distributed.is_initialized(), "one that has not failed parts from the others"
+
+
+def fails(close):
+    try:
+        raise Stop("nan", "no number")
+    finally:
+        close()
+
+
+# -- of a training ----------------------------------------------------------------------------------------------------
+
+
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def training(tmp_path, request):
+    """Give a training of two replicas that has begun, in PyTorch or what is asked for."""
+    needs("torch")
+    process = start("cifar10", "--framework", getattr(request, "param", "pytorch"), "--device", "cpu", "--threads", "1",
+                    "--batch", "32", "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record",
+                    PYTHONPATH=f"{slow_disk(tmp_path / 'slow')}:{CONTAINERS}")  # fmt: skip
+    until(lambda: (tmp_path / "events.jsonl").exists() and events(tmp_path, "step"), "no step was done")
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def slow_disk(folder):
+    """Give a folder for the path of modules that makes a checkpoint take longer than a replica is waited for."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import time\nfrom trainer import checkpoint, replicas\n"
+        "write, replicas.GRACE_SECONDS = checkpoint.write_whole, 1\n"
+        "def slowly(*words):\n    time.sleep(2)\n    write(*words)\ncheckpoint.write_whole = slowly\n"
+    )
+    return folder
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("training", ["pytorch", "tf2"], indirect=True)
+def test_one_signal_ends_all_replicas_after_the_same_step_with_one_checkpoint(training, tmp_path):
+    replicas = children(training.pid)
+    os.kill(replicas[1], signal.SIGTERM)  # Slurm tells all processes, the parent passes on: any of them is enough
+    training.send_signal(signal.SIGTERM)
+    out, err = training.communicate(timeout=LIMIT)
+    assert training.returncode == 143, err
+    (saved,), (error,) = events(tmp_path, "checkpoint"), events(tmp_path, "error")
+    assert (error["kind"], error["step"]) == ("interrupted", saved["step"])
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["status"], record["exit_code"]) == ("interrupted", 143)
+    assert (tmp_path / "log.txt").read_text() == out
+    assert not any(map(lives, replicas))
+
+
+@pytest.mark.torch
+def test_a_replica_that_is_killed_ends_all_and_its_death_is_the_reason(training, tmp_path):
+    replicas = children(training.pid)
+    os.kill(replicas[1], signal.SIGKILL)
+    _, err = training.communicate(timeout=LIMIT)
+    assert training.returncode == 1
+    (error,) = events(tmp_path, "error")
+    assert (error["kind"], error["message"]) == ("crash", "replica 1 was killed by signal 9, without a message")
+    assert "replica 1 was killed" in err
+    assert not any(map(lives, replicas))
+
+
+@pytest.mark.torch
+def test_no_replica_outlives_a_parent_that_was_killed(training):
+    replicas = children(training.pid)
+    assert len(replicas) == 2
+    training.kill()
+    until(lambda: not any(map(lives, replicas)), "a replica lives on")
