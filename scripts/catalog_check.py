@@ -198,13 +198,15 @@ def drivers_agree(tables: dict[str, Table]) -> Iterator[str]:
 
 
 def ranges(tables: dict[str, Table]) -> Iterator[str]:
-    """Every release has one row of branches; ranges do not overlap; no branches = read nowhere."""
+    """Every release has one row of branches; ranges do not overlap; no branches = read nowhere; none both ways."""
     table = tables["forward_compat"]
     for row in table:
         if comparable(row["first"]) > comparable(row["last"]):
             yield f"forward_compat {row['first']}: ends before it begins, at {row['last']}"
         if not row["branches"] and row["confidence"] not in ("recalled", "inferred"):
             yield f"forward_compat {row['first']}: no branches, though {row['confidence']}"
+        both = [branch for branch in row["branches"].split() if branch in row["excluded"].split()]
+        yield from (f"forward_compat {row['first']}: {branch} is both allowed and excluded" for branch in both)
     for before, after in pairs(table):
         if comparable(before["last"]) >= comparable(after["first"]):
             yield f"forward_compat {after['first']}: begins before {before['last']}"

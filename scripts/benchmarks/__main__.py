@@ -1,7 +1,7 @@
 """Measure ngcdl beside its peers, turn and turn about, and say what it reached of its goals.
 
-What is told is median (least..most) of the rounds. Exits with 1 where a goal is missed; with --check instead where a
-figure is worse than the committed one by more than the spread.
+What is told is median (least..most) of the rounds. Exits with 1 where a goal is missed, with --check instead where a
+figure is worse than the committed one by more than the spread of both, and where nothing could be measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import conditions
 import page
-from figures import Figure, Missing, fell, keep, load
+from figures import SURE_ROUNDS, Figure, Missing, fell, is_comparable, keep, load
 
 # Each is a file here whose `measure(rounds)` (None: as many as it likes) gives Figures, or raises Missing.
 BENCHMARKS = (
@@ -33,38 +33,54 @@ def main() -> int:
         return _write()
     sys.path += [str(ROOT / name) for name in SEEN]
     committed = {one.key: one for one in load()}
-    found, worse = [], []
-    for one in _measured(asked.names or list(BENCHMARKS), asked.rounds):
-        found.append(one)
-        print(said(one), flush=True)
-        if one.key in committed and (text := fell(committed[one.key], one)):
-            worse.append(f"{one.benchmark}: {one.what}{beside(one)}: {text}")
-    if asked.keep:
-        keep(found)
-        _write()
-    for line in worse:
-        print(f"WORSE than committed: {line}")
-    missed = [one for one in found if not one.is_met]
-    return 1 if (worse if asked.check else missed) else 0
+    found: list[Figure] = []
+    try:
+        for one in _measured(asked.names or list(BENCHMARKS), asked.rounds):
+            found.append(one)
+            print(said(one), flush=True)
+    finally:  # what came before a benchmark that failed, or before Ctrl-C, was measured
+        if asked.keep and found:
+            keep(found)
+            _write()
+    is_worse = _is_worse(found, committed)
+    is_missed = any(one.is_sure and not one.is_met for one in found)
+    return 1 if (is_worse if asked.check else is_missed) or not found else 0
+
+
+def _is_worse(found: list[Figure], committed: dict[tuple[str, str, str], Figure]) -> bool:
+    """Hold what was found against what is committed, and say what is worse, and how much could be compared."""
+    pairs = [(committed[one.key], one) for one in found if one.key in committed]
+    pairs = [(kept, new) for kept, new in pairs if is_comparable(kept, new)]
+    worse = [(new, text) for kept, new in pairs if (text := fell(kept, new))]
+    for one, text in worse:
+        print(f"WORSE than committed: {one.benchmark}: {one.what}{beside(one)}: {text}")
+    if found:
+        print(
+            f"{len(pairs)} of {len(found)} figures could be held against committed ones, {len(worse)} of them are worse"
+        )
+    return bool(worse)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("scripts/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--rounds", type=int, help="of each; at least 3, or nothing can be said of the spread")
+    parser.add_argument("--rounds", type=int, help=f"of each; of fewer than {SURE_ROUNDS} nothing is said")
     parser.add_argument("--check", action="store_true", help="fail by the committed figures, not by the goals")
     parser.add_argument("--keep", action="store_true", help="keep it in figures.json and docs/performance.md")
     parser.add_argument("--write", action="store_true", help="only write the table of docs/performance.md anew")
     asked = parser.parse_args()
     if strange := set(asked.names) - set(BENCHMARKS):
         parser.error(f"there is no {', '.join(sorted(strange))}; there is {', '.join(BENCHMARKS)}")
+    least = SURE_ROUNDS if asked.check or asked.keep else 1
+    if asked.rounds is not None and asked.rounds < least:
+        parser.error(f"--rounds {asked.rounds} is too few: say --rounds {least}")
     return asked
 
 
 def _measured(names: list[str], rounds: int | None) -> Iterator[Figure]:
     for name in names:
         here = conditions.here()
-        print(f"{name}: {', '.join(here.values())}", flush=True)
+        print(f"{name}: {conditions.told(here)}", flush=True)
         try:
             for one in importlib.import_module(name).measure(rounds):
                 yield replace(one, benchmark=name, conditions=here | one.conditions)
@@ -87,7 +103,7 @@ def said(one: Figure) -> str:
     lines.append(f"        ours {one.spread('ours').told(one.unit)}")
     if one.theirs:
         lines[-1] += f", difference {one.spread('difference').told(one.unit)}, ratio {one.spread('ratio').told('x')}"
-    if one.goal:
+    if one.goal and one.is_sure:
         lines[-1] += f"; {'reached' if one.is_met else 'MISSED'}: {one.goal.told(one.unit)}"
     return "\n".join(lines)
 

@@ -18,9 +18,9 @@ def named() -> str:
     try:
         import torch
     except ImportError as error:
-        raise Missing(f"PyTorch ({error}): NGCDL_BENCH_PYTHON names a Python that has it") from error
+        raise Missing(f"it wants PyTorch ({error}): NGCDL_BENCH_PYTHON names a Python that has it") from error
     if not torch.cuda.is_available():
-        raise Missing("a GPU that PyTorch sees")
+        raise Missing("it wants a GPU that PyTorch sees")
     if str(CONTAINERS) not in sys.path:
         sys.path.insert(0, str(CONTAINERS))
     return f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}"

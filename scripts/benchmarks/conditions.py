@@ -24,6 +24,11 @@ def here() -> dict[str, str]:
     return {name: value for name, value in told.items() if value}
 
 
+def told(conditions: Mapping[str, str]) -> str:
+    named = {"kernel": "", "machine": "", "date": "", "load": "load "}
+    return ", ".join(f"{named.get(name, f'{name.capitalize()} ')}{value}" for name, value in conditions.items())
+
+
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

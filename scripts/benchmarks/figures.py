@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 KEPT = Path(__file__).with_name("figures.json")
 Of = Literal["ours", "difference", "ratio"]
+SURE_ROUNDS = 3  # of fewer there is no spread, and nothing is said
 
 
 class Missing(Exception):
@@ -40,7 +41,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one series; a single value has no spread, and is not told."""
+    """Of one series; one or two values have no spread, and are not told."""
 
     median: float
     least: float
@@ -52,7 +53,7 @@ class Spread:
         return cls(median(values), min(values), max(values), len(values))
 
     def told(self, unit: str) -> str:
-        if self.rounds < 3:
+        if self.rounds < SURE_ROUNDS:
             return f"n/a ({self.rounds} rounds)"
         return f"{short(self.median)} ({short(self.least)}..{short(self.most)}) {unit}".rstrip()
 
@@ -92,18 +93,23 @@ class Figure:
         return Spread.of([a / b if of == "ratio" else a - b for a, b in pairs])
 
     @property
+    def is_sure(self) -> bool:
+        return len(self.ours) >= SURE_ROUNDS
+
+    @property
     def is_met(self) -> bool:
         return self.goal is None or self.goal.is_met(self.spread(self.goal.of).median)
 
 
-def fell(kept: Figure, new: Figure) -> str | None:
-    """Say how a figure is worse than the committed one by more than the spread of both; None where it is not.
+def is_comparable(kept: Figure, new: Figure) -> bool:
+    """Only a ratio to a peer of the same run can be held against that of another machine."""
+    is_here = new.compared == "ratio" or kept.conditions.get("machine") == new.conditions.get("machine")
+    return is_here and new.is_sure
 
-    What has no peer of the same run is compared on the same machine alone.
-    """
+
+def fell(kept: Figure, new: Figure) -> str | None:
+    """Say how a figure is worse than the committed one by more than the spread of both; None where it is not."""
     of = new.compared
-    if of != "ratio" and kept.conditions.get("machine") != new.conditions.get("machine"):
-        return None
     before, now = kept.spread(of), new.spread(of)
     if new.goal and new.goal.at_least:
         is_worse = now.median < before.least and now.most < before.median

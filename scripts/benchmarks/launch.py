@@ -22,10 +22,10 @@ TRAINING = ("--steps", "2", "--batch", "32", "--data", "synthetic", "--device", 
 def measure(rounds: int | None) -> Iterator[Figure]:
     registry = os.environ.get("NGCDL_REGISTRY")
     if not registry:
-        raise Missing("it wants the bench:  scripts/lab up")
+        raise Missing("it wants the lab:  scripts/lab up")
     with tempfile.TemporaryDirectory(dir="/tmp") as home:
         key = json.loads(Path(os.environ["NGCDL_LAB_JSON"]).read_text())["registry"]["key"]
-        environment = {**os.environ, "HOME": home, "NGC_API_KEY": key}  # the bench's own, of no other use
+        environment = {**os.environ, "HOME": home, "NGC_API_KEY": key}  # the lab's own, of no other use
         image = f"{registry}/nvidia/busybox:1"
         ours = [*NGCDL, "run", image, "--", "true"]
         seconds(ours, environment)  # it is pulled, and what this host forbids is known
@@ -54,7 +54,7 @@ def _bare(image: str, environment: dict[str, str]) -> float:
     with tempfile.TemporaryDirectory(dir="/tmp") as out:
         began = time.time()
         mounts = ["-v", f"{ROOT / 'containers' / 'trainer'}:/ngcdl/trainer:ro", "-v", f"{out}:/out", "-w", "/ngcdl"]
-        mounts += ["-e", "PYTHONDONTWRITEBYTECODE=1"]  # as ngcdl does: the bench's images have none, and root writes it
+        mounts += ["-e", "PYTHONDONTWRITEBYTECODE=1"]  # as ngcdl does: the lab's images have none, and root writes it
         command = ["python", "-m", "trainer", "cifar10", *TRAINING, "--out", "/out"]
         seconds(["docker", "run", "--rm", "--init", *mounts, image, *command], environment)
         return _first_step(Path(out, "events.jsonl")) - began

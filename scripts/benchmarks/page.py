@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from conditions import told
 from figures import Figure, Spread
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
@@ -20,16 +21,10 @@ def written(page: str, figures: Sequence[Figure]) -> str:
 
 def table(figures: Sequence[Figure]) -> str:
     """Give the table, and below it the conditions that its last column names by letter."""
-    conditions = list(dict.fromkeys(told(one) for one in figures))
-    rows = [_row(one, _letter(conditions.index(told(one)))) for one in figures]
-    notes = [f"- {_letter(number)}: {text}" for number, text in enumerate(conditions)]
+    under = list(dict.fromkeys(told(one.conditions) for one in figures))
+    rows = [_row(one, _letter(under.index(told(one.conditions)))) for one in figures]
+    notes = [f"- {_letter(number)}: {text}" for number, text in enumerate(under)]
     return "\n".join([HEAD, "|" + "---|" * HEAD.count(" |"), *rows, "", *notes])
-
-
-def told(figure: Figure) -> str:
-    named = {"kernel": "", "machine": "", "date": "", "load": "load "}
-    parts = [f"{named.get(name, f'{name.capitalize()} ')}{value}" for name, value in figure.conditions.items()]
-    return ", ".join(parts)
 
 
 def _row(one: Figure, letter: str) -> str:

@@ -2,7 +2,7 @@
 
 Of an image of real files, and of others of noise and zeros, which gunzip takes less time for: half of it is stored.
 
-Onto an engine and from a registry of its own, which are gone afterwards; wants root and the packages of the bench
+Onto an engine and from a registry of its own, which are gone afterwards; wants root and the packages of the lab
 (scripts/lab up). A killed pull is told by the share of the image's bytes that travel once more.
 """
 
@@ -87,14 +87,14 @@ class Stage:
 
 @contextlib.contextmanager
 def staged(image: Callable[[Lab], int], rate: int | None = None) -> Iterator[Stage]:
-    """Set up what `image` makes. Raises Missing where the bench is not here."""
-    bench = Lab.from_environment()
-    if os.geteuid() or not bench.cache.is_dir():
-        raise Missing("it wants root and the bench's packages:  scripts/lab up")
+    """Set up what `image` makes. Raises Missing where the lab's packages are not here."""
+    usual = Lab.from_environment()
+    if os.geteuid() or not usual.cache.is_dir():
+        raise Missing("it wants root and the lab's packages:  scripts/lab up")
     folder = Path(tempfile.mkdtemp(prefix="ngcdl-pull-", dir="/tmp"))  # a socket's path must be short
     lab = Lab(folder, folder / "cache")
     lab.cache.mkdir()
-    for one in bench.cache.iterdir():
+    for one in usual.cache.iterdir():
         if one.name not in ("registry", "layers.json"):
             (lab.cache / one.name).symlink_to(one)
     try:
@@ -110,9 +110,7 @@ def staged(image: Callable[[Lab], int], rate: int | None = None) -> Iterator[Sta
     finally:
         engines.down(lab, ENGINE)
         registry.down(lab)
-        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-            if line.split()[1].startswith(f"{folder}/"):
-                subprocess.run(["umount", "-l", line.split()[1]], check=False)
+        engines.unmount(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -149,7 +149,7 @@ def _articles(python: str) -> dict[str, Peer]:
 def frameworks() -> str:
     python = str(FRAMEWORKS) if FRAMEWORKS.exists() else sys.executable
     if python == sys.executable and not all(map(find_spec, ("tensorflow", "torch"))):
-        raise Missing("it wants TensorFlow and PyTorch:  scripts/test tests/containers -k none  installs them")
+        raise Missing("it wants both frameworks:  NGCDL_LAB=off scripts/test tests/containers -k none  installs them")
     return python
 
 

@@ -5,11 +5,10 @@ Nothing is installed, so that the machine stays as it is; what starts it is a sc
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-from lab_parts.packages import _private_apt, _run
+from lab_parts import packages
 from lab_parts.where import Lab, LabError, recipe_key, step
 
 SUITE, PACKAGE = "bookworm", "chromium-headless-shell"
@@ -37,16 +36,11 @@ def browser(lab: Lab) -> Path:
 
 def _unpack(lab: Lab, folder: Path) -> None:
     draft = folder.with_name("browser.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    (draft / "debs").mkdir(parents=True)
     # An empty list of what is installed: all that it needs is told, whatever this machine has.
-    options = [*_private_apt(lab, SUITE), "-o", "Dir::State::status=/dev/null"]
-    asked = _run(["apt-get", *options, "--no-install-recommends", "-qq", "--print-uris", "install", PACKAGE])
+    options = [*packages.apt_of(lab, SUITE), "-o", "Dir::State::status=/dev/null"]
+    asked = packages.run(["apt-get", *options, "--no-install-recommends", "-qq", "--print-uris", "install", PACKAGE])
     names = [line.split()[1].split("_")[0] for line in asked.splitlines() if line.startswith("'")]
-    _run(["apt-get", *options, "-q", "download", *sorted(set(names) - LEFT_OUT)], cwd=draft / "debs")
-    for deb in sorted((draft / "debs").glob("*.deb")):
-        _run(["dpkg", "-x", str(deb), str(draft)])
-    shutil.rmtree(draft / "debs")
+    packages.fetch(draft, options, sorted(set(names) - LEFT_OUT))
     (draft / "browser").write_text(START)
     (draft / "browser").chmod(0o755)
     (draft / "fonts.conf").write_text(FONTS % (folder / "usr/share/fonts"))

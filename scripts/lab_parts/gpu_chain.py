@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,6 @@ from pathlib import Path
 
 from lab_parts import packages
 from lab_parts.where import PARTS, Lab, LabError, step, write_whole
-
-STUB = "int nvmlInit_v2(void) { return 9; }\n"  # only where nvml.c is missing: every driver call answers "not loaded"
 
 
 def up(lab: Lab) -> dict[str, object]:
@@ -26,7 +25,7 @@ def up(lab: Lab) -> dict[str, object]:
     write_whole(lab.dir / "gpu/nvidia-smi", (PARTS / "nvidia_smi.sh").read_text(), 0o755)
     write_whole(lab.dir / "gpu/gpu_inject.py", (PARTS / "gpu_inject.py").read_text())
     runc = packages.unpacked(lab, "tools") / "usr/sbin/runc"
-    _program(lab, "nvidia-container-runtime", f"runtime {runc}")
+    _program(lab, "nvidia-container-runtime", "runtime", str(runc))
     _program(lab, "nvidia-container-runtime-hook", "gpus")
     _program(lab, "nvidia-container-runtime-hook-of-the-runtime", "runtime-hook")
     _program(lab, "nvidia-cdi-hook-of-the-lab", "cdi")
@@ -71,8 +70,7 @@ def write_cdi_spec(lab: Lab) -> None:
 
 def _build_library(lab: Lab) -> None:
     source, library = PARTS / "nvml.c", lab.dir / "gpu/nvml/libnvidia-ml.so.1"
-    text = source.read_text() if source.exists() else STUB
-    copy = lab.dir / "gpu/nvml.c"
+    text, copy = source.read_text(), lab.dir / "gpu/nvml.c"
     if library.exists() and copy.exists() and copy.read_text() == text:
         return
     packages.ensure_installed({"gcc": "gcc"} if shutil.which("gcc") else {"gcc": "gcc", "ld": "libc6-dev"})
@@ -87,7 +85,7 @@ def _build_library(lab: Lab) -> None:
         draft.replace(library)
 
 
-def _program(lab: Lab, name: str, way: str) -> None:
+def _program(lab: Lab, name: str, *way: str) -> None:
     """Write a small script under the name that Docker looks for."""
-    words = f"{Path(sys.executable).resolve()} -I -S {lab.dir}/gpu/gpu_inject.py {lab.dir} {way}"
-    write_whole(lab.dir / "gpu/bin" / name, f'#!/bin/sh\nexec {words} "$@"\n', 0o755)
+    program = [str(Path(sys.executable).resolve()), "-I", "-S", f"{lab.dir}/gpu/gpu_inject.py", str(lab.dir), *way]
+    write_whole(lab.dir / "gpu/bin" / name, f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n', 0o755)

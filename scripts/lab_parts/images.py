@@ -20,6 +20,7 @@ from lab_parts import debian_layers, packages, release_images
 from lab_parts.debian_layers import Debian
 from lab_parts.image_writer import Layer, layer, manifest, manifest_index, tar_of_files
 from lab_parts.registry import Storage
+from lab_parts.release_images import PATH_ENV
 from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
 
 # The wheels of TensorFlow 1.4's time that are still served, and the hash of the big one.
@@ -42,7 +43,6 @@ TORCH = ["torch==2.13.0", "numpy==2.3.5"]
 TORCH_TARGET = ["--python-version=3.11", "--implementation=cp", "--abi=cp311"]
 TORCH_TARGET += ["--platform=manylinux_2_28_x86_64", "--platform=manylinux2014_x86_64"]
 
-PATH_ENV = "PATH=/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TF_CONFIG: dict[str, object] = {
     "Env": [
         PATH_ENV,

@@ -1,6 +1,6 @@
 """Runs all tests, in groups that lanes take one after the other.
 
-    lanes.py early RESULTS PYTHON                   what needs neither bench nor frameworks, while those are made
+    lanes.py early RESULTS PYTHON                   what needs neither lab nor frameworks, while those are made
     lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  all else
     lanes.py sum RESULTS                            what failed, and one closing line of both: `N passed, N failed`
 
@@ -34,8 +34,8 @@ NETWORKS = tuple(f"tests/containers/test_trainer_{name}.py" for name in (
 WAITING = live("engine_lost", "pulls_broken")
 # The live tests that train for seconds and minutes: the processors' part of them.
 TRAININGS = live(
-    "out_of_memory", "bottlenecks", "comparisons", "autotune", "pictures", "replays", "held_back", "replicas_in_images",
-    "users_lines", "feeds_in_images", "words", "gpus",
+    "out_of_memory", "bottlenecks", "comparisons_in_images", "autotune", "pictures", "replays", "held_back",
+    "replicas_in_images", "users_lines", "feeds_in_images", "words", "gpus",
 )  # fmt: skip
 PULLS = live("pulls_kept", "pulls_refused", "doctor", "doctor_engine", "doctor_registry", "judged")
 NAMED = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests/live", "tests/cli")
@@ -65,7 +65,7 @@ def late() -> list[Group]:
         Group("commands", ("tests/cli",)),
         Group("compose", ("tests/compose",)),
         Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
-        Group("bench", ("tests/lab",)),
+        Group("lab", ("tests/lab",)),
         Group("slurm", ("tests/slurm",)),
         Group("waiting", WAITING),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from lab_parts.where import Lab, LabError, recipe_key, step
@@ -23,55 +24,21 @@ UNPACKED = {
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
     "tools": ("bookworm", ["docker-registry", "mmdebstrap", "busybox-static", "runc"]),
     "kubernetes": ("trixie", ["kubectl/trixie"]),  # named, or apt takes whatever newer one this machine has
-    "slurm": (
-        "bookworm",
-        [
-            "slurmctld",
-            "slurmd",
-            "slurm-client",
-            "slurm-wlm-basic-plugins",
-            "libslurm-dev",
-            "libslurm38",
-            "munge",
-            "libmunge2",
-            "libhwloc15",
-            "liblua5.1-0",
-        ],
-    ),
-    "slurm-accounting": (
-        "bookworm",
-        [
-            "slurmdbd",
-            "slurm-wlm-mysql-plugin",
-            "mariadb-server-core",
-            "mariadb-client-core",
-            "libmariadb3",
-            "libaio1",
-            "liburing2",
-        ],
-    ),
+    "slurm": ("bookworm", [
+        "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm38", "munge",
+        "libmunge2", "libhwloc15", "liblua5.1-0",
+    ]),
+    "slurm-accounting": ("bookworm", [
+        "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "mariadb-client-core", "libmariadb3", "libaio1",
+        "liburing2",
+    ]),
     # Debian 13's, with the libraries that Debian 12 has older ones of
-    "slurm-24.11": (
-        "trixie",
-        [
-            "slurmctld",
-            "slurmd",
-            "slurm-client",
-            "slurm-wlm-basic-plugins",
-            "libslurm-dev",
-            "libslurm42t64",
-            "munge",
-            "libmunge2",
-            "libgcrypt20",
-            "libgpg-error0",
-            "libhwloc15",
-            "libnuma1",
-            "liblua5.1-0",
-            "libc6",
-        ],
-    ),
+    "slurm-24.11": ("trixie", [
+        "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm42t64", "munge",
+        "libmunge2", "libgcrypt20", "libgpg-error0", "libhwloc15", "libnuma1", "liblua5.1-0", "libc6",
+    ]),
     "slurm-accounting-24.11": ("trixie", ["slurmdbd", "slurm-wlm-mysql-plugin", "libmariadb3"]),
-}
+}  # fmt: skip
 
 
 def unpacked(lab: Lab, name: str) -> Path:
@@ -82,22 +49,26 @@ def unpacked(lab: Lab, name: str) -> Path:
         return folder
     with step(f"packages of Debian {suite} for {name}: {' '.join(packages)}"):
         draft = lab.cache / "packages" / f"{name}.draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        (draft / "debs").mkdir(parents=True)
-        options = _private_apt(lab, suite)
-        _run(["apt-get", *options, "-q", "download", *packages], cwd=draft / "debs")
-        for deb in sorted((draft / "debs").glob("*.deb")):
-            _run(["dpkg", "-x", str(deb), str(draft)])
-        shutil.rmtree(draft / "debs")
+        fetch(draft, apt_of(lab, suite), packages)
         draft.rename(folder)
     return folder
+
+
+def fetch(draft: Path, options: list[str], packages: Iterable[str]) -> None:
+    """Download packages by apt-get with these options, and unpack them into a folder that is made anew."""
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "debs").mkdir(parents=True)
+    run(["apt-get", *options, "-q", "download", *packages], cwd=draft / "debs")
+    for deb in sorted((draft / "debs").glob("*.deb")):
+        run(["dpkg", "-x", str(deb), str(draft)])
+    shutil.rmtree(draft / "debs")
 
 
 def mirror() -> str:
     """Return the address of the Debian mirror: NGCDL_LAB_DEBIAN, else the one that this machine's apt uses."""
     if os.environ.get("NGCDL_LAB_DEBIAN"):
         return os.environ["NGCDL_LAB_DEBIAN"]
-    lines = _run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(COMPONENT)|$(LABEL)|$(REPO_URI)"]).splitlines()
+    lines = run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(COMPONENT)|$(LABEL)|$(REPO_URI)"]).splitlines()
     for line in lines:
         origin, component, label, address = line.split("|", 3)
         if (origin, component, label) == ("Debian", "main", "Debian"):
@@ -119,17 +90,17 @@ def ensure_installed(commands: dict[str, str]) -> None:
     if not missing:
         return
     with step(f"installed {' '.join(missing)}"):
-        sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+        sudo = [] if os.geteuid() == 0 or not shutil.which("sudo") else ["sudo", "-n"]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        _run([*sudo, "apt-get", "-qq", "update"], env=environment)
-        _run([*sudo, "apt-get", "-qq", "install", "-y", "--no-install-recommends", *missing], env=environment)
+        run([*sudo, "apt-get", "-qq", "update"], env=environment)
+        run([*sudo, "apt-get", "-qq", "install", "-y", "--no-install-recommends", *missing], env=environment)
 
 
 def _found(command: str) -> bool:
     return shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
 
 
-def _private_apt(lab: Lab, suite: str) -> list[str]:
+def apt_of(lab: Lab, suite: str) -> list[str]:
     """Prepare an apt folder for one suite, update it, and return the options that make apt-get use it."""
     folder = lab.cache / "apt" / suite
     (folder / "lists/partial").mkdir(parents=True, exist_ok=True)
@@ -145,11 +116,11 @@ def _private_apt(lab: Lab, suite: str) -> list[str]:
         "APT::Sandbox::User": "root",
     }
     words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-    _run(["apt-get", *words, "-q", "update"])
+    run(["apt-get", *words, "-q", "update"])
     return words
 
 
-def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+def run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     try:
         done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
     except FileNotFoundError as error:

@@ -70,6 +70,14 @@ def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
     return True
 
 
+def kill(lab: Lab, name: str) -> None:
+    """Let one of our processes crash; harmless when it is gone already."""
+    pid = pid_of(lab, name)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+        _reap(pid)
+
+
 def _reap(pid: int) -> None:
     if pid in _kept:
         _kept.pop(pid).wait()

@@ -1,5 +1,5 @@
-"""Start the lab's registry: docker-registry on a Unix socket, with its storage in the cache, and ngc_registry.py in
-front of it."""
+"""Start the lab's registry: docker-registry on a Unix socket, with its storage in the cache, and ngc_registry in front
+of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from lab_parts import packages, processes
-from lab_parts.where import PARTS, Lab, step, write_whole
+from lab_parts.where import PARTS, Lab, recipe_key, step, write_whole
 
+PROGRAM = PARTS / "ngc_registry"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 MANIFEST_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 
@@ -23,20 +24,14 @@ def up(lab: Lab) -> dict[str, object]:
     """Start what does not run yet; return where it is and the accounts it knows."""
     folder = lab.dir / "registry"
     accounts = _accounts(folder / "accounts.json")
-    program, source = folder / "ngc_registry.py", (PARTS / "ngc_registry.py").read_text()
-    changed = not program.exists() or program.read_text() != source
-    write_whole(program, source)
-    if changed or None in (processes.pid_of(lab, "docker-registry"), processes.pid_of(lab, "ngc-registry")):
+    program, note = recipe_key(*sorted(PROGRAM.glob("*.py"))), folder / "program.txt"
+    is_same = note.exists() and note.read_text() == program
+    if not is_same or None in (processes.pid_of(lab, "docker-registry"), processes.pid_of(lab, "ngc-registry")):
         with step("registry"):
             _start(lab, folder)
+            write_whole(note, program)
     ready = json.loads((folder / "ready.json").read_text())
     keys = {kind: key for key, kind in accounts["keys"].items()}
-    front = [
-        str(Path(sys.executable).resolve()),
-        str(folder / "ngc_registry.py"),
-        "--upstream",
-        str(folder / "registry.sock"),
-    ]
     return {
         "host": f"127.0.0.1:{ready['port']}",
         "cdn": f"127.0.0.2:{ready['cdn_port']}",
@@ -47,8 +42,7 @@ def up(lab: Lab) -> dict[str, object]:
         "push": accounts["push"],
         "fault_file": str(folder / "faults.json"),
         "request_log": str(folder / "requests.jsonl"),
-        "front": [*front, "--accounts", str(folder / "accounts.json")],
-        "pid": processes.pid_of(lab, "ngc-registry"),
+        "front": _front(folder),
     }
 
 
@@ -124,17 +118,14 @@ def _start(lab: Lab, folder: Path) -> None:
     if not faults.exists():
         write_whole(faults, "{}\n")
     log.touch()
-    command = [
-        sys.executable,
-        "-B",
-        str(folder / "ngc_registry.py"),
-        "--upstream",
-        str(address),
-        "--accounts",
-        str(folder / "accounts.json"),
-    ]
-    command += ["--faults", str(faults), "--log", str(log), "--ready", str(ready)]
-    processes.start(lab, "ngc-registry", command, ready.exists)
+    files = ["--faults", str(faults), "--log", str(log), "--ready", str(ready)]
+    processes.start(lab, "ngc-registry", [*_front(folder), *files], ready.exists)
+
+
+def _front(folder: Path) -> list[str]:
+    """What starts a front of the storage; --faults and --log are each one's own."""
+    program = [str(Path(sys.executable).resolve()), "-B", str(PROGRAM)]
+    return [*program, "--upstream", str(folder / "registry.sock"), "--accounts", str(folder / "accounts.json")]
 
 
 def _listens(address: Path) -> bool:

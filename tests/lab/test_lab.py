@@ -1,4 +1,4 @@
-"""The bench proves itself: the engine launches what it pulls, and each GPU way works and fails as it should."""
+"""The lab proves itself: the engine launches what it pulls, and each GPU way works and fails as it should."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from callers import Docker
+from docker_client import Docker
 
 pytestmark = pytest.mark.lab
 
@@ -27,7 +27,7 @@ FIRST_CARD = "GPU 0: NVIDIA GeForce GTX 1050 Ti (UUID: GPU-"
 
 
 def test_a_reader_who_has_seen_enough_is_no_traceback() -> None:
-    """It needs no bench: the pipe is closed before anything is written into it."""
+    """It needs no lab: the pipe is closed before anything is written into it."""
     reading, writing = os.pipe()
     os.close(reading)
     words = [sys.executable, str(Path(__file__).parents[2] / "scripts/lab"), "status", "--json"]

@@ -1,19 +1,15 @@
-"""The bench's Slurm is a real one: it places, counts GPUs, cancels, keeps exit codes, and loses nodes."""
+"""The lab's Slurm is a real one: it places, counts GPUs, cancels, keeps exit codes, and loses nodes."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from lab_parts.slurm import Cluster
 from lab_parts.where import Lab
 

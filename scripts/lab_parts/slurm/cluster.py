@@ -1,0 +1,136 @@
+"""A cluster's life: up with all its nodes idle, a node that crashes and comes back, and down without a trace."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab_parts.slurm import accounting, steps
+from lab_parts.slurm.conf import Conf
+from lab_parts.slurm.daemons import Daemons
+from lab_parts.slurm.programs import Programs
+from lab_parts.where import Lab, LabError, step
+
+
+class Cluster:
+    """A cluster in a folder of its own. `bin` goes to the front of PATH: it has sbatch, srun and the others."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        folder: Path,
+        nodes: int = 2,
+        gpus: int = 1,
+        accounting: bool = False,
+        pyxis: bool = False,
+        types: Sequence[str] = ("fake",),
+    ) -> None:
+        """`types` are what the nodes' GPUs are called, in turn."""
+        if len(str(folder)) > 80:  # of a Unix socket's path
+            raise LabError(f"{folder} is too long a path for the cluster's sockets")
+        self._lab = Lab(folder, lab.cache)
+        self.folder, self.nodes = folder, [f"n{number}" for number in range(1, nodes + 1)]
+        self._gpus, self._has_accounting, self._has_pyxis = gpus, accounting, pyxis
+        self._types = dict(zip(self.nodes, itertools.cycle(types)))
+        self._daemons = Daemons(self._lab)
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    @property
+    def bin(self) -> Path:
+        return self._daemons.bin
+
+    @property
+    def record(self) -> Path:
+        """What each task was given of pyxis' options, a line each: job=1<tab>node=n1<tab>proc=0<tab>..."""
+        return self.folder / "pyxis.tsv"
+
+    @property
+    def conf(self) -> Path:
+        return self._daemons.conf
+
+    def environment(self) -> dict[str, str]:
+        return self._daemons.environment()
+
+    def up(self) -> None:
+        """Start it and wait until all nodes are idle."""
+        with step(f"Slurm with {len(self.nodes)} nodes{', slurmdbd' if self._has_accounting else ''}"):
+            for part in ("bin", "programs", "state", "spool", "logs"):
+                (self.folder / part).mkdir(parents=True)
+            programs = Programs(self._lab, self._has_accounting)
+            programs.put(self.folder, self.conf)
+            conf = Conf(self.folder, self._types, programs.plugins, self._has_accounting)
+            plugin = f"required {programs.pyxis(self.folder)} record={self.record}\n" if self._has_pyxis else ""
+            conf.write(self._gpus, programs.is_newer, plugin)
+            self._munge()
+            if self._has_accounting:
+                accounting.up(conf, programs.database, self._daemons)
+            self._daemons.start("slurmctld", ["-D"], lambda: self._daemons.says("sinfo", "-h"))
+            for name in self.nodes:
+                self.start_node(name)
+            self.wait_idle()
+
+    def down(self) -> None:
+        """End all of it, jobs included, and remove the folder."""
+        if self.conf.exists():
+            self._daemons.says("scancel", "--user", str(os.geteuid()))
+        for name in (*self.nodes, "slurmctld"):
+            self._daemons.stop(name, seconds=2)
+        steps.kill(self.conf)
+        for name in (*accounting.NAMES, "munged"):
+            self._daemons.stop(name, seconds=5)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_node(self, name: str) -> None:
+        (self.folder / "spool" / name).mkdir(exist_ok=True)
+        words = ["-D", "-f", str(self.conf), "-N", name, "-d", self._daemons.at("slurmstepd")]
+        self._daemons.start(name, words, lambda: True, program="slurmd")
+
+    def kill_node(self, name: str, announced: bool = False) -> None:
+        """Let a node crash: its slurmd, its steps and their tasks go at once, without a word.
+
+        slurmctld finds out after 13 s, or is told. Containers that an engine runs for the tasks stay.
+        """
+        self._daemons.kill(name)
+        steps.kill(self.conf, name)
+        if announced:
+            self._daemons.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
+
+    def wait_idle(self, seconds: float = 30) -> None:
+        """Wait until all nodes are idle."""
+        until = time.monotonic() + seconds
+        says = self._daemons.says
+        while len(set((says("sinfo", "-h", "-N", "-t", "idle", "-o", "%N") or "").split())) < len(self.nodes):
+            if time.monotonic() > until:
+                raise LabError(
+                    f"not {len(self.nodes)} nodes are idle after {seconds:.0f} s:\n{says('sinfo', '-N', '-l')}"
+                )
+            time.sleep(0.1)
+
+    def _munge(self) -> None:
+        key = self.folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(128))
+        key.chmod(0o600)
+        self.folder.chmod(0o755)
+        named = {"socket": "munge.sock", "key-file": key.name, "pid-file": "munge.pid", "log-file": "logs/munge.txt"}
+        named["seed-file"] = "munge.seed"
+        options = [f"--{option}={self.folder}/{name}" for option, name in named.items()]
+        # --force: a parent that others may write in, such as /tmp, is no reason to refuse
+        words = ["--foreground", "--force", "--num-threads=2", *options]
+        self._daemons.start(
+            "munged", words, lambda: self._daemons.says("munge", "-S", f"{self.folder}/munge.sock", "-n")
+        )

@@ -1,0 +1,48 @@
+"""A cluster's programs: started as daemons, and asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+from lab_parts import processes
+from lab_parts.where import Lab, LabError
+
+
+class Daemons:
+    """Of the cluster in `lab.dir`, noted down there; what starts each lies in its bin."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self.conf, self.bin = lab.dir / "slurm.conf", lab.dir / "bin"
+
+    def environment(self) -> dict[str, str]:
+        return {"SLURM_CONF": str(self.conf), "PATH": f"{self.bin}:{os.environ.get('PATH', '')}"}
+
+    def start(self, name: str, words: list[str], ready: Callable[[], object], program: str | None = None) -> None:
+        """Start a program, under its own name or another one, and wait until it is ready."""
+        environment = {**os.environ, **self.environment()}
+        processes.start(self._lab, name, [self.at(program or name), *words], lambda: bool(ready()), env=environment)
+
+    def stop(self, name: str, seconds: float) -> None:
+        processes.stop(self._lab, name, seconds)
+
+    def kill(self, name: str) -> None:
+        processes.kill(self._lab, name)
+
+    def at(self, name: str) -> str:
+        return str(self.bin / name)
+
+    def says(self, name: str, *words: str) -> str | None:
+        """Give what a program answers; None where it fails or does not answer."""
+        try:
+            done = subprocess.run([self.at(name), *words], capture_output=True, text=True, timeout=5)
+        except subprocess.TimeoutExpired:
+            return None
+        return (done.stdout or " ") if done.returncode == 0 else None
+
+    def run(self, name: str, *words: str) -> None:
+        done = subprocess.run([self.at(name), *words], capture_output=True, text=True, timeout=30)
+        if done.returncode:
+            raise LabError(f"{name} {' '.join(words)} failed: {(done.stderr or done.stdout).strip()[-500:]}")

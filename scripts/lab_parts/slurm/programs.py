@@ -1,0 +1,73 @@
+"""Slurm's programs, of Debian 12 or 13: each is started by a script, with the cluster's files and its own libraries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab_parts import packages
+from lab_parts.where import PARTS, Lab, LabError, write_whole
+
+PROGRAMS = (
+    *("usr/sbin/munged", "usr/bin/munge", "usr/sbin/slurmctld-wlm", "usr/sbin/slurmd-wlm", "usr/sbin/slurmstepd-wlm"),
+    *(f"usr/bin/{name}" for name in ("sbatch", "srun", "squeue", "scontrol", "scancel", "sacct", "sinfo", "salloc")),
+)
+ACCOUNTING = ("usr/sbin/slurmdbd", "usr/bin/sacctmgr", "usr/sbin/mariadbd")
+NEWER = "24.11"
+LIBRARIES, LOADER = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2"
+START = '#!/bin/sh\nexport SLURM_CONF="{conf}"{libraries}\nexec {program} "$@"\n'
+
+
+class Programs:
+    """What is unpacked of them: `plugins` is where Slurm's lie, `database` where MariaDB's root is."""
+
+    def __init__(self, lab: Lab, has_accounting: bool) -> None:
+        names = ["slurm", *(["slurm-accounting"] if has_accounting else [])]
+        self.is_newer = os.environ.get("NGCDL_LAB_SLURM") == NEWER
+        self._newer = [packages.unpacked(lab, f"{name}-{NEWER}") for name in names] if self.is_newer else []
+        self._others = [packages.unpacked(lab, name) for name in names]  # of the database with either
+        self._paths = (*PROGRAMS, *(ACCOUNTING if has_accounting else ()))
+        self.plugins = ":".join(f"{root}/{LIBRARIES}/slurm-wlm" for root in self._newer or self._others)
+        self.database = self._others[-1]
+
+    def put(self, folder: Path, conf: Path) -> None:
+        """Write what starts each program, with the libraries that lie beside it, into the folder's bin."""
+        roots = [*self._newer, *self._others]
+        with_others = f' LD_LIBRARY_PATH="{_libraries(self._others)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+        for path in self._paths:
+            root = next(root for root in roots if (root / path).exists())
+            # Debian adds -wlm and links to it; a daemon that does not find its own name leaves the GPUs out
+            program = folder / "programs" / path.rpartition("/")[2].removesuffix("-wlm")
+            if root in self._newer:
+                self._with_its_own_libraries(root / path, program)
+            else:
+                program.symlink_to(root / path)
+            libraries = "" if root in self._newer else with_others
+            start = START.format(conf=conf, libraries=libraries, program=program)
+            write_whole(folder / "bin" / program.name, start, 0o755)
+
+    def _with_its_own_libraries(self, program: Path, copy: Path) -> None:
+        """Copy a program that runs with the C library of its own Debian, and starts others with this machine's."""
+        packages.ensure_installed({"patchelf": "patchelf"})
+        shutil.copy2(program, copy)
+        loader, path = f"{self._newer[0]}/{LIBRARIES}/{LOADER}", _libraries(self._newer)
+        words = ["patchelf", "--set-interpreter", loader, "--force-rpath", "--set-rpath", path, str(copy)]
+        subprocess.run(words, check=True)
+
+    def pyxis(self, folder: Path) -> Path:
+        """Compile the stand-in for NVIDIA's plugin; return it."""
+        plugin = folder / "pyxis.so"
+        packages.ensure_installed({"gcc": "gcc", "cc": "libc6-dev"})
+        headers = f"-I{(self._newer or self._others)[0]}/usr/include"
+        words = ["gcc", "-Wall", "-Werror", "-shared", "-fPIC", headers, "-o", str(plugin), str(PARTS / "pyxis.c")]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            raise LabError(f"pyxis.c does not compile:\n{done.stderr[-1500:]}")
+        return plugin
+
+
+def _libraries(roots: Sequence[Path]) -> str:
+    return ":".join(f"{root}/{LIBRARIES}{sub}" for root in roots for sub in ("", "/slurm-wlm"))
