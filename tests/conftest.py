@@ -1,4 +1,4 @@
-"""What every test may ask for: the test bench, as scripts/lab describes it."""
+"""What every test may ask for: the lab, as scripts/lab describes it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ hypothesis.settings.load_profile("ngcdl")
 
 @pytest.fixture(scope="session")
 def lab() -> dict[str, Any]:
-    """Give what `scripts/lab status --json` wrote to the file that NGCDL_LAB_JSON names.
+    """Give what lab.json says, which NGCDL_LAB_JSON names.
 
     Where CI is set a missing lab is a failure: what was not run did not pass.
     """
-    path = os.environ.get("NGCDL_LAB_JSON")
-    missing = "NGCDL_LAB_JSON is not set" if not path else "" if Path(path).is_file() else f"there is no file {path}"
-    if missing:
-        text = f"{missing}: scripts/lab up, then scripts/lab status --json > FILE and NGCDL_LAB_JSON=FILE"
+    path = Path(os.environ.get("NGCDL_LAB_JSON") or "/")
+    if not path.is_file():
+        text = 'NGCDL_LAB_JSON names no lab: scripts/lab up --floor --without-gpu && eval "$(scripts/lab env)"'
         if os.environ.get("CI"):
             pytest.fail(text)
         pytest.skip(text)
-    status: dict[str, Any] = json.loads(Path(path or "").read_text())
+    status: dict[str, Any] = json.loads(path.read_text())
     return status
 
 

@@ -102,6 +102,7 @@ class FakeEngine:
     is_cluster: bool = False
     has_containers: bool = True
     shares_files: bool = True
+    waits_for: str | None = None
     at_start: Callable[[], None] = lambda: None
     pulled: str | NgcdlError = "sha256:" + "0" * 64
     auths: list[Mapping[str, str] | None] = field(default_factory=list)
@@ -155,7 +156,7 @@ class FakeEngine:
         return self.job
 
     def find(self, run_id: str) -> Job | None:
-        return None if isinstance(self.job, NgcdlError) else self.job
+        return None if isinstance(self.job, NgcdlError) or "remove" in self.job.asked else self.job
 
 
 @dataclass

@@ -84,7 +84,7 @@ class House:
 
     def bring_trainer(self) -> None:
         """Put the stand-in where the local engine keeps the Python that has TensorFlow."""
-        engine = local.LocalEngine(self.home / "share/ngcdl")
+        engine = local.LocalEngine(self.home / "share/ngcdl", self.shelf.root)
         for lock in ("local.txt", "local-cpu.txt"):
             folder = engine._environment(lock)
             (folder / "bin").mkdir(parents=True)

@@ -8,9 +8,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
+
+from ngcdl.engines import base
+from ngcdl.spec import KINDS, Kind, Placement, kind_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "toolkit/ngcdl"
@@ -23,6 +28,9 @@ OWNERS = {
     "rich": {"console.py", "cli/gpu.py", "cli/screen.py"},
     "typer": {"cli"},
 }
+
+# The modules that may name an engine: which one to take, and what there is of Docker on a host, is their very question.
+NAME_ENGINES = ("spec", "engines", "choice.py", "doctor", "cli/images.py")
 
 
 def imported(source: str) -> Iterator[tuple[str, bool]]:
@@ -115,7 +123,29 @@ def test_the_layers_are_all_there_is() -> None:
     assert named == there - {"__init__", "__main__", "__pycache__", "containers", "requirements"}
 
 
-def test_an_engine_s_name_leads_to_a_module_that_connects() -> None:
-    from ngcdl.engines import ENGINES
+def test_what_engines_differ_in_is_a_fact_of_their_kind_and_no_question_of_their_name() -> None:
+    named = {
+        f"{path.relative_to(PACKAGE)}:{one.lineno}: {one.value}"
+        for path in MODULES
+        if not any(path.relative_to(PACKAGE).is_relative_to(owner) for owner in NAME_ENGINES)
+        for one in ast.walk(ast.parse(path.read_text()))
+        if isinstance(one, ast.Constant) and one.value in KINDS
+    }
+    assert named == set()
 
-    assert all(callable(importlib.import_module(module).connect) for module in ENGINES.values())
+
+def test_each_kind_of_engine_is_a_module_that_connects_and_each_module_a_kind() -> None:
+    there = {path.stem for path in (PACKAGE / "engines").iterdir() if not path.name.startswith("_")}
+    assert there - {"base"} == set(KINDS)
+    for name in KINDS:
+        engine = get_type_hints(importlib.import_module(f"ngcdl.engines.{name}").connect)["return"]
+        assert engine.name == name
+        assert engine.has_containers is base.OfKind.has_containers, "it has no other word on that than its kind"
+        assert engine.is_cluster is base.OfKind.is_cluster
+
+
+def test_what_a_kind_of_engine_takes_are_fields_of_a_placement_and_each_is_taken() -> None:
+    taken = {name for one in KINDS.values() for name in one.takes}
+    assert taken == {one.name for one in fields(Placement)}
+    assert all(bool(one.takes) == one.is_cluster for one in KINDS.values())
+    assert kind_of("auto") == kind_of("compose") == kind_of(None) == Kind()

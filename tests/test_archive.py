@@ -239,7 +239,7 @@ def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(shelf: Store, 
     whole = file.read_bytes()
     at = whole.index(b"step 0")
     for data, why in (
-        (whole[:at] + b"step 9" + whole[at + 6 :], "log.txt is not what its checksum says"),
+        (whole[:at] + b"step 9" + whole[at + 6 :], "log.txt does not match its checksum"),
         (whole[: at + 3], "unexpected end of data"),
         (whole[:100], "truncated header"),
         (b"x" * 4096, "not a tar|invalid header|bad checksum"),
@@ -260,7 +260,7 @@ def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(
 ) -> None:
     for run, why in (
         (Run("run-9", "finished", 1.0), "that of another run"),
-        (Run("run-1", "running", 1.0, owner=this_process()), "a run that goes on"),
+        (Run("run-1", "running", 1.0, owner=this_process()), "still running"),
     ):
         made = Store(tmp_path / run.status)
         made.create(run)

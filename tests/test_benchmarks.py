@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -65,8 +66,11 @@ def test_a_figure_fell_only_where_it_is_worse_by_more_than_the_spread_of_both() 
 
 def test_what_has_no_peer_is_compared_on_the_same_machine_alone() -> None:
     worse = replace(ALONE, ours=(9.0, 9.1, 9.2))
+    assert figures.is_comparable(ALONE, worse)
     assert figures.fell(ALONE, worse)
-    assert figures.fell(ALONE, replace(worse, conditions={"machine": "another"})) is None
+    assert not figures.is_comparable(ALONE, replace(worse, conditions={"machine": "another"}))
+    assert figures.is_comparable(PAIRED, replace(PAIRED, conditions={"machine": "another"})), "a ratio is everywhere"
+    assert not figures.is_comparable(ALONE, replace(ALONE, ours=(9.0, 9.1))), "nothing is said of two rounds"
 
 
 def test_what_is_kept_is_read_again_and_takes_the_place_of_the_same_figure(tmp_path: Path) -> None:
@@ -100,6 +104,62 @@ def test_the_table_says_what_was_reached_and_under_which_conditions() -> None:
 def test_less_than_three_rounds_have_no_spread_and_no_figure() -> None:
     assert Spread.of([1.0, 2.0]).told("s") == "n/a (2 rounds)"
     assert [figures.short(value) for value in (0.01234, 1.5, 1234.5, 0.0)] == ["0.0123", "1.50", "1,234", "0"]
+
+
+MEASURES = """
+from figures import Figure, Goal
+
+def measure(rounds):
+    yield Figure("a thing", "s", ({},) * (rounds or 3), Goal("ours", 2.0))
+"""
+
+
+def benched(folder: Path, *words: str, **benchmarks: str) -> subprocess.CompletedProcess[str]:
+    """Run the frame with these in the place of start_up, launch and others; its page and figures lie in the folder."""
+    own = shutil.copytree(BENCHMARKS, folder / "scripts/benchmarks", dirs_exist_ok=True)
+    (folder / "docs").mkdir(exist_ok=True)
+    (folder / "docs/performance.md").write_text(f"{page.BEGIN}\n{page.END}\n")
+    (own / "figures.json").write_text("[]")
+    for name, source in benchmarks.items():
+        (own / f"{name}.py").write_text(source)
+    # -B: of a file written twice in a second the bytecode of the first would be run
+    asked = [sys.executable, "-B", own, *(benchmarks or ["start_up"]), *words]
+    return subprocess.run(asked, capture_output=True, text=True, check=False)
+
+
+def test_a_missed_goal_fails_and_with_check_what_is_worse_than_committed(tmp_path: Path) -> None:
+    assert benched(tmp_path, start_up=MEASURES.format("1.0")).returncode == 0
+    assert benched(tmp_path, start_up=MEASURES.format("2.5")).returncode == 1
+    done = benched(tmp_path, "--check", start_up=MEASURES.format("2.5"))
+    said = "0 of 1 figures could be held against committed ones, 0 of them are worse"
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, said)
+
+
+def test_where_nothing_could_be_measured_nothing_is_well(tmp_path: Path) -> None:
+    missing = "from figures import Missing\ndef measure(rounds):\n    raise Missing('it wants a card')\n    yield\n"
+    done = benched(tmp_path, "--check", start_up=missing)
+    assert (done.returncode, "not measured here: it wants a card" in done.stdout) == (1, True)
+
+
+def test_what_was_measured_before_a_benchmark_failed_is_kept(tmp_path: Path) -> None:
+    fails = "def measure(rounds):\n    raise SystemExit('the engine is gone')\n    yield\n"
+    done = benched(tmp_path, "--keep", start_up=MEASURES.format("1.0"), launch=fails)
+    assert (done.returncode, done.stderr) == (1, "the engine is gone\n")
+    (kept,) = figures.load(tmp_path / "scripts/benchmarks/figures.json")
+    assert kept.ours == (1.0, 1.0, 1.0)
+    assert "| a thing |" in (tmp_path / "docs/performance.md").read_text()
+
+
+@pytest.mark.parametrize("words", [("--rounds", "0"), ("--rounds", "2", "--keep"), ("--rounds", "1", "--check")])
+def test_too_few_rounds_are_refused_where_something_is_to_be_said(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = benched(tmp_path, *words)
+    assert done.returncode == 2
+    assert f"say --rounds {'1' if words[1] == '0' else '3'}" in done.stderr
+
+
+def test_of_two_rounds_neither_goal_nor_figure_is_told(tmp_path: Path) -> None:
+    done = benched(tmp_path, "--rounds", "2", start_up=MEASURES.format("2.5"))
+    assert (done.returncode, done.stdout.splitlines()[2]) == (0, "        ours n/a (2 rounds)")
 
 
 def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None:

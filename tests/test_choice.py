@@ -73,7 +73,7 @@ def test_without_an_image_a_card_and_docker_it_is_this_host_s_python(bare: Host)
 def test_a_card_without_docker_is_used_from_this_host(cards: Host) -> None:
     it = choose(cards)
     assert (it["engine"], it["device"], it["loud"]) == ("local", "auto", [])
-    assert "Docker is not at hand" in it["why"]
+    assert "Docker is unavailable" in it["why"]
     assert len(it["uuids"]) == 2
 
 
@@ -107,13 +107,13 @@ def test_a_card_that_the_image_can_t_use_is_no_free_card(
 def test_docker_without_a_way_for_the_card_leaves_a_training_to_this_host(cards: Host, daemon: Daemon) -> None:
     it = choose(cards, docker=daemon.host)
     assert it["engine"] == "local"
-    assert "no way" in it["why"]
+    assert "can't pass on the GPU" in it["why"]
 
 
 def test_a_named_image_on_docker_without_a_way_is_loud(cards: Host, daemon: Daemon) -> None:
     it = choose(cards, image="tensorflow:1", docker=daemon.host)
     assert (it["engine"], it["gpus"], it["device"]) == ("docker", "none", "cpu")
-    assert "can't hand it on" in it["loud"][0]
+    assert "can't pass it on" in it["loud"][0]
 
 
 def test_no_gpu_wanted_is_silent(cards: Host) -> None:

@@ -217,7 +217,7 @@ def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf:
     assert (kept.finished, len(kept.trials)) == (None, 3)
     found = compare.compared(kept, shelf)
     assert [pair.ratio for pair in found.pairs] == [2.0, None]
-    assert "it did not reach its end: 3 of 6 runs were begun" in found.diagnosis
+    assert "it did not finish: 3 of 6 runs were started" in found.diagnosis
 
 
 def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> None:
@@ -318,7 +318,7 @@ def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(sh
     shelf.create(Run("two", "running", 2.0))
     trials = (Trial("cpu", 1, "one"), Trial("gpu", 1, "two"))
     kept = Kept("20260101-000000-compare-aaaaaa", "device", 3, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials)
-    assert "it goes on: 1 of 6 runs have ended" in "\n".join(compared.lines(compare.compared(kept, shelf)))
+    assert "it is still running: 1 of 6 runs have ended" in "\n".join(compared.lines(compare.compared(kept, shelf)))
     shelf.save(Run("two", "lost", 2.0))
     text = "\n".join(compared.lines(compare.compared(kept, shelf)))
-    assert "it did not reach its end: 2 of 6 runs were begun" in text
+    assert "it did not finish: 2 of 6 runs were started" in text

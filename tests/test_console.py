@@ -44,6 +44,9 @@ def test_json_is_ascii_and_knows_no_nan(capsys: pytest.CaptureFixture[str]) -> N
         ("\x1b]8;;http://x\x1b\\link", "link"),
         ("a\rb\x08c\x9b31m", "abc31m"),
         ("line\n\ttab", "line\n\ttab"),
+        ("\x9d0;title\x9c\x85b", "0;titleb"),
+        ("\u202egpj.\u2066exe\u2069\u202c", "gpj.exe"),
+        ("שלום عربى e\u0301 \u200d", "שלום عربى e\u0301 \u200d"),
     ],
 )
 def test_control_sequences_are_taken_out(sent: str, shown: str) -> None:

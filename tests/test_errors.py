@@ -56,7 +56,7 @@ def test_every_error_says_what_happened_in_a_sentence(kind: type[NgcdlError]) ->
 @pytest.mark.parametrize("is_default", [True, False])
 def test_where_no_engine_answers_the_way_without_one_is_said_of_a_bundled_training_alone(is_default: bool) -> None:
     *_, way, line = errors.EngineAbsent("x", "there is no socket", is_default=is_default).hint.splitlines()
-    assert way == "Without Docker a bundled training runs on this host:"
+    assert way == "A bundled training runs on this host without Docker:"
     assert line == "    ngcdl run --train cifar10 --engine local"
 
 

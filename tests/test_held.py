@@ -135,7 +135,7 @@ def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> Non
     (other,) = set(CARDS) - set(it["gpus"])
     assert it["held"][it["gpus"][0]] == it["id"]
     assert it["held"][other] != it["id"]
-    assert "another run took the GPU meanwhile: choosing once more" in it["said"]
+    assert "another run took the GPU meanwhile: choosing again" in it["said"]
 
 
 @pytest.mark.parametrize("gpus", ["all", "0,1"])

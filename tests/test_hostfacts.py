@@ -15,6 +15,7 @@ from ngcdl.engines.docker.engine import DockerEngine
 from ngcdl.engines.docker.host import architecture
 from ngcdl.errors import BadOption, EngineAbsent, EngineHangs, NvmlUnavailable
 from ngcdl.preflight.facts import Gpu
+from ngcdl.record import Machine
 from ngcdl.telemetry.card import Card, Driver, Probe
 
 CARDS = (
@@ -100,9 +101,9 @@ def test_a_folder_that_can_t_be_looked_at_leaves_the_disk_unknown(cpuinfo: Path,
 
 
 @pytest.mark.parametrize(("said", "name"), [
-    ({"base_url": "http://gpu-box:2375", "Name": "gpu-box"}, "another machine's (gpu-box)"),
-    ({"Name": "box", "OperatingSystem": "Docker Desktop"}, "Docker Desktop's virtual machine (box)"),
-    ({"base_url": "http://gpu-box:2375", "Name": ""}, "another machine's"),
+    ({"base_url": "http://gpu-box:2375", "Name": "gpu-box"}, "on another machine (gpu-box)"),
+    ({"Name": "box", "OperatingSystem": "Docker Desktop"}, "in Docker Desktop's virtual machine (box)"),
+    ({"base_url": "http://gpu-box:2375", "Name": ""}, "on another machine"),
 ])  # fmt: skip
 def test_the_gpus_of_another_machine_are_not_judged_by_this_one_s(
     cpuinfo: Path, tmp_path: Path, said: dict[str, str], name: str
@@ -111,6 +112,41 @@ def test_the_gpus_of_another_machine_are_not_judged_by_this_one_s(
     assert host.elsewhere == f"the engine is {name}, so its GPUs are not judged"
     assert (host.architecture, host.engine_version) == ("arm64", "29.1.0")
     assert (host.driver, host.gpus, host.gpu_trouble, host.avx, host.free_bytes) == (None, (), None, None, None)
+
+
+VM = {"Name": "gpu-box", "NCPU": 4, "MemTotal": 8 << 30, "KernelVersion": "6.10.14-linuxkit"}
+
+
+@pytest.mark.parametrize(("said", "told"), [
+    (VM, Machine("gpu-box", None, 4, 8 << 30, "6.10.14-linuxkit")),
+    ({**VM, "OperatingSystem": "Docker Desktop"}, Machine("gpu-box", None, 4, 8 << 30, "6.10.14-linuxkit")),
+    ({"Name": "gpu-box", "NCPU": 0, "MemTotal": 0}, Machine("gpu-box")),
+])  # fmt: skip
+def test_a_run_on_another_machine_s_engine_is_recorded_with_what_that_tells_and_nothing_of_this_one(
+    said: dict[str, Any], told: Machine
+) -> None:
+    assert hostfacts.machine(engine(**said), PROBE) == told
+
+
+def test_a_run_is_recorded_with_this_machine_also_where_the_engine_shares_its_virtual_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ngcdl.hostfacts.CONTAINER_MARKS", ())
+    here = hostfacts.machine(engine(), PROBE)
+    assert (here.hostname, here.driver, len(here.gpus or ())) == (HERE, "535.104.05", 4)
+    said = {"Name": "gpu-box", "NCPU": here.cores, "MemTotal": here.memory_bytes, "KernelVersion": here.kernel}
+    assert hostfacts.machine(engine(**said, OperatingSystem="Docker Desktop"), PROBE) == here
+    assert hostfacts.machine(engine(**said), PROBE).hostname == "gpu-box"
+
+
+def test_a_run_from_a_dev_container_is_recorded_with_the_machine_that_both_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = hostfacts.machine(engine(), PROBE)
+    said = {"Name": "gpu-box", "NCPU": here.cores, "MemTotal": here.memory_bytes, "KernelVersion": here.kernel}
+    monkeypatch.setattr("ngcdl.hostfacts.CONTAINER_MARKS", (str(tmp_path),))
+    assert hostfacts.machine(engine(**said), PROBE) == here
+    assert hostfacts.machine(engine(**{**said, "NCPU": 96}), PROBE).cores == 96
 
 
 @pytest.mark.parametrize("error", [EngineAbsent("unix socket", "refused"), EngineHangs("unix socket", 60)])
@@ -128,7 +164,7 @@ def test_an_engine_of_another_machine_that_does_not_answer_leaves_its_gpus_unjud
     host = hostfacts.gather(DockerEngine(Client({"error": error}, "http://gpu-box:2375")), PROBE, cpuinfo)
     assert (host.driver, host.gpus) == (None, ())
     assert "gave no answer" in (host.elsewhere or "")
-    assert "another machine's" in (host.elsewhere or "")
+    assert "on another machine" in (host.elsewhere or "")
 
 
 @pytest.mark.parametrize("address", ["tcp://gpu-box:2375", "ssh://me@gpu-box"])

@@ -107,7 +107,7 @@ def test_a_stop_that_fails_is_no_noise_and_a_kill_that_fails_is_said() -> None:
     stopper.on_signal(signal.SIGINT)
     until(lambda: len(said) == 2)
     stopper.ended()
-    assert "unix socket accepts calls but gave no answer" in said[1]
+    assert "unix socket accepts connections but gave no answer" in said[1]
     assert stopper.name == "SIGINT"
 
 

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from fakes import FakeEngine, FakeJob, FakeShow
-from registry.ngc_server import NgcServer, serving
+from ngc_server import NgcServer, serving
 
 from ngcdl import judge, settings
 from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.errors import ImageUnfit
+from ngcdl.imagefacts import Found
 from ngcdl.preflight.facts import Gpu, HostFacts
 from ngcdl.spec import GpuRequest, ImageRef, Workload
-from ngcdl.telemetry.card import Probe
+from ngcdl.telemetry.card import Card, Probe
 from ngcdl.verdicts import Verdicts
 
 # Nothing listens on port 1: a registry that can't be asked.
@@ -118,7 +119,7 @@ def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
 
     pulled, run = hint("pytorch:26.07-py3", SEED, None, "pull"), hint("pytorch:26.07-py3", SEED, on_cpu=False)
     compared = hint("pytorch:26.07-py3", SEED, False, "compare")
-    assert "to compare it all the same" in compared
+    assert "how to compare it anyway" in compared
     assert "ngcdl compare ... --force\nOn the CPU:\n    ngcdl compare ... --gpus none" in compared
     assert "ngcdl pull ... --force" in pulled
     assert "ngcdl run ... --force" in run
@@ -128,6 +129,22 @@ def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
     assert f"ngcdl images {NOWHERE}/nvidia/busybox --all" in foreign, "nobody looked for another tag"
     there = HostFacts(architecture="arm64", elsewhere="another machine's")
     assert "No tag of it is known" in hint("tensorflow:18.01-py2", there), "its cards are not known"
+
+
+def test_all_that_speaks_against_a_pull_is_said_before_it(config: settings.Settings) -> None:
+    image = ref("pytorch:24.05-py3")  # it has no kernels for Blackwell, but PTX
+    found = judge.look(image, TODAY, config, None)
+    assert isinstance(found, Found)
+    found = replace(found, facts=replace(found.facts, compressed_bytes=15 << 30, is_schema_1=True))
+    host = HostFacts(driver="615.61", gpus=(Gpu("12.0", "RTX 5090"),), free_bytes=20 << 30, engine_version="25.0")
+    lines = judge.before(image, host, config, found, "pull")
+    assert ["driver compiles them" in lines[0], "schema 1" in lines[1], "are free" in lines[2]] == [True] * 3
+    full = replace(host, free_bytes=1 << 30, engine_version="29.1", gpu_way="none")
+    with pytest.raises(ImageUnfit, match=r"which Docker 29\.1 refuses.*\. Besides, 1\.0 GiB are free"):
+        judge.before(image, full, config, found, "pull")
+    refused, *cautions = judge.before(image, full, config, found, "pull", force=True)
+    assert refused.endswith("Going on because of --force.")
+    assert len(cautions) == 2, "the card, and no way to hand it on"
 
 
 def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_the_reason(
@@ -140,31 +157,33 @@ def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_t
 
 def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:
     (line,) = before(ref("nosuch:1"), TODAY, config, None)
-    assert line.startswith(f"whether {NOWHERE}/nvidia/nosuch:1 can run here is not known: ")
+    assert line.startswith(f"it is not known whether {NOWHERE}/nvidia/nosuch:1 can run here: ")
     assert "can't be reached" in line
 
 
 def test_a_pull_on_a_host_without_a_card_is_one_line_and_a_run_there_is_none(config: settings.Settings) -> None:
     image, bare = ref("tensorflow:18.01-py2"), HostFacts()
     (line,) = before(image, bare, config, None)
-    assert "no GPU is found on this host" in line
+    assert "no GPU was found on this host" in line
     assert before(image, bare, config, None, on_cpu=True) == (), "the choice of the engine has said it"
 
 
 @pytest.mark.parametrize(("picked", "refused"), [
     ((GTX_1050_TI.uuid, A100.uuid), True), ((A100.uuid,), False), (("MIG-1",), False), (("MIG-GPU-0/1/0",), True),
-    (("0:1",), True), (("1:0",), False),
+    (("0:1",), True), (("1:0",), False), (("MIG-of-0",), True), (("MIG-of-1",), False),
 ])  # fmt: skip
 def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is_its_card_s(
     config: settings.Settings, picked: tuple[str, ...], refused: bool
 ) -> None:
     image = ref("pytorch:my-own")
     engine = Engine(configs={str(image): TORCH})
-    host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, replace(A100, mig=True)))
+    both_mig = any(uuid.startswith("MIG-of-") for uuid in picked)
+    host = HostFacts(driver="615.61", gpus=(replace(GTX_1050_TI, mig=both_mig), replace(A100, mig=True)))
     asked = Asked("docker", image, GpuRequest("devices", devices=picked), Workload("cifar10"))
     verdicts = Verdicts(asked, config, (host, judge.look(image, host, config, engine)))
-    chosen = Choice(engine, image, NO_GPU, asked.gpus, "gpu", picked, "", Probe())
-    why = r"6\.1; 1 of 2 cards run it best.*: use --gpus '1,'" if len(picked) > 1 else r"6\.1"
+    seen = tuple(Card(i, f"GPU-{i}", mig=True, mig_devices=(Card(0, f"MIG-of-{i}"),)) for i in range(2))
+    chosen = Choice(engine, image, NO_GPU, asked.gpus, "gpu", picked, "", Probe(seen))
+    why = r"6\.1.*; it runs best on 1 of 2 cards.*: use --gpus '1,'" if len(picked) > 1 else r"6\.1"
     with pytest.raises(ImageUnfit, match=why) if refused else contextlib.nullcontext():
         verdicts.tell(chosen, FakeShow())
 

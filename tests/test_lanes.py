@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from house import ROOT
-
-sys.path.append(str(ROOT / "scripts"))
-
 from lab_parts import lanes
 
 LANES = ROOT / "scripts" / "lab_parts" / "lanes.py"
@@ -62,6 +60,23 @@ def test_every_file_of_tests_is_of_one_group() -> None:
         takers = {group.name for group in groups if takes(group.words, name)}
         assert len(takers - {"parts"}) == 1, (name, takers)
         assert ("parts" in takers) == ("ngcdl" in takers), (name, takers)
+    named = [word.removeprefix("--ignore=") for group in groups for word in group.words]
+    assert [name for name in named if name.startswith("tests") and not (ROOT / name).exists()] == []
+
+
+def test_no_two_files_of_tests_are_one_module() -> None:
+    """A pytest that meets both, as that of `scripts/test -k ...` does, gives up."""
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    found = Counter(module(path) for path in paths)
+    assert [name for name, times in found.items() if times > 1] == []
+
+
+def module(path: Path) -> str:
+    """What pytest imports a file as: by its name alone, but in a package."""
+    top = path.parent
+    while (top / "__init__.py").exists():
+        top = top.parent
+    return path.relative_to(top).as_posix()
 
 
 def takes(words: tuple[str, ...], name: str) -> bool:

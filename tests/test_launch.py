@@ -53,6 +53,13 @@ def test_a_run_is_measured_while_it_goes_on(shelf: Store) -> None:
     assert (launch.follow(prepared, shelf, FakeShow()).summary.samples or 0) >= 1
 
 
+def test_nothing_of_this_machine_is_taken_for_a_measure_of_another_s(shelf: Store) -> None:
+    prepared, folder = ready(shelf, FakeJob(), is_here=False)
+    run = launch.follow(prepared, shelf, FakeShow())
+    assert (run.status, run.summary.samples, (folder / SAMPLES).exists()) == ("finished", None, False)
+    assert run.notes == ("The engine is on another machine: nothing was measured there.",)
+
+
 def test_a_home_that_something_was_left_in_is_kept(shelf: Store) -> None:
     prepared, folder = ready(shelf, FakeJob())
     (folder / "home/.bash_history").touch()

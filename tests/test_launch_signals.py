@@ -13,7 +13,7 @@ from followed import START, STEP, follow, recorded
 
 from ngcdl import launch
 from ngcdl.engines.base import Exit
-from ngcdl.errors import EngineLost
+from ngcdl.errors import EngineHangs, EngineLost, NgcdlError
 from ngcdl.interrupt import Interrupted, Stopper
 from ngcdl.store import Store
 
@@ -119,6 +119,44 @@ def test_a_signal_before_the_start_is_recorded_and_passed_on(shelf: Store) -> No
     run = recorded(shelf)
     assert caught.value.number == signal.SIGTERM
     assert (run.status, run.exit_code, run.owner) == ("interrupted", 143, None)
+
+
+class Unremovable(FakeJob):
+    """The engine does not answer: it may be removed, or not."""
+
+    def remove(self) -> None: ...
+
+
+@pytest.mark.parametrize("made", [EngineHangs("x.sock", 8), Unremovable()])
+def test_a_start_that_was_given_up_is_interrupted_and_what_it_may_leave_is_the_next_command_s(
+    shelf: Store, made: FakeJob | NgcdlError
+) -> None:
+    prepared, _ = ready(shelf, made, at_start=by_signal(signal.SIGINT))
+    show = FakeShow()
+    with pytest.raises(Interrupted):
+        launch.follow(prepared, shelf, show)
+    run = recorded(shelf)
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 130, "stopped by SIGINT")
+    assert (run.owner, run.is_open) == (prepared.run.owner, True)
+    assert run.container == (made.identity if isinstance(made, FakeJob) else None)
+    assert show.said == ["the engine may still have its container, or create it: the next ngcdl command removes it"]
+
+
+def test_a_second_signal_while_what_a_start_left_is_looked_for_ends_that_at_once(shelf: Store) -> None:
+    prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGINT))
+    prepared.engine.find = lambda _: by_signal(signal.SIGTERM)()  # type: ignore[method-assign]
+    with pytest.raises(Interrupted) as caught:
+        launch.follow(prepared, shelf, FakeShow())
+    run = recorded(shelf)
+    assert (caught.value.number, run.status, run.exit_code) == (signal.SIGINT, "interrupted", 130)
+    assert run.owner is not None
+
+
+def test_a_local_training_that_was_not_started_leaves_nothing_to_look_for(shelf: Store) -> None:
+    prepared, _ = ready(shelf, EngineLost("x"), at_start=by_signal(signal.SIGINT), has_containers=False)
+    with pytest.raises(Interrupted):
+        launch.follow(prepared, shelf, FakeShow())
+    assert recorded(shelf).owner is None
 
 
 def test_an_interrupted_run_is_diagnosed_too(shelf: Store) -> None:

@@ -1,4 +1,4 @@
-"""The README's commands are what ngcdl understands: each is planned for real against the bench, none is started."""
+"""The README's commands are what ngcdl understands: each is planned for real against the lab, none is started."""
 
 from __future__ import annotations
 
@@ -122,6 +122,7 @@ def test_the_sample_of_a_check_begins_and_ends_as_a_check_does(tmp_path: Path) -
 def test_the_readme_has_every_variable_that_the_command_reads() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "toolkit/ngcdl").rglob("*.py"))
     scripts = "\n".join((ROOT / "scripts" / name).read_text() for name in ("ngcdl", "environment"))
-    read = {*re.findall(r"environ.*?\"(NGCDL_\w+)\"", sources), *re.findall(r"\$\{(NGCDL_\w+)", scripts)}
-    assert {"NGCDL_BROWSER", "NGCDL_PYTHON", "NGCDL_VENV"} <= read
-    assert {name for name in read if f"`{name}`" not in README} == set()
+    read = {*re.findall(r"(?:environ.*?| = )\"(NGCDL_\w+)\"", sources), *re.findall(r"\$\{(NGCDL_\w+)", scripts)}
+    assert {"NGCDL_BROWSER", "NGCDL_IMAGES", "NGCDL_PYTHON", "NGCDL_VENV"} <= read
+    own = {"NGCDL_HOST", "NGCDL_TYPED"}  # which ngcdl itself sets for what it starts
+    assert {name for name in read - own if f"`{name}`" not in README} == set()

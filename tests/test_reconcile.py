@@ -17,9 +17,10 @@ import pytest
 from docker_socket import Daemon, serving
 from house import TRAIN, House, until
 
+from ngcdl.errors import RunElsewhere
 from ngcdl.folder import EVENTS, LOG, RECORD, SAMPLES, lines
 from ngcdl.owner import this_process
-from ngcdl.reconcile import RESTARTED, UNWATCHED, reconcile, still_runs
+from ngcdl.reconcile import LATE_SECONDS, RESTARTED, UNWATCHED, reconcile, standing, still_runs, unheard
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.store import Store
 
@@ -198,6 +199,37 @@ def test_a_cluster_that_does_not_answer_is_asked_once_by_a_command_and_said(
     assert all(house.shelf.load(run_id).status == "running" for run_id in house.shelf.ids() if run_id < "2019")
 
 
+def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = house.shelf.create(Run("x", "running", 1.0, engine="kubernetes", engine_id="west"))
+    (folder / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
+    kubectl, asked, now = house.home / "bin/kubectl", house.home / "asked", [0.0]
+    kubectl.parent.mkdir()
+    kubectl.write_text(
+        f'#!/bin/sh\necho "$*" >>{asked}\n[ "$2" != config ] || exec echo west\n'
+        """echo '{"items": [{"kind": "Job", "metadata": {"name": "x"}}]}'\n"""
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=":")
+    monkeypatch.setenv("XDG_STATE_HOME", str(house.home / "state"))
+
+    def looks() -> int:
+        return asked.read_text().count("config current-context")
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    told = standing(house.shelf, "x", lambda: now[0], sleep)
+    while next(told).status == "running" and now[0] < 60:
+        pass
+    before = looks()
+    assert 8 <= before <= 12, "pauses of 0.5 s, each half as long again, up to 15 s"
+    (folder / "exit.json").write_text("{}")
+    assert next(told).status == "running", "its Job says when it is over"
+    assert looks() == before + 1
+
+
 @pytest.mark.parametrize(("engine_id", "status"), [("its-own", "running"), ("this-one", "lost"), (None, "lost")])
 def test_a_run_of_another_engine_stays_as_it_is(
     shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_id: str | None, status: str
@@ -248,6 +280,45 @@ def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker
     assert daemon.state is None, "removed"
 
 
+NEVER_STARTED = {**ENDED, "Status": "created", "ExitCode": 0}
+
+
+@pytest.mark.parametrize("state", [NEVER_STARTED, {"Running": True}])
+def test_what_the_engine_made_of_a_start_that_was_given_up_is_removed_and_the_run_stays_interrupted(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path], state: dict[str, Any]
+) -> None:
+    daemon, run, _ = unwatched
+    daemon.state = state
+    given_up = replace(run, status="interrupted", exit_code=130, reason="stopped by SIGINT", finished=2.0)
+    shelf.save(given_up)
+    assert reconcile(shelf, given_up) == replace(given_up, owner=None)
+    assert daemon.state is None
+
+
+def test_a_container_that_was_seen_and_has_gone_is_not_looked_for_again(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+) -> None:
+    daemon, run, _ = unwatched
+    daemon.state = None
+    given_up = replace(run, status="interrupted", exit_code=130, finished=time.time())
+    shelf.save(given_up)
+    assert reconcile(shelf, given_up).owner is None
+
+
+@pytest.mark.parametrize(("seconds", "is_open"), [(60, True), (LATE_SECONDS + 60, False)])
+def test_a_container_that_may_come_yet_is_looked_for_as_long_as_an_engine_may_take(
+    shelf: Store, unwatched: tuple[Daemon, Run, Path], seconds: float, is_open: bool
+) -> None:
+    daemon, run, _ = unwatched
+    daemon.state = None
+    given_up = replace(run, container=None, status="interrupted", exit_code=130, finished=time.time() - seconds)
+    shelf.save(given_up)
+    assert reconcile(shelf, given_up) == (given_up if is_open else replace(given_up, owner=None))
+    daemon.state = NEVER_STARTED
+    reconcile(shelf, shelf.load(run.id))
+    assert (daemon.state is None) == is_open
+
+
 @pytest.mark.parametrize(("code", "owner", "machine", "status", "reason"), [
     (255, DEAD, Machine(), "interrupted", RESTARTED),
     (143, DEAD, Machine(), "interrupted", RESTARTED),
@@ -271,7 +342,8 @@ def test_a_container_that_went_down_with_its_host_was_interrupted(
 
 @pytest.mark.parametrize(("more", "runs"), [
     ({}, True), ({"status": "failed"}, False), ({"machine": ELSEWHERE}, False), ({"owner": DEAD}, False),
-    ({"machine": ELSEWHERE, "engine": "slurm"}, True), ({"owner": None, "machine": ELSEWHERE}, False),
+    ({"machine": ELSEWHERE, "engine": "slurm"}, True),
+    ({"machine": ELSEWHERE, "owner": this_process()}, True), ({"owner": None, "machine": ELSEWHERE}, False),
 ])  # fmt: skip
 def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silent_for_long(
     shelf: Store, more: dict[str, Any], runs: bool
@@ -285,6 +357,31 @@ def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silen
     for path in events.parent.iterdir():
         os.utime(path, (now - 400, now - 400))
     assert still_runs(shelf, run) == runs
+
+
+@pytest.mark.parametrize(("begun", "read", "rest"), [
+    (b"epoch 1\nep", None, SAID[10:]),
+    (b"", None, SAID),
+    (SAID, None, b""),
+    (SAID, 10, SAID[10:]),
+    (b"epoch 0\nepoch 1\nep", None, SAID),
+], ids=["where it broke off", "all of it", "nothing", "what another brought", "another beginning"])  # fmt: skip
+def test_what_a_container_writes_unheard_is_given_beyond_what_was_read_of_the_log(
+    unwatched: tuple[Daemon, Run, Path], begun: bytes, read: int | None, rest: bytes
+) -> None:
+    _, run, log = unwatched
+    log.write_bytes(begun)
+    with log.open("rb") as file:
+        file.read(read)
+        assert b"".join(unheard(run, file)) == rest
+
+
+def test_what_another_engine_s_container_writes_is_not_looked_for_here(unwatched: tuple[Daemon, Run, Path]) -> None:
+    _, run, log = unwatched
+    with log.open("rb") as file, pytest.raises(RunElsewhere) as caught:
+        list(unheard(replace(run, engine_id="its-own"), file))
+    assert f"    ngcdl logs -f {run.id}" in caught.value.hint
+    assert "stopped" not in caught.value.hint
 
 
 @pytest.mark.parametrize("kept", [b"epoch 2\n", b"ep"])

@@ -73,9 +73,9 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
         ({"started": "now"}, "started"),
         ({"exit_code": "0"}, "exit_code"),
         ({"finished": "later"}, "finished"),
-        ({"notes": 5}, "another shape"),
-        ({"owner": {}}, "another shape"),
-        ({"machine": []}, "another shape"),
+        ({"notes": 5}, "wrong shape"),
+        ({"owner": {}}, "wrong shape"),
+        ({"machine": []}, "wrong shape"),
         ({"spec": "x"}, "spec"),
         ({"spec": {"placement": ["x"]}}, "placement"),
         ({"spec": {"placement": {"options": 5}}}, "options"),
@@ -85,12 +85,12 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
         ({"spec": {"environment": ["A=1"]}}, "environment"),
         ({"spec": {"new": [float("inf")]}}, "JSON"),
         ({"summary": {"steps": "many"}}, "steps"),
-        ({"summary": {"gpus": ["x"]}}, "another shape"),
+        ({"summary": {"gpus": ["x"]}}, "wrong shape"),
         ({"image": {"reference": 5}}, "reference"),
-        ({"diagnosis": "shm"}, "another shape"),
-        ({"diagnosis": {"cause": "x"}}, "another shape"),
-        ({"findings": [{"text": "x"}]}, "another shape"),
-        ({"findings": {"rule": "x"}}, "another shape"),
+        ({"diagnosis": "shm"}, "wrong shape"),
+        ({"diagnosis": {"cause": "x"}}, "wrong shape"),
+        ({"findings": [{"text": "x"}]}, "wrong shape"),
+        ({"findings": {"rule": "x"}}, "wrong shape"),
         ({"findings": [{"rule": "x", "text": "y", "numbers": {"a": "b"}}]}, "numbers"),
         ({"summary": {"throttled_share": {"sw_power_cap": None}}}, "throttled_share"),
         ({"summary": {"shared_gpu": 1}}, "shared_gpu"),
@@ -124,9 +124,9 @@ def test_a_note_is_kept_once() -> None:
 
 @pytest.mark.parametrize("owner", [None, Owner(7)])
 @pytest.mark.parametrize("status", record.STATUSES)
-def test_only_what_runs_or_lost_its_engine_and_not_its_owner_is_open(status: str, owner: Owner | None) -> None:
+def test_only_what_runs_or_still_has_an_owner_is_open(status: str, owner: Owner | None) -> None:
     run = Run("x", status, 1.0, owner=owner)
-    assert run.is_open == (status == "running" or (status == "lost" and owner is not None))
+    assert run.is_open == (status == "running" or owner is not None)
     assert not run.closed("lost", None, None, 2.0).is_open
 
 

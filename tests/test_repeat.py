@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from made_runs import DIGEST, UUID, Made
 
 from ngcdl import __version__, repeat, settings
 from ngcdl.errors import NotRepeatable
-from ngcdl.folder import EVENTS, IMPORTED
+from ngcdl.folder import EVENTS, IMPORTED, RECORD
+from ngcdl.owner import this_process
 from ngcdl.record import Image, Run
 from ngcdl.spec import GpuRequest, Workload
 from ngcdl.store import Store
@@ -64,13 +66,13 @@ def test_what_a_trial_chose_is_asked_for_outright(config: settings.Settings) -> 
     assert found.asked.workload == Workload("cifar10", 9, threads=1, data="synthetic")
     assert found.asked.extra
     assert found.asked.extra.environment == (("TF_ENABLE_ONEDNN_OPTS", "0"),)
-    assert "--autotune is left out: what it chose then is asked for outright" in found.remarks
+    assert "--autotune is left out: what it chose then is set explicitly" in found.remarks
 
 
 def test_what_may_be_otherwise_this_time_is_said(config: settings.Settings) -> None:
     assert again(replace(SYNTHETIC.run("x"), ngcdl=__version__), config).remarks == ()
     (remark,) = again(replace(SYNTHETIC.run("x"), ngcdl="0.0.1"), config).remarks
-    assert remark == f"ngcdl 0.0.1 recorded it and this is {__version__}: the trainer may be another"
+    assert remark == f"ngcdl 0.0.1 recorded it and this is {__version__}: the trainer may differ"
 
 
 def test_a_run_without_a_gpu_gets_none_whatever_is_there_today(config: settings.Settings) -> None:
@@ -183,7 +185,7 @@ def test_a_stranger_s_training_is_refused_with_the_folder_of_its_data(config: se
 
 @pytest.mark.parametrize("digest", ["sha256:x; touch /tmp/y", "sha256:" + "5" * 63, "latest"])
 def test_a_digest_that_is_none_is_a_refusal(config: settings.Settings, digest: str) -> None:
-    with pytest.raises(NotRepeatable, match="its image can't be meant"):
+    with pytest.raises(NotRepeatable, match="its record names no valid image"):
         again(replace(SYNTHETIC, digest=digest).run("x"), config)
 
 
@@ -198,18 +200,40 @@ def test_a_word_that_was_redacted_is_a_refusal(config: settings.Settings) -> Non
     [
         (replace(SYNTHETIC.run("x"), spec=None, engine="compose"), "compose started it"),
         (replace(SYNTHETIC, digest=None).run("x"), "digest of its image was not recorded"),
-        (with_spec(SYNTHETIC.run("x"), ports=["no"]), "does not say what was asked"),
-        (with_spec(SYNTHETIC.run("x"), mounts=7), "does not say what was asked"),
+        (with_spec(SYNTHETIC.run("x"), ports=["no"]), "not say what was requested"),
+        (with_spec(SYNTHETIC.run("x"), mounts=7), "not say what was requested"),
         (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "later": 5}), "does not know its later"),
-        (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "resume": "gone"}), "went on from gone"),
+        (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "resume": "gone"}), "resumed from gone"),
         (with_spec(SYNTHETIC.run("x"), workload={"steps": 5}), "does not say which training"),
-        (with_spec(SYNTHETIC.run("x"), environment={"X;touch /tmp/y;A": "1"}), "does not say what was asked"),
-        (with_spec(SYNTHETIC.run("x"), placement={"options": ["--a\ntouch /tmp/y"]}), "does not say what was asked"),
+        (with_spec(SYNTHETIC.run("x"), environment={"X;touch /tmp/y;A": "1"}), "not say what was requested"),
+        (with_spec(SYNTHETIC.run("x"), placement={"options": ["--a\ntouch /tmp/y"]}), "not say what was requested"),
     ],
 )
 def test_what_can_t_be_the_same_is_a_refusal(config: settings.Settings, run: Run, why: str) -> None:
     with pytest.raises(NotRepeatable, match=why):
         again(run, config)
+
+
+def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_it(config: settings.Settings) -> None:
+    shelf = Store(config.runs)
+    source = replace(SYNTHETIC.run("source"), status="running", started=time.time(), owner=this_process())
+    (shelf.create(source) / EVENTS).touch()
+    run = with_spec(SYNTHETIC.run("x"), workload=vars(Workload("cifar10", 9, resume="source", data="synthetic")))
+    for dry in (False, True):
+        with pytest.raises(NotRepeatable, match="it resumed from source, which is still running") as refused:
+            again(run, config, dry=dry)
+        assert refused.value.hint.splitlines()[1:] == ["    ngcdl logs -f source", "    ngcdl stop source"]
+    shelf.save(replace(source, status="finished", owner=None))
+    assert again(run, config).asked.workload
+    (shelf.folder("source") / RECORD).write_text("torn")
+    assert again(run, config).asked.workload, "the checkpoints beside it may be whole"
+
+
+def test_a_pod_that_ran_as_the_image_s_own_user_does_so_again(config: settings.Settings) -> None:
+    run = replace(SYNTHETIC.run("x"), engine="kubernetes")
+    assert again(with_spec(run, user=None), config).asked.root
+    assert not again(with_spec(run, user="1000:1000"), config).asked.root
+    assert not again(with_spec(replace(run, engine="local"), user=None), config).asked.root
 
 
 def test_the_smoke_test_has_no_data_that_could_be_another(config: settings.Settings) -> None:
@@ -224,7 +248,7 @@ def test_another_data_set_than_it_had_is_a_refusal(config: settings.Settings, mo
     shelf = Store(config.runs)
     folder = made.keep(shelf, "x")
     run = with_spec(made.run("x"), workload={**made.run("x").spec["workload"], "data": "synthetic"})  # type: ignore[index]
-    with pytest.raises(NotRepeatable, match="it trained on cifar10, which can't be had now"):
+    with pytest.raises(NotRepeatable, match="it trained on cifar10, which is not available now"):
         again(run, config)
     assert again(run, config, dry=True).asked.workload
     assert json.loads((folder / "events.jsonl").read_text().splitlines()[0])["dataset"] == "cifar10"

@@ -115,7 +115,7 @@ def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(shelf: Store)
 
 @pytest.mark.parametrize("ended", [
     Exit(None, None, "Slurm: CANCELLED", 50.0, is_stopped=True),
-    Exit(143, None, "Slurm's time limit came (--time)", 50.0, is_stopped=True),
+    Exit(143, None, "Slurm's time limit was reached (--time)", 50.0, is_stopped=True),
 ])  # fmt: skip
 def test_a_run_that_others_ended_ends_its_arm_and_not_ngcdl(shelf: Store, ended: Exit) -> None:
     it, fake = going(shelf, jobs={1: FakeJob(exit=ended)})
@@ -162,7 +162,7 @@ def test_what_is_left_goes_on_and_says_how_far_it_is(shelf: Store) -> None:
     assert killed(fake) == []
     assert {shelf.load(trial.run).status for trial in it.kept.trials} == {"running"}
     kept = comparisons.load("last", shelf)
-    assert "it goes on: 0 of 4 runs have ended" in compare.compared(kept, shelf).diagnosis
+    assert "it is still running: 0 of 4 runs have ended" in compare.compared(kept, shelf).diagnosis
     for trial in kept.trials:
         shelf.save(replace(shelf.load(trial.run), status="finished"))
     assert not any("it goes on" in said for said in compare.compared(kept, shelf).diagnosis)

@@ -1,4 +1,4 @@
-"""scripts/ngcdl from a clone: its environment is made once, and again where the clone or the Python is another one."""
+"""The scripts of a clone: what they say of themselves and refuse, and the environment that they make once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def put(clone: Path, name: str, text: str) -> None:
 def refused(clone: Path, line: str, **variables: str) -> str:
     """What a line of scripts/environment's functions says before it ends with 125."""
     environment = {"HOME": str(clone.parent), "PATH": f"{clone.parent}/bin:{os.defpath}", **variables}
-    words = ["bash", "-euc", f". scripts/environment; {line}"]
+    words = ["bash", "-euc", f". scripts/environment; {line}", "scripts/ngcdl"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=clone)
     assert (done.returncode, done.stdout) == (125, ""), done.stderr
     return done.stderr
@@ -158,3 +158,54 @@ def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) 
     put(clone, "sudo", '#!/bin/sh\nshift\nexec "$@"\n')
     assert refused(clone, "make_venv python").endswith("    sudo apt-get install python3.9-venv\n")
     assert (clone.parent / "asked").read_text().split()[-1] == "python3.9-venv"
+
+
+def scripted(clone: Path, name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script through a link, from another folder, in a clone whose path has a blank; it gets no lab."""
+    (clone / "scripts/lab").write_text("#!/bin/sh\nexit 1\n")
+    link = clone.parent / "bin" / f"my-{name}"
+    link.symlink_to(clone / "scripts" / name)
+    environment = {"HOME": str(clone.parent), "PATH": f"{clone.parent}/bin:{os.defpath}", **variables}
+    return subprocess.run(
+        [link, *words], capture_output=True, text=True, check=False, env=environment, cwd=clone.parent
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["test", "check", "lock", "bench", "gpu-check"])
+def test_each_script_says_what_it_is_for_and_makes_nothing_for_that(clone: Path, name: str) -> None:
+    before = sorted(clone.rglob("*"))
+    done = scripted(clone, name, "--help", NGCDL_PYTHON=sys.executable, PYTHONDONTWRITEBYTECODE="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) >= 2
+    assert "#" not in done.stdout.partition("\n")[0]
+    assert sorted(clone.rglob("*")) == before
+    assert not (clone.parent / "asked").exists(), "uv was not asked for an environment"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "variables", "said"),
+    [
+        ("check", ("tests",), {}, "    scripts/check\n"),
+        ("test", (), {"NGCDL_LAB": "none"}, "    unset NGCDL_LAB\n"),
+        ("test", (), {}, "    sudo -E scripts/test\n    NGCDL_LAB=off scripts/test\n"),
+        ("lock", (), {}, "    pipx install uv\n"),
+    ],
+)
+def test_what_can_t_be_is_told_with_the_next_command_and_makes_nothing(
+    clone: Path, name: str, words: tuple[str, ...], variables: dict[str, str], said: str
+) -> None:
+    (clone.parent / "bin/uv").unlink()
+    put(clone, "id", "#!/bin/sh\necho 1000\n")
+    for tool in ("bash", "dirname", "readlink"):  # and nothing else: this machine may have uv
+        (clone.parent / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    before = sorted(clone.rglob("*"))
+    done = scripted(clone, name, *words, PATH=f"{clone.parent}/bin", **variables)
+    assert (done.returncode, done.stdout, done.stderr[-len(said) :]) == (125, "", said)
+    assert sorted(clone.rglob("*")) == before
+
+
+def test_what_could_not_be_installed_is_to_be_tried_again_by_what_was_typed(clone: Path) -> None:
+    put(clone, "uv", "#!/bin/sh\necho no route >&2\n[ $1 = venv ]\n")
+    done = scripted(clone, "check", NGCDL_PYTHON=sys.executable)
+    assert done.stderr.endswith(f"is the network there?\n    {clone.parent}/bin/my-check\n")
+    assert "(once, some 350 MB)" in done.stderr

@@ -45,18 +45,18 @@ def test_a_reference_is_read_as_docker_reads_it(text: str, full: str) -> None:
         ("tensorflow", "which release"),
         ("https://nvcr.io/nvidia/tensorflow:1", "no scheme"),
         ("TensorFlow:1", "lower case"),
-        ("tensorflow:", "is no tag"),
-        ("tensorflow:-1", "is no tag"),
-        ("tensorflow:" + "1" * 129, "is no tag"),
+        ("tensorflow:", "is not a tag"),
+        ("tensorflow:-1", "is not a tag"),
+        ("tensorflow:" + "1" * 129, "is not a tag"),
         ("tensorflow@sha256:12", "a digest"),
-        ("tensorflow@sha256:" + "A" * 64, "small hexadecimal"),
+        ("tensorflow@sha256:" + "A" * 64, "lower-case hexadecimal"),
         ("a" * 64 + ":1", None),
         ("nvcr.io/" + "a" * 64 + ":1", "image id"),
         ("nvcr.io/" + "a" * 256 + ":1", "255"),
-        ("a//b:1", "no repository"),
-        ("a_/b:1", "no repository"),
-        ("nvcr.io:port/b:1", "no registry host"),
-        ("-v/data:1", "no repository"),
+        ("a//b:1", "not a repository"),
+        ("a_/b:1", "not a repository"),
+        ("nvcr.io:port/b:1", "not a registry host"),
+        ("-v/data:1", "not a repository"),
     ],
 )
 def test_a_reference_outside_the_grammar_is_refused_with_the_reason(text: str, reason: str | None) -> None:
@@ -244,7 +244,7 @@ def test_sizes_are_docker_s_powers_of_1024() -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1x", "g", "0.1", "1e9", "inf"])
 def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(BadOption, match="no size"):
+    with pytest.raises(BadOption, match="not a size"):
         parse_bytes(text)
 
 

@@ -186,7 +186,7 @@ def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
     ("placement", "engine", "named"),
     [
         (Placement(nodes=2), "docker", "--nodes"),
-        (Placement(partition="a"), "kubernetes", "--partition: engine kubernetes has no use for it; slurm has"),
+        (Placement(partition="a"), "kubernetes", "--partition: engine kubernetes does not use it; slurm does"),
         (Placement(namespace="a"), "slurm", "--namespace"),
         (Placement(options=("-x",)), "local", "--sbatch"),
         (Placement(nodes=0), "slurm", "--nodes 0"),

@@ -81,6 +81,8 @@ def test_only_a_record_that_can_be_read_and_says_so_is_of_a_run_that_ended(shelf
     assert shelf.is_ended(RUN.id)
     shelf.save(Run(RUN.id, "lost", 1.0, owner=Owner(1)))
     assert not shelf.is_ended(RUN.id), "it lost its engine, which may come back"
+    shelf.save(Run(RUN.id, "interrupted", 1.0, exit_code=130, owner=Owner(1)))
+    assert not shelf.is_ended(RUN.id), "its engine may make the container yet"
     for broken in ("{", "[]", "{}"):
         (folder / RECORD).write_text(broken)
         assert not shelf.is_ended(RUN.id)
@@ -178,7 +180,7 @@ def test_a_copy_of_a_folder_is_not_taken_for_the_run_that_it_is_of(shelf: Store)
     folder = shelf.create(RUN)
     shutil.copytree(folder, folder.with_name("20180216-182126-cifar10-before"))
     assert shelf.load(RUN.id) == RUN
-    with pytest.raises(RecordBroken, match=f"it is that of {RUN.id}, in a folder of another name"):
+    with pytest.raises(RecordBroken, match=f"it belongs to {RUN.id}, but its folder has another name"):
         shelf.load("20180216-182126-cifar10-before")
 
 
@@ -236,12 +238,12 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_f
     folder = shelf.create(RUN)
     os.mkfifo(folder / EVENTS)
     assert list(lines(folder / EVENTS)) == []
-    assert "events.jsonl can't be read: it is no ordinary file" in caplog.text
+    assert "events.jsonl can't be read: it is not a regular file" in caplog.text
     (folder / RECORD).unlink()
     os.mkfifo(folder / RECORD)
-    with pytest.raises(RecordBroken, match="no ordinary file"):
+    with pytest.raises(RecordBroken, match="not a regular file"):
         shelf.load(RUN.id)
     (folder / RECORD).unlink()
     (folder / RECORD).mkdir()
-    with pytest.raises(RecordBroken, match="no ordinary file"):
+    with pytest.raises(RecordBroken, match="not a regular file"):
         shelf.load(RUN.id)

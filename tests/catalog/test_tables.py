@@ -71,6 +71,7 @@ BROKEN = [
     ("forward_compat", {"first": "24.03"}, "branches", "470 R525", "branches is '470 R525'"),
     ("forward_compat", {"first": "24.03"}, "brands", "tesla gforce", "no brand 'gforce'"),
     ("forward_compat", {"first": "24.03"}, "branches", "", "no branches, though seen"),
+    ("forward_compat", {"first": "24.03"}, "excluded", "460 535", "24.03: 535 is both allowed and excluded"),
     ("forward_compat", {"first": "24.03"}, "last", "24.06", "24.06: begins before 24.06"),
     ("forward_compat", {"first": "24.03"}, "last", "24.01", "ends before it begins"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "cve", "CVE-26-1", "cve is 'CVE-26-1'"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from house import House
-from registry.ngc_server import KEY, NgcServer, serving
+from ngc_server import KEY, NgcServer, serving
 
 OLD = "nvapi-CANARY-old"
 ENROOT = ("--enroot",)
@@ -72,7 +72,7 @@ def test_a_key_that_is_refused_is_not_copied_nor_is_an_older_one(
 ) -> None:
     done = typed(house, ngc, "nvapi-CANARY-wrong", *words)
     assert done.returncode == 125
-    assert "refused the key of standard input" in done.stderr
+    assert "refused the key from standard input" in done.stderr
     assert copied(house) is None
 
 
@@ -82,7 +82,7 @@ def test_a_name_that_no_secret_can_have_is_refused_before_a_key_is_read(
 ) -> None:
     done = typed(house, ngc, KEY, f"--kubernetes={name}", "--namespace", "vision")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "small letters, digits, - and ." in done.stderr
+    assert "lower-case letters, digits, - and ." in done.stderr
     assert (ngc.seen, (house.home / "calls").exists()) == ([], False)
 
 
@@ -111,7 +111,7 @@ def test_a_pull_secret_is_made_or_replaced_and_none_of_another_type_is_touched(
 def test_where_no_key_is_kept_the_next_lines_are_named(house: House, words: tuple[str, ...]) -> None:
     done = house.run("login", *words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "No key for nvcr.io is kept." in done.stderr
+    assert "No key for nvcr.io is stored." in done.stderr
     assert done.stderr.endswith(f"    ngcdl login\n      ngcdl login {' '.join(words)}\n")
 
 

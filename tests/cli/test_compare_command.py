@@ -41,7 +41,7 @@ def test_two_arms_run_three_rounds_in_turn_and_the_table_and_verdict_are_printed
     assert [row.split()[:3] for row in rows[1:3]] == [["threads=1", "3", "512.0"], ["threads=2", "3", "512.0"]]
     assert "SYNTHETIC" in done.stdout
     assert "threads=2 / threads=1: 1.00 times (1.00..1.00), 3 rounds" in rows
-    assert "no difference can be told" in rows[-1]
+    assert "No measurable difference" in rows[-1]
     told = [line.split(": ")[1] for line in done.stderr.splitlines() if line.startswith("ngcdl: round")]
     assert told == [f"round {n} of 3, threads={t}" for n, t in ((1, 1), (1, 2), (2, 2), (2, 1), (3, 1), (3, 2))]
 
@@ -59,6 +59,16 @@ def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: Ho
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
     assert f"{found['id']}: it has ended" in trained.run("stop", found["id"]).stderr
+
+
+def test_stopping_a_comparison_that_was_killed_between_two_runs_says_that_nothing_was_running(trained: House) -> None:
+    found = read(trained, *THREADS, "--repeat", "1")
+    (path,) = trained.shelf.root.parent.rglob(f"{found['id']}*.json")
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "repeat": 4, "finished": None}))
+    done = trained.run("stop", found["id"])
+    assert done.returncode == 0, done.stderr
+    assert "nothing was running, and no further run starts" in done.stderr
 
 
 def test_each_run_is_recorded_with_its_place_and_is_not_evaluated(trained: House) -> None:
@@ -124,9 +134,9 @@ def test_cpu_against_gpu_is_one_command_and_the_verdict_has_the_spread(trained: 
 def test_a_framework_that_falls_back_to_the_cpu_is_refused_as_the_device(trained: House, cards: dict[str, str]) -> None:
     done = trained.run(*COMPARE[:-2], "--repeat", "2", env={**cards, "STAND_IN_DEVICE": "cpu"})
     assert done.returncode == 1
-    assert "refused, device: it was to compute on the GPU, and its framework saw none" in done.stdout
+    assert "refused, device: it was meant to compute on the GPU, but its framework saw none" in done.stdout
     assert done.stdout.splitlines()[-1] == (
-        "No ratio is given (gpu can't be counted: it was to compute on the GPU, and its framework saw none): "
+        "No ratio is given (gpu can't be counted: it was meant to compute on the GPU, but its framework saw none): "
         "cpu 512.0 examples/s."
     )
 
@@ -147,8 +157,8 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "stopped by SIGINT; what is whole:" in err
-    assert "it did not reach its end: 1 of 6 runs were begun" in out
+    assert "stopped by SIGINT; what is complete:" in err
+    assert "it did not finish: 1 of 6 runs were started" in out
     assert "No ratio is given (threads=1 was interrupted: stopped by SIGINT): nothing was measured." in out
     assert [trained.shelf.load(run_id).status for run_id in trained.shelf.ids()] == ["interrupted"]
     assert trained.run("compare", "--show", "last").stdout == out
@@ -156,33 +166,33 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
 
 @pytest.mark.parametrize(("words", "said"), [
     (("compare",), "a bundled training: --train with alexnet-r, "),
-    (("compare", "--vary", "foo=1,2"), "--vary foo=1,2: wanted NAME=VALUE,VALUE with batch, "),
+    (("compare", "--vary", "foo=1,2"), "--vary foo=1,2: must be NAME=VALUE,VALUE with batch, "),
     ((*COMPARE, "--vary", "threads=1"), "at least two values"),
-    ((*COMPARE, "--vary", "threads=1,1"), "each once"),
+    ((*COMPARE, "--vary", "threads=1,1"), "all different"),
     ((*COMPARE, "--vary", "threads"), "NAME=VALUE,VALUE"),
     ((*COMPARE, "--vary", "speed=1,2"), "NAME=VALUE,VALUE"),
     ((*COMPARE, "--vary", "batch=8,many"), "whole numbers"),
-    ((*COMPARE, "--vary", "batch=0,8"), "from 1 on"),
-    ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what is varied"),
+    ((*COMPARE, "--vary", "batch=0,8"), "1 or more"),
+    ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what --vary varies"),
     ((*COMPARE, "--vary", "device=cpu,tpu"), "device=cpu,gpu"),
     ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
-    ((*COMPARE, "--vary", "gpus=none,1"), "it is the CPU"),
+    ((*COMPARE, "--vary", "gpus=none,1"), "none means the CPU"),
     ((*COMPARE, "--vary", "threads=1,2", "--steps", "10"), "give no figure to compare"),
     ((*COMPARE, "--vary", "feed=ahead,fast"), "--feed fast: ahead, plain"),
-    ((*COMPARE, "--vary", "feed=ahead,resident"), "distorts its pictures"),
-    ((*COMPARE, "--vary", "precision=float32,amp", "--amp"), "--precision is what is varied"),
+    ((*COMPARE, "--vary", "feed=ahead,resident"), "is made on the CPU when its turn comes"),
+    ((*COMPARE, "--vary", "precision=float32,amp", "--amp"), "--precision is what --vary varies"),
     ((*COMPARE, "--vary", "precision=float32,tf32"), "computes on the CPU"),
     ((*COMPARE, "--vary", "teacher=none,kept"), "cifar10 has none"),
-    ((*COMPARE, "--vary", "nodes=1,2"), "--vary nodes: with --engine slurm or kubernetes"),
-    ((*COMPARE, "--vary", "threads=1,2", "--scaling", "weak"), "only --vary gpus and --vary nodes have it"),
-    ((*COMPARE, "--vary", "gpus=1,2", "--scaling", "linear"), "--scaling linear: strong or weak"),
+    ((*COMPARE, "--vary", "nodes=1,2"), "--vary nodes: needs --engine slurm or kubernetes"),
+    ((*COMPARE, "--vary", "threads=1,2", "--scaling", "weak"), "only for --vary gpus and --vary nodes"),
+    ((*COMPARE, "--vary", "gpus=1,2", "--scaling", "linear"), "--scaling linear: must be strong or weak"),
     ((*THREADS, "--detach"), "local has no queue that would keep the order of the runs; slurm has"),
-    ((*THREADS, "--partition", "main"), "--partition: engine local has no use for it"),
+    ((*THREADS, "--partition", "main"), "--partition: engine local does not use it"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "largest"), "the same batch"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "many"), "a whole number"),
     (COMPARE, "--gpus none leaves nothing"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
-    ((*THREADS, "--", "ls"), "no command can stand after --"),
+    ((*THREADS, "--", "ls"), "no command can follow --"),
     (("compare", "--train", "smoke"), "smoke is a check without a speed to compare"),
 ])  # fmt: skip
 def test_what_can_t_be_meant_is_refused_before_anything_runs(trained: House, words: tuple[str, ...], said: str) -> None:
@@ -231,7 +241,7 @@ def test_frameworks_are_found_among_the_images_that_were_named() -> None:
     _, made = arms(BASE, "framework=torch,tf", [TF, TORCH], REGISTRY)
     assert [arm.asked.image for arm in made] == [TORCH, TF]
     for images in ([TF], [TF, TF, TORCH]):
-        with pytest.raises(BadOption, match="of the images that were named"):
+        with pytest.raises(BadOption, match="of the images named"):
             arms(BASE, "framework=tf,torch", images, REGISTRY)
 
 
@@ -267,11 +277,11 @@ def test_with_weak_scaling_the_batch_is_each_replica_s_and_with_strong_it_is_tha
 
 
 @pytest.mark.parametrize(("vary", "more", "said"), [
-    ("nodes=1,0", {}, "--nodes 0: a whole number"),
+    ("nodes=1,0", {}, "--nodes 0: must be a whole number"),
     ("nodes=1,two", {}, "whole numbers"),
-    ("nodes=1,2", {"placement": Placement(nodes=2)}, "--nodes is what is varied"),
-    ("nodes=1,2", {"workload": Workload("inference")}, "of inference only one replica can run"),
-    ("gpus=1,2", {"workload": Workload("distill")}, "of distill only one replica can run"),
+    ("nodes=1,2", {"placement": Placement(nodes=2)}, "--nodes is what --vary varies"),
+    ("nodes=1,2", {"workload": Workload("inference")}, "inference can run only as one replica"),
+    ("gpus=1,2", {"workload": Workload("distill")}, "distill can run only as one replica"),
 ])  # fmt: skip
 def test_nodes_and_cards_that_can_t_be_compared_are_refused(vary: str, more: dict[str, Any], said: str) -> None:
     with pytest.raises(BadOption, match=said):
@@ -314,7 +324,7 @@ def test_an_axis_varies_one_thing_of_the_training_and_leaves_the_rest(vary: str,
 
 
 @pytest.mark.parametrize(("vary", "said"), [
-    ("compile=yes,no", "there is on and off"), ("channels=last,middle", "there is last and first"),
+    ("compile=yes,no", "must be on or off"), ("channels=last,middle", "must be last or first"),
 ])  # fmt: skip
 def test_a_value_that_an_axis_has_not_is_refused(vary: str, said: str) -> None:
     with pytest.raises(BadOption, match=said):

@@ -41,7 +41,7 @@ def test_a_command_of_this_machine_becomes_a_manifest_without_the_folder_it_was_
     Made("cpu").keep(house.shelf, CPU, spec=spec)
     done = house.run("export", "k8s", CPU)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("# '/home/me/x' was its working directory at /work, and is left out")
+    assert done.stdout.startswith("# Left out '/home/me/x', its working directory at /work:")
     *_, job = yaml.safe_load_all(done.stdout)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)

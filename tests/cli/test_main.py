@@ -61,34 +61,34 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
     [
         (("nonsense",), "No such command"),
         (("run", "--nonsense"), "No such option"),
-        (("run",), "What shall run"),
+        (("run",), "Nothing to run: name an image"),
         (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
         (("run", "--train", "nonsense"), "cifar10-keras"),
-        (("run", "--train", "cifar10", "--steps", "0"), "from 1 on"),
+        (("run", "--train", "cifar10", "--steps", "0"), "must be a whole number, 1 or more"),
         (("run", "--train", "cifar10", "--gpus", "0"), "--gpus 0,"),
         (("run", "--train", "cifar10", "--gpus", "device=0,1"), "    --gpus 0,1"),
         (("run", "--train", "cifar10", "--gpus", "x"), "not understood"),
         (("run", "--train", "cifar10", "--engine", "x"), "auto, docker, local"),
         (("run", "--train", "cifar10", "--device", "tpu"), "auto, cpu or gpu"),
-        (("run", "--train", "cifar10", "--", "ls"), "no command can stand after --"),
-        (("run", "--train", "cifar10", "--shm-size", "0"), "no size"),
+        (("run", "--train", "cifar10", "--", "ls"), "no command can follow --"),
+        (("run", "--train", "cifar10", "--shm-size", "0"), "not a size"),
         (("run", "--train", "cifar10", "--ulimit", "x"), "NAME=NUMBER"),
-        (("run", "--train", "cifar10", "--ulimit", "stack=1:2"), "soft and the hard limit alike"),
+        (("run", "--train", "cifar10", "--ulimit", "stack=1:2"), "both the soft and the hard limit"),
         (("run", "--train", "cifar10", "--ulimit", "foo=1"), "core, cpu, data, fsize, locks, memlock"),
-        (("run", "--train", "cifar10", "--ulimit", "foo=host"), "no limit of Docker's"),
+        (("run", "--train", "cifar10", "--ulimit", "foo=host"), "not a limit of Docker's"),
         (("run", "--train", "cifar10", "-v", "x"), "HOST:CONTAINER"),
         (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
         (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),
         (("run", "--train", "cifar10", "--pull", "x"), "missing or always"),
-        (("run", "--train", "cifar10", "--amp", "--precision", "float32"), "--amp and --precision float32: one of"),
-        (("run", "--train", "cifar10", "--steps", "9", "--epochs", "2"), "both say how far"),
-        (("run", "--train", "cifar10", "--seconds", "nan"), "a number above 0"),
+        (("run", "--train", "cifar10", "--amp", "--precision", "float32"), "--amp and --precision float32: use only"),
+        (("run", "--train", "cifar10", "--steps", "9", "--epochs", "2"), "both set how long"),
+        (("run", "--train", "cifar10", "--seconds", "nan"), "must be a number above 0"),
         (("run", "--train", "cifar10", "--batch", "most"), "or largest"),
         (("run", "--train", "cifar10", "--teacher", "kept"), "cifar10 has none"),
         (("run", "--train", "cifar10", "--gpus", "none", "--precision", "tf32"), "computes on the CPU"),
-        (("run", "--train", "resnet-56", "--batch", "1"), "batch norm of resnet-56 wants 2 examples"),
+        (("run", "--train", "resnet-56", "--batch", "1"), "batch norm of resnet-56 needs 2 examples"),
         (("run", "--train", "resnet-56", "--batch", "3", "--gpus", "2"), "too small for 2 replicas"),
-        (("compare", "--train", "resnet-56", "--vary", "batch=1,8"), "batch norm of resnet-56 wants 2 examples"),
+        (("compare", "--train", "resnet-56", "--vary", "batch=1,8"), "batch norm of resnet-56 needs 2 examples"),
         (
             ("compare", "--train", "cifar10", "--gpus", "64", "--vary", "nodes=1,4", "--engine", "slurm", "t:1"),
             "too small for 256 replicas",
@@ -111,7 +111,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         ),
         (("run", "tensorflow:1", "--gpus", "2", "sh", "--", "-c", "ls"), " tensorflow:1 --gpus 2 -- sh -c ls\n"),
         (("run", "tensorflow:1", "--train", "cifar10", "-w", "/x"), "its own working directory"),
-        ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only a container"),
+        ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only for containers"),
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
         (("pull", ""), "empty"),
         (("gpu", "--watch", "x"), "'--watch'"),
@@ -134,7 +134,7 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
 def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
     done = house.run("run", "tensorflow:1", option, *more)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"ngcdl: {option}: ngcdl has no such option of docker's; ")
+    assert done.stderr.startswith(f"ngcdl: {option}: ngcdl does not have this option of docker's; ")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_run
     with serving(Daemon(tmp_path / "docker.sock", state={"Running": True})) as daemon:
         done = house.run(*TRAIN, "--resume", "last", env={"DOCKER_HOST": daemon.host})
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"--resume {older}: it still runs" in done.stderr
+        assert f"--resume {older}: it is still running" in done.stderr
         assert [f"      ngcdl {word} {older}" for word in ("logs -f", "stop")] == done.stderr.splitlines()[-2:]
         assert house.shelf.ids() == [older], "nothing was recorded"
         daemon.state = {"Running": False, "ExitCode": 143, "OOMKilled": False, "FinishedAt": ""}

@@ -45,7 +45,7 @@ def test_a_diff_names_what_differs_and_the_figures_with_their_change(kept: House
     assert (found["a"], found["b"], found["differs"]["device"]) == (GPU, CPU, ["gpu", "cpu"])
     assert found["figures"]["gpu_percent_mean"]["b"] is None
     assert (found["refused"], found["data"]) == ([], None)
-    assert "Each figure is of one run: no spread is known." in done.stdout
+    assert "Each figure comes from a single run: the spread is unknown." in done.stdout
 
 
 def test_figures_that_can_t_be_compared_have_no_change_and_made_up_data_is_always_told(kept: House) -> None:
@@ -56,10 +56,10 @@ def test_figures_that_can_t_be_compared_have_no_change_and_made_up_data_is_alway
     rows = [re.split(r"  +", line) for line in done.stdout.splitlines()]
     assert rows[1] == ["data", "SYNTHETIC", "SYNTHETIC"]
     assert {len(row) for row in rows if row[0].startswith(("examples/s", "s/batch"))} == {3}
-    assert ["The figures can't be compared: another batch (128 / 64)."] in rows
+    assert ["The figures can't be compared: different batch (128 / 64)."] in rows
     found = json.loads(kept.run("runs", "diff", GPU, CPU, "--json").stdout)
     assert found["data"] == ["cifar10", "SYNTHETIC"]
-    assert found["refused"][0].startswith("another dataset")
+    assert found["refused"][0].startswith("different dataset")
     assert found["figures"]["examples_per_second"]["change"] is None
     assert found["figures"]["loss_last"]["change"] is None
 
@@ -87,7 +87,7 @@ def test_a_comparison_goes_along_with_its_runs(kept: House, tmp_path: Path) -> N
     comparisons.save(comparison, kept.shelf)
     done = kept.run("runs", "export", comparison.id, "both.tar")
     assert done.returncode == 0, done.stderr
-    assert f"20231114-221320-cifar10-gone00, of {comparison.id}, is not there any more" in done.stderr
+    assert f"20231114-221320-cifar10-gone00, of {comparison.id}, no longer exists" in done.stderr
     other = House(tmp_path / "other")
     other.home.mkdir()
     taken = other.run("runs", "import", str(kept.home / "both.tar"))
@@ -102,7 +102,7 @@ def test_what_can_t_be_taken_along_or_in_is_told(kept: House, trained: House) ->
         pass
     done = kept.run("runs", "import", "empty.tar")
     assert done.returncode == 125
-    assert "Nothing of it was kept" in done.stderr
+    assert "Nothing from it was kept" in done.stderr
 
 
 def test_a_training_is_replayed_with_the_same_command_seed_and_data(trained: House) -> None:
@@ -164,7 +164,7 @@ def test_a_diff_on_a_narrow_terminal_breaks_no_line() -> None:
     lines = told(found, 80)
     assert max(map(len, lines)) <= 80
     assert ["spec.image", f"    A  {long}", "    B  n/a"] == lines[2:5]
-    assert " ".join(lines[-1].split()) == "memory at most 535.0 MiB 1.0 GiB +100.0 %"
+    assert " ".join(lines[-1].split()) == "peak memory 535.0 MiB 1.0 GiB +100.0 %"
     assert told(found, None)[1].split() == ["spec.image", long, "n/a"]
 
 
@@ -200,9 +200,9 @@ def test_a_diff_has_the_words_and_units_of_the_other_commands() -> None:
     figures |= {name: Figure(1.0, 2.0, 1.0) for name in ("samples", "gaps", "training_samples", "cores_busy")}
     figures |= {"peak_share": Figure(0.25, 0.5, 1.0), "container_cpu_percent_mean": Figure(150.0, 300.0, 1.0)}
     rows = [re.split(r"  +", line)[:2] for line in told(Difference(GPU, CPU, {}, figures), None)[1:]]
-    assert rows[0] == ["computed (convolutions and matrix products)", "2.00 TFLOP/s"]
+    assert rows[0] == ["compute throughput (convolutions and matrix products)", "2.00 TFLOP/s"]
     assert [name for name, _ in rows] == [
-        "computed (convolutions and matrix products)", "GPU 0 power (mean)", "clocks held down (hw_slowdown)",
-        "GPU 1 clocks held down (x)", "new", "of the card's peak", "CPU use of the run",
+        "compute throughput (convolutions and matrix products)", "GPU 0 power (mean)", "clocks held down (hw_slowdown)",
+        "GPU 1 clocks held down (x)", "new", "share of the card's peak", "CPU use of the run",
     ]  # fmt: skip
     assert [value for _, value in rows[-3:]] == ["2,000,000,000,000", "25.0 %", "1.5 cores"]

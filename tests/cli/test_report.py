@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from house import House, until
 from made_runs import Made
+from stand_ins import stand_in
 
 from ngcdl import comparisons
 from ngcdl.comparisons import Kept, Trial
@@ -58,9 +59,7 @@ def test_a_link_that_the_run_left_in_its_folder_is_replaced_and_not_followed(kep
 
 
 def test_the_page_is_opened_where_that_was_asked(kept: House) -> None:
-    program = kept.home / "browser"
-    program.write_text('#!/bin/sh\necho "$1" > opened\n')
-    program.chmod(0o755)
+    program = stand_in(kept.home, "browser", 'echo "$1" > opened')
     done = kept.run("report", RUN, "--open", env={"BROWSER": str(program)})
     assert done.returncode == 0, done.stderr
     page = kept.shelf.folder(RUN) / "report.html"
@@ -77,7 +76,7 @@ def test_each_file_that_is_asked_for_is_written_and_no_other(kept: House) -> Non
     done = kept.run("report", RUN, "gpu001", "--html", "x.html", "--markdown", "x.md", "--csv", "x.csv")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(kept.home / name) for name in ("x.csv", "x.md", "x.html")]
-    assert "These 2 runs can&#x27;t be set against each other" in (kept.home / "x.html").read_text()
+    assert "These 2 runs can&#x27;t be compared" in (kept.home / "x.html").read_text()
     rows = list(csv.DictReader((kept.home / "x.csv").read_text().splitlines()))
     trained_on = {(row["run"], row["dataset"]) for row in rows}
     assert trained_on == {(RUN, "synthetic"), ("20231114-221320-cifar10-gpu001", "cifar10")}
@@ -151,7 +150,7 @@ def test_a_page_that_is_too_long_for_a_picture_is_cut_and_that_is_said(kept: Hou
     Made(steps=30).keep(kept.shelf, "long", notes=tuple(f"note {number}" for number in range(1000)))
     done = kept.run("report", "long", "--png", "x.png", env={"NGCDL_BROWSER": program})
     assert (done.returncode, done.stdout) == (0, f"{kept.home}/x.png\n"), done.stderr
-    assert re.fullmatch(r"ngcdl: the picture has the first \d\d % of the page; --html has all of it\n", done.stderr)
+    assert re.fullmatch(r"ngcdl: the image has the first \d\d % of the page; --html has all of it\n", done.stderr)
 
 
 def test_a_run_whose_files_are_torn_or_missing_has_a_report_of_what_is_left(kept: House) -> None:
@@ -241,7 +240,7 @@ def test_a_comparison_without_any_run_left_is_said_and_no_other_run_is_reported(
     comparisons.save(lost, house.shelf)
     done = house.run("report", ID)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "None of its runs is there any more" in done.stderr
+    assert "None of its runs exists any more" in done.stderr
 
 
 def test_letters_go_on_after_z() -> None:

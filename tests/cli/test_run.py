@@ -189,7 +189,7 @@ def test_a_state_folder_that_can_t_be_written_is_told(trained: House) -> None:
 
 def test_a_folder_that_is_gone_is_told(trained: House) -> None:
     done = trained.shell(f"mkdir gone; cd gone; rmdir ../gone; ngcdl {' '.join(TRAIN)}; echo $?")
-    assert (done.stdout, "is gone" in done.stderr) == ("2\n", True)
+    assert (done.stdout, "no longer exists" in done.stderr) == ("2\n", True)
 
 
 def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) -> None:

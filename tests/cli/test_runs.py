@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import shutil
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from house import LIKE_OTHERS, House
+from house import LIKE_OTHERS, House, until
+from made_runs import Made
 
 from ngcdl.cli import kept as kept_runs
-from ngcdl.cli import runs
 from ngcdl.owner import this_process
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
 
@@ -43,6 +46,60 @@ def test_runs_are_a_table_and_a_list(kept: House) -> None:
     (listed,) = json.loads(kept.run("runs", "--json").stdout)
     written = json.loads((GOLDEN / "run.json").read_text())
     assert listed == _with_later_fields(written, listed), "what came later is unknown of it"
+
+
+LONG, QUIET = "20231116-221320-input-pipeline-aaa001", "20231117-221320-cifar10-keras-bbb001"
+
+
+def on_terminal(house: House, columns: int) -> list[str]:
+    """What `ngcdl runs` shows on a terminal of that width."""
+    ours, theirs = pty.openpty()
+    with house.popen("runs", stdout=theirs, env={"COLUMNS": str(columns)}) as process:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while data := os.read(ours, 65536):
+                seen += data
+        os.close(ours)
+    assert process.returncode == 0
+    return seen.decode().splitlines()
+
+
+@pytest.fixture
+def several(house: House) -> House:
+    """Runs with long ids and long words, one that says nothing."""
+    Made("cpu", steps=100, dataset="synthetic").keep(house.shelf, LONG, status="interrupted", exit_code=143)
+    run = Run(QUIET, "running", time.time() - 9e4, engine="local", owner=this_process(), device="cpu")
+    events = house.shelf.create(run) / "events.jsonl"
+    events.write_text(json.dumps(STEPS[0]) + "\n")
+    os.utime(events, (time.time() - 1500,) * 2)
+    return house
+
+
+def test_a_narrow_terminal_gets_a_line_a_run_with_what_matters_most(several: House) -> None:
+    assert [line.split() for line in on_terminal(several, 80)] == [
+        ["RUN", "STATUS", "DATA", "EXAMPLES/S"],
+        [QUIET, "running,", "silent", "-", "n/a"],
+        [LONG, "interrupted", "143", "synthetic", "4,733.4"],
+    ]
+    shutil.rmtree(several.shelf.folder(LONG))
+    assert on_terminal(several, 80)[0].split() == ["RUN", "STATUS", "ON", "DATA", "EXAMPLES/S"]
+
+
+@pytest.mark.parametrize("columns", [40, 56, 70, 90, 110])
+def test_on_every_terminal_an_id_is_whole_and_a_speed_never_without_its_data(several: House, columns: int) -> None:
+    lines = on_terminal(several, columns)
+    assert all(len(line) <= columns for line in lines)
+    assert all(any(line.split()[0] == run_id for line in lines) for run_id in (QUIET, LONG))
+    head = " ".join(lines[:2])
+    assert ("DATA" in head) == ("EXAMPLES/S" in head) == (columns > 70)
+
+
+def test_a_wide_terminal_and_a_pipe_get_all_columns(several: House) -> None:
+    piped = several.run("runs", env={"COLUMNS": "80"}).stdout.splitlines()
+    assert on_terminal(several, 140) == piped
+    assert piped[0].split() == ["RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE"]
+    assert "running, no step for 25 min" in piped[1]
 
 
 def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) -> None:
@@ -108,7 +165,7 @@ def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House)
 
 
 @pytest.mark.parametrize(("run", "said"), [
-    (Run("x", "interrupted", 1.0), "a checkpoint was saved; go on from it with: ngcdl run ... --resume x"),
+    (Run("x", "interrupted", 1.0), "a checkpoint was saved; continue from it with: ngcdl run ... --resume x"),
     (Run("x", "failed", 1.0), "--resume x"),
     (Run("x", "lost", 1.0), "--resume x"),
     (Run("x", "lost", 1.0, owner=GONE, engine="docker"), "what became of it is not known yet: ngcdl show x"),
@@ -179,7 +236,7 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
     rows = {line[:18].strip(): line[18:] for line in lines if line[:18].strip()}
     assert rows["energy"] == "1,235 J by the GPUs in 9.0 s, 3.14 examples/J (counter; 2.0 s without a reading left out)"
     assert rows["clocks held down"] == "hw_slowdown 50 %, sw_power_cap 25 % of the time"
-    assert rows["GPU shared"] == "other processes computed on it meanwhile"
+    assert rows["GPU shared"] == "other processes computed on it at the same time"
     assert rows["GPU 0"] == "47 %, n/a at most, 61 W, 1,410 MHz, a card"
     assert rows["memory"] == "1.0 GiB at most, of 2.0 GiB"
     at = next(number for number, line in enumerate(lines) if line.startswith("why"))
@@ -255,6 +312,19 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
     assert kept.run("logs", "--follow").stdout == (GOLDEN / "log.txt").read_text()
 
 
+def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(house: House) -> None:
+    folder = house.shelf.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
+    (folder / "log.txt").write_text("up\n")
+    said, out = house.home / "err", house.home / "out"
+    with said.open("w") as err, out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=err) as process:
+        until(lambda: "known yet" in said.read_text() and out.read_text(), "a word", 20)
+        process.send_signal(signal.SIGINT)
+    (told,) = said.read_text().splitlines()
+    assert (process.returncode, out.read_text()) == (130, "up\n")
+    assert told.startswith("ngcdl: No Docker engine answers at ")
+    assert told.endswith("What became of the run is not known yet.")
+
+
 def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
     (kept.shelf.folder(GOLDEN.name) / "log.txt").unlink()
     done = kept.run("logs", "last")
@@ -275,7 +345,7 @@ def test_pipes_in_the_place_of_a_run_s_files_are_never_waited_for(kept: House) -
         os.mkfifo(folder / name)
     done = kept.run("logs", "last")
     assert (done.returncode, done.stdout) == (125, "")
-    assert "log.txt is not a record that ngcdl can read: it is no ordinary file" in done.stderr
+    assert "log.txt is not a record that ngcdl can read: it is not a regular file" in done.stderr
     assert kept.run("show").returncode == 0
     assert kept.run("report", "--markdown", "-").returncode == 0
     (folder / "run.json").unlink()
@@ -294,10 +364,18 @@ def test_a_run_without_a_log_says_so(kept: House) -> None:
 def test_a_run_that_has_ended_can_t_be_stopped_and_that_is_no_error(kept: House) -> None:
     done = kept.run("stop", "last")
     assert done.returncode == 0
-    assert "ended already: finished" in done.stderr
+    assert "already ended: finished" in done.stderr
 
 
-@pytest.mark.parametrize(("engine", "remedy"), [("kubernetes", "use-context west"), ("slurm", "speaks to west")])
+def test_a_run_that_compose_started_is_not_stopped_and_that_is_an_error(house: House) -> None:
+    house.shelf.create(Run("x", "running", time.time(), engine="compose"))
+    done = house.run("stop", "x")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "x was started by compose, not by ngcdl, which can't stop it." in done.stderr
+    assert "docker compose stop" in done.stderr
+
+
+@pytest.mark.parametrize(("engine", "remedy"), [("kubernetes", "use-context west"), ("slurm", "talks to west")])
 def test_a_run_on_another_cluster_is_not_stopped_from_here_nor_a_job_of_its_number(
     house: House, engine: str, remedy: str
 ) -> None:
@@ -316,37 +394,6 @@ def test_a_run_on_another_cluster_is_not_stopped_from_here_nor_a_job_of_its_numb
         {"kubectl --request-timeout=30s config current-context"}, {"scontrol show config"}
     )  # fmt: skip
     assert house.shelf.load("x").notes == ()
-
-
-def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = house.shelf.create(Run("x", "running", 1.0, engine="kubernetes", engine_id="west"))
-    (folder / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
-    kubectl, asked, now = house.home / "bin/kubectl", house.home / "asked", [0.0]
-    kubectl.parent.mkdir()
-    kubectl.write_text(
-        f'#!/bin/sh\necho "$*" >>{asked}\n[ "$2" != config ] || exec echo west\n'
-        """echo '{"items": [{"kind": "Job", "metadata": {"name": "x"}}]}'\n"""
-    )
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=":")
-    monkeypatch.setenv("XDG_STATE_HOME", str(house.home / "state"))
-
-    def looks() -> int:
-        return asked.read_text().count("config current-context")
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    standing = runs._standing(house.shelf, "x", lambda: now[0], sleep)
-    while next(standing).status == "running" and now[0] < 60:
-        pass
-    before = looks()
-    assert 8 <= before <= 12, "pauses of 0.5 s, each half as long again, up to 15 s"
-    (folder / "exit.json").write_text("{}")
-    assert next(standing).status == "running", "its Job says when it is over"
-    assert looks() == before + 1
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 9}', "[" * 100000, '{"format": 1, "id": 5}'])

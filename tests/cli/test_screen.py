@@ -114,6 +114,11 @@ class Terminal(io.TextIOWrapper):
     ((b"a\x1b", b"[31mred\x1b[", b"0m"), b"a\x1b[31mred\x1b[0m"),
     ((b"a\x1b]52;c;d2h",), b"a]52;c;d2h"),
     ((b"a\x1b]", b"x" * 5000, b"\x07b\x1b"), b"a]" + b"x" * 5000 + b"\x07b"),
+    ((b"a\xc2\x9d52;c;d2h", b"vYW1p\xc2\x9cb"), b"ab"),
+    ((b"a\xc2", b"\x9d0;\xc2\xa3\xc2", b"\x9cb\x1b]0;x\xc2\x9cc\xc2\x90q\x1b\\d"), b"abcd"),
+    ((b"a\xc2\x00\x9d0;x\x07\xc2\x9b31mb", "£\n".encode()), b"a\xc2\x9b31mb" + "£\n".encode()),
+    ((b"a\xc2\x1b]0;x\x07\x9d52;c;d2h\x07\xc2",), b"a\x9d52;c;d2h\x07"),
+    ((b"a\xc2\x9f52;c;d2h",), b"a_52;c;d2h"),
 ])  # fmt: skip
 def test_what_a_terminal_is_not_to_get_is_left_out_however_it_was_cut(
     monkeypatch: pytest.MonkeyPatch, chunks: tuple[bytes, ...], seen: bytes
@@ -126,15 +131,28 @@ def test_what_a_terminal_is_not_to_get_is_left_out_however_it_was_cut(
     assert terminal.kept.getvalue() == seen, "what has no end is text"
 
 
-@given(st.lists(st.text("\x1b]P[m\\\x07\x00\na", max_size=8), max_size=6))
-def test_no_string_for_a_terminal_begins_in_what_is_passed_on(chunks: list[str]) -> None:
+@given(st.lists(st.lists(st.sampled_from(list(b"\x1b\xc2\x90\x9c\x9d]P[m\\\x07\x00\na")), max_size=8), max_size=6))
+def test_no_string_for_a_terminal_begins_in_what_is_passed_on(chunks: list[list[int]]) -> None:
     terminal = Terminal()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", terminal)
         with Screen() as screen:
             for chunk in chunks:
-                screen.chunk(Chunk("stdout", chunk.encode()))
-    assert not re.search(rb"\x1b[\x00-\x1f]*[\]P]", terminal.kept.getvalue())
+                screen.chunk(Chunk("stdout", bytes(chunk)))
+    assert not re.search(rb"\x1b[\x00-\x1f]*[\]P]|\xc2[\x90\x9d]", terminal.kept.getvalue())
+
+
+@given(st.text(), st.integers(1, 4))
+def test_text_reaches_a_terminal_whole_however_it_was_cut(text: str, size: int) -> None:
+    """But for the few controls that are no text."""
+    text = re.sub(r"[\x00\x05\x0e\x0f\x1b\x90\x98\x9c-\x9f]", "", text)
+    data, terminal = text.encode("utf-8", "surrogatepass"), Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", terminal)
+        with Screen() as screen:
+            for at in range(0, len(data), size):
+                screen.chunk(Chunk("stdout", data[at : at + size]))
+    assert terminal.kept.getvalue() == data
 
 
 def test_steps_that_follow_too_fast_are_left_out_on_a_terminal_but_for_the_last(
@@ -174,6 +192,7 @@ def test_a_full_disk_behind_stdout_is_said_once_and_the_exit_code_tells_it(train
         done = trained.run(*TRAIN, stdout=full)
         failed = trained.run(*TRAIN, stdout=full, env={"STAND_IN": "fail"})
     assert (done.returncode, failed.returncode) == (125, 7)
-    assert done.stderr.count("stdout takes nothing more (No space left on device); log.txt has all of it.") == 1
+    said = "stdout can't be written to any more (No space left on device); log.txt has all of it."
+    assert done.stderr.count(said) == 1
     assert trained.record()["status"] == "failed"
     assert trained.record("last-1")["status"] == "finished"

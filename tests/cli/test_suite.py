@@ -37,7 +37,7 @@ def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: 
         run for name in outcomes.keys() - lacking for arm in outcomes[name]["comparison"]["arms"] for run in arm["runs"]
     ]
     assert sorted(runs) == sorted(trained.shelf.ids())
-    assert done.stderr.count("of CPU against GPU (cifar10, cifar10-keras, catdog) the CPU alone is measured") == 1
+    assert done.stderr.count("for CPU against GPU (cifar10, cifar10-keras, catdog) only the CPU is measured") == 1
     assert "the GPU can't be measured here" not in done.stderr, "it is said once, for all of them"
 
 
@@ -47,7 +47,7 @@ def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(train
     said = [line for line in done.stdout.splitlines() if line != NO_CARDS]
     assert said[0].startswith("skipped, the budget of 1e-05 min was used up: cifar10, CPU against GPU; ")
     assert len(said) == 1, "one line for all that have the same reason"
-    assert "probably, by the operations and what trained here before:" in done.stderr
+    assert "estimates, from the operation counts and earlier trainings here:" in done.stderr
     assert re.search(r"  cifar10, CPU against GPU: \d+ s; not within the 1e-05 min", done.stderr)
     assert trained.shelf.ids() == []
     at = ARTICLES.index("local")
@@ -63,13 +63,13 @@ def test_what_probably_no_longer_fits_is_skipped_and_what_does_is_run(trained: H
     told = "cifar10, CPU against GPU, on SYNTHETIC data: Only the CPU was measured: 512.0 examples/s."
     assert (told in done.stdout, told in done.stderr) == (True, True)
     (skipped,) = [line for line in done.stdout.splitlines() if line.startswith("skipped") and line != NO_CARDS]
-    assert skipped.startswith("skipped, the budget of 1 min probably no longer sufficed: ")
+    assert skipped.startswith("skipped, the budget of 1 min was probably no longer enough: ")
     assert "catdog, CPU against GPU" in skipped, "its pictures cost 300 times as much"
 
 
 @pytest.mark.parametrize(("left", "needed", "said"), [
     (0.0, None, "was used up"), (-1.0, 5.0, "was used up"), (5.0, None, None),
-    (5.0, 5.0, None), (5.0, 5.1, "probably no longer sufficed"),
+    (5.0, 5.0, None), (5.0, 5.1, "was probably no longer enough"),
 ])  # fmt: skip
 def test_an_experiment_begins_only_where_what_is_left_suffices(
     left: float, needed: float | None, said: str | None
@@ -110,7 +110,7 @@ def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -
     assert not [one.skip for one in listed if one.workload in trainings.names() and one.skip]
     bare = experiments("table7", 1, "this machine has no NVIDIA GPU")
     assert {one.skip for one in bare} == {"this machine has one processor", "this machine has no NVIDIA GPU"}
-    with pytest.raises(BadOption, match="articles and table7"):
+    with pytest.raises(BadOption, match="articles or table7"):
         experiments("mine", 1, None)
 
 

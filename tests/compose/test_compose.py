@@ -1,7 +1,7 @@
 """compose.yaml asks Docker for what `ngcdl run` asks it for, and `docker compose up` leaves a record that ngcdl reads.
 
 The pure tests read the file as Compose does (`filled`). Those marked `lab` run it: there the framework sees no GPU, as
-the bench has a stand-in for NVML only, so NGCDL_DEVICE is cpu; the reservation still goes the way of a real one, and
+the lab has a stand-in for NVML only, so NGCDL_DEVICE is cpu; the reservation still goes the way of a real one, and
 the samples show the stand-in's card.
 """
 
@@ -113,7 +113,7 @@ class Compose:
             "NGCDL_REGISTRY": lab["registry"]["host"],
             "NGCDL_TENSORFLOW_TAG": TAGS["tensorflow"],
             "NGCDL_PYTORCH_TAG": TAGS["pytorch"],
-            "NGCDL_DEVICE": "cpu",  # the bench's card is no card to a framework
+            "NGCDL_DEVICE": "cpu",  # the lab's card is no card to a framework
             "NGCDL_STEPS": str(STEPS),
             "NGCDL_FLAGS": "--no-eval",
         }

@@ -1,4 +1,4 @@
-"""Images with the trainer in them: built from what the bench has, and run as somebody that they do not know."""
+"""Images with the trainer in them: built from what the lab has, and run as somebody that they do not know."""
 
 from __future__ import annotations
 

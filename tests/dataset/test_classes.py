@@ -44,9 +44,9 @@ def test_it_is_the_trainer_s_way_to_count() -> None:
 
 
 @pytest.mark.parametrize(("files", "said"), [
-    ((), "has no folder of pictures; wanted are 2, one a class"),
-    (("cats/1.jpg",), "has one folder of pictures, cats; wanted are 2"),
-    (("a/1.jpg", "b/1.jpg", "c/1.jpg"), "has the folders of pictures a, b, c; wanted are 2"),
+    ((), "has no folder of images; it needs 2, one per class"),
+    (("cats/1.jpg",), "has one folder of images, cats; it needs 2"),
+    (("a/1.jpg", "b/1.jpg", "c/1.jpg"), "has the folders of images a, b, c; it needs 2"),
 ])  # fmt: skip
 def test_too_few_or_too_many_classes_are_refused(tmp_path: Path, files: tuple[str, ...], said: str) -> None:
     with pytest.raises(BadOption, match=said) as refused:
@@ -56,8 +56,8 @@ def test_too_few_or_too_many_classes_are_refused(tmp_path: Path, files: tuple[st
 
 
 @pytest.mark.parametrize(("files", "said"), [
-    (("1.jpg",), "test has no folder of pictures; what tests has the classes that are trained on, cats, dogs"),
-    (("cats/1.jpg", "hounds/1.jpg"), "test has the folders of pictures cats, hounds; what tests"),
+    (("1.jpg",), "test has no folder of images; the test needs the classes that are trained on, cats, dogs"),
+    (("cats/1.jpg", "hounds/1.jpg"), "test has the folders of images cats, hounds; the test needs"),
 ])  # fmt: skip
 def test_other_classes_to_test_with_are_refused_where_it_is_tested(
     tmp_path: Path, files: tuple[str, ...], said: str

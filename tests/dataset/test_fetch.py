@@ -154,7 +154,7 @@ def test_a_web_page_at_one_mirror_leads_to_the_next(host: Host, serve: Serve) ->
 
 def test_wrong_bytes_are_kept_as_bad_and_refused(host: Host, serve: Serve) -> None:
     server = serve(Reply(OTHER))
-    with pytest.raises(DatasetUnavailable, match="other bytes than the official"):
+    with pytest.raises(DatasetUnavailable, match="does not send the official bytes"):
         host.prepare(archive=at(server))
     assert (host.cache / "cifar-10-binary.tar.gz.bad").read_bytes() == OTHER
     assert not host.part.exists()

@@ -205,6 +205,6 @@ def test_the_small_archive_is_what_it_says() -> None:
 
 
 def test_a_folder_of_pictures_is_taken_as_it_is_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
-    assert pictures(str(tmp_path)) == Dataset("pictures", tmp_path, None, f"the pictures of {tmp_path}")
+    assert pictures(str(tmp_path)) == Dataset("pictures", tmp_path, None, f"the images in {tmp_path}")
     with pytest.raises(BadOption, match="no such folder"):
         pictures(str(tmp_path / "nowhere"))

@@ -93,7 +93,7 @@ def test_a_hole_of_authorization_plugins_is_none_where_there_is_no_such_plugin()
 
 def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> None:
     links = found(replace(HEALTHY, context="rootless"))
-    assert (links["engine"].state, "by Docker's context rootless" in links["engine"].found) == ("ok", True)
+    assert (links["engine"].state, "from Docker's context rootless" in links["engine"].found) == ("ok", True)
 
 
 # -- causes and commands ----------------------------------------------------------------------------------------
@@ -107,10 +107,10 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
     ("library missing", "sudo apt-get install --reinstall libnvidia-compute-535", "535.104.05"),
     ("a lost card", "sudo reboot", "GPU 1: GPU is lost"),
     ("an old card", "ngcdl images", "24.12"),
-    ("engine absent", "sudo systemctl start docker", "installed, but does not run"),
+    ("engine absent", "sudo systemctl start docker", "installed, but not running"),
     ("engine forbidden", "sudo usermod -aG docker $USER", "as good as root"),
     ("engine hangs", "sudo systemctl restart docker", "within 10 s"),
-    ("context", "docker context use default", "context gone leads there"),
+    ("context", "docker context use default", "context gone points there"),
     ("not registered", "sudo nvidia-ctk runtime configure --runtime=docker", "not registered"),
     ("not restarted", "sudo systemctl restart docker", "/etc/docker/daemon.json names the runtime nvidia"),
     ("runtime gone", "sudo apt-get install nvidia-container-toolkit", "/usr/bin/nvidia-container-runtime is not there"),
@@ -126,7 +126,7 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
     ("registry away", "curl -sI https://nvcr.io/v2/", "can't be reached"),
     ("key refused", "ngcdl login", "refused the key"),
     ("clock", "sudo timedatectl set-ntp true", "2 hours behind nvcr.io"),
-    ("a variable that holds no key", "unset NGC_API_KEY && ngcdl login", "goes before every key"),
+    ("a variable that holds no key", "unset NGC_API_KEY && ngcdl login", "takes precedence over every stored key"),
     ("a certificate file", "unset NGCDL_CA_FILE", "NGCDL_CA_FILE=/x"),
     ("a way that is none", "unset NGCDL_GPU_WAY", "NGCDL_GPU_WAY=x"),
     ("dataset", "rm -r /c/cifar-10 /c/cifar-10.json", "data_batch_1.bin has changed"),
@@ -210,7 +210,7 @@ def test_an_address_that_a_variable_names_is_not_mended_by_a_start(variable: str
     error = EngineAbsent("tcp://10.0.0.1:2375", "the connection was refused", is_default=False, named_by=variable)
     finding = found(replace(HEALTHY, engine=Trouble("", error), context="gone"))["engine"]
     assert [step.command for step in finding.remedy if step.command.startswith("unset")] == [f"unset {variable}"]
-    assert "leave it out. Without Docker" in (finding.cause or ""), "the commands stand apart"
+    assert "go back to the default. A bundled training" in (finding.cause or ""), "the commands stand apart"
     assert all(step.by_hand for step in finding.remedy)
 
 

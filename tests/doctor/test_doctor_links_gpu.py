@@ -37,7 +37,7 @@ def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: 
 
 @pytest.mark.parametrize("what", ["no driver", "nouveau"])
 @pytest.mark.parametrize(("distribution", "typed", "text"), [
-    (("ubuntu", "debian"), ["sudo ubuntu-drivers install", "sudo reboot"], "A reboot ends"),
+    (("ubuntu", "debian"), ["sudo ubuntu-drivers install", "sudo reboot"], "A reboot completes"),
     (
         ("debian",),
         [
@@ -108,7 +108,7 @@ def test_nvidias_toolkit_is_installed_after_its_repository_was_added(
 @pytest.mark.parametrize(("capability", "driver_version", "newest"), [
     ("6.1", "535.104.05", "tensorflow:24.12-tf2-py3"),
     ("6.1", "390.12", "tensorflow:18.08-py3"),
-    ("2.1", "390.12", "No image that does"),
+    ("2.1", "390.12", "No image in ngcdl's catalogue does"),
 ])  # fmt: skip
 def test_an_old_card_is_told_the_newest_image_that_runs_on_it_with_this_driver(
     capability: str, driver_version: str, newest: str
@@ -130,7 +130,7 @@ def test_cards_that_are_given_to_a_virtual_machine_or_hidden_from_a_container_ar
 @pytest.mark.parametrize(("nodes", "state", "text"), [
     ((True, False, False, False), "ok", "; 3 more not given to this job"),
     ((True,), "ok", "; 3 more not given to this job"),
-    ((True, True, False, False), "warning", "; 2 more not given to this job (its control group keeps them from it); "),
+    ((True, True, False, False), "warning", "; 2 more not given to this job (its control group withholds them); "),
     ((True, True, True, True), "warning", "8.0); the PCI bus has 3 more"),
 ])  # fmt: skip
 def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer_are(
@@ -149,8 +149,8 @@ def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer
 
 @pytest.mark.parametrize(("spec", "text"), [
     ({"missing": frozenset({"/dev/nvidia1"})}, "names /dev/nvidia1, which is not there"),
-    ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, and no card is called so"),
-    ({"devices": frozenset({"all", "MIG-1"})}, "describes MIG devices, and MIG is off"),
+    ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, but no card has that UUID"),
+    ({"devices": frozenset({"all", "MIG-1"})}, "describes MIG devices, but MIG is off"),
 ])  # fmt: skip
 def test_a_description_of_things_that_are_gone_is_stale(spec: dict[str, Any], text: str) -> None:
     one = CdiSpec(Path("/etc/cdi/nvidia.yaml"), frozenset({"535.104.05"}), **spec)
@@ -192,7 +192,7 @@ def test_every_stale_description_is_named_and_made_anew_and_no_other(
 ) -> None:
     all_of_them = tuple(CdiSpec(Path(path), drivers) for path, drivers in specs.items())
     finding = found(replace(HEALTHY, engine=replace(BY_CDI, specs=all_of_them)))["cdi"]
-    told = [f"{path}: it is for driver 525.60.13, and 535.104.05 is loaded" for path in named]
+    told = [f"{path}: it is for driver 525.60.13, but 535.104.05 is loaded" for path in named]
     assert finding.found == "; ".join(told)
     assert commands(finding) == typed
 

@@ -196,7 +196,7 @@ def test_the_archive_is_its_makers_alone_and_nothing_is_overwritten(tmp_path: Pa
         bundle.write(file, DOCUMENT, hands, info=dict)
     assert file.read_bytes() == before
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(BadOption, match="it is there already"):
+    with pytest.raises(BadOption, match="it already exists"):
         bundle.write(tmp_path / "link", DOCUMENT, hands, info=dict)
     with pytest.raises(BadOption, match="can't be written"):
         bundle.write(tmp_path / "nosuch/report.tar.gz", DOCUMENT, hands, info=dict)

@@ -10,14 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import docker
 import docker.errors
 import pytest
+import requests.exceptions
 
 from ngcdl.engines.base import Order
 from ngcdl.engines.docker import context, passwd
 from ngcdl.engines.docker.client import client
 from ngcdl.engines.docker.engine import DockerEngine, address, connect, is_socket
-from ngcdl.errors import DiskFull, EngineAbsent, EngineElsewhere
+from ngcdl.engines.docker.job import HURRY_SECONDS
+from ngcdl.errors import DiskFull, EngineAbsent, EngineElsewhere, EngineHangs, EngineRefused
+from ngcdl.interrupt import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec
 
 
@@ -161,6 +165,78 @@ def test_only_what_may_take_minutes_has_all_the_time() -> None:
     assert client.timeout == 60
 
 
+class Observed(Maker):
+    """Notes what the engine says that it waits for, at each call that may take long."""
+
+    def see(self, engine: DockerEngine) -> list[str | None]:
+        self.engine, self.seen = engine, list[str | None]()
+        return self.seen
+
+    def create_container_from_config(self, body: dict[str, Any], name: str) -> dict[str, Any]:
+        self.seen.append(self.engine.waits_for)
+        return super().create_container_from_config(body, name)
+
+    def start(self, identity: str) -> None:
+        self.seen.append(self.engine.waits_for)
+
+
+def test_what_a_start_waits_for_can_be_told() -> None:
+    client = Observed()
+    engine = DockerEngine(client)
+    assert engine.waits_for is None
+    seen = client.see(engine)
+    engine.start(_order(OURS))
+    assert seen == ["the Docker engine to create the container", "the Docker engine to start the container"]
+
+
+@dataclass
+class Failing(Maker):
+    """A daemon whose start of a container ends with `error`; `removed` is what it was asked to take away."""
+
+    error: BaseException = field(default_factory=KeyboardInterrupt)
+    removed: list[str] = field(default_factory=list)
+
+    def start(self, identity: str) -> None:
+        raise self.error
+
+    def remove_container(self, identity: str, force: bool, v: bool) -> None:
+        self.removed.append(identity)
+
+
+REFUSED = docker.errors.APIError("x", explanation="no such device")
+SILENT = requests.exceptions.ReadTimeout("UnixHTTPConnectionPool: Read timed out. (read timeout=60)")
+
+
+@pytest.mark.parametrize(("error", "removed"), [(REFUSED, ["c0ffee"]), (SILENT, []), (Interrupted(2), [])])
+def test_a_failed_start_is_taken_back_by_an_engine_that_answers_and_is_not_waited_for_otherwise(
+    error: BaseException, removed: list[str]
+) -> None:
+    client = Failing(error=error)
+    with pytest.raises((EngineRefused, EngineHangs, Interrupted)):
+        DockerEngine(client).start(_order(OURS))
+    assert client.removed == removed
+
+
+@dataclass
+class Hanging(Failing):
+    """A daemon in which a start hangs: the list of containers is all that it still gives."""
+
+    def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, str]]:
+        return [{"Id": "c0ffee", "State": "created"}]
+
+    def inspect_container(self, identity: str) -> dict[str, Any]:
+        raise AssertionError("this would wait for the start")
+
+
+def test_a_container_whose_start_hangs_is_found_and_its_removal_not_waited_for() -> None:
+    patient, quick = Hanging(), Hanging()
+    job = DockerEngine(patient, lambda: quick).find("id")
+    assert job
+    job.remove()
+    assert (quick.removed, quick.timeout) == (["c0ffee"], HURRY_SECONDS)
+    assert (patient.removed, patient.timeout) == ([], 60)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A docker command that was told nothing yet."""
@@ -247,6 +323,10 @@ def test_the_client_takes_headers_and_detach_keys_of_docker_s_config_and_no_key(
     made = client(version="1.41", timeout=1)
     assert made._general_configs == {"detachKeys": "ctrl-@", "HttpHeaders": headers}
     assert "CANARY" not in str(made._auth_configs)
+
+
+def test_the_sdk_keeps_what_it_read_of_docker_s_config_under_the_name_that_client_py_takes_over() -> None:
+    assert "_general_configs" in docker.APIClient.__attrs__, f"docker {docker.__version__} has another private name"
 
 
 def test_the_client_goes_where_docker_s_context_says(home: Path) -> None:

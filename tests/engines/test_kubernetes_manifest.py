@@ -237,7 +237,7 @@ def test_the_caller_s_folder_of_a_run_that_was_recorded_elsewhere_is_left_out_an
     recorded = order(replace(COMMAND, mounts=mounts, workdir=typed or "/work"))
     text = KubernetesEngine(Kubectl(), tmp_path).request(recorded)["script"]
     first, second, manifest = text.split("\n", 2)
-    assert first.startswith("# '/home/me/x' was its working directory at /work, and is left out")
+    assert first.startswith("# Left out '/home/me/x', its working directory at /work:")
     assert "-v CLAIM:/work" in second
     assert manifest == yaml.documents(objects(order(replace(COMMAND, workdir=typed))))
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from house import House
-from kubernetes_api import Api, serving
+from kubernetes_api import Api
+from stand_ins import says
 
 from ngcdl.engines.base import Node
 from ngcdl.engines.kubernetes import nodes
 from ngcdl.engines.kubernetes.kubectl import Kubectl
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-
-from lab_parts import packages
-from lab_parts.where import Lab
 
 A100 = Node("n1", "amd64", "535.104.05", "NVIDIA-A100-SXM4-80GB", "8.0", 8)
 V100 = Node("n2", "amd64", "535.104.05", "Tesla-V100-SXM2-32GB", "7.0", 8)
@@ -41,9 +35,7 @@ def labelled(name: str, product: str, capability: str, gpus: str = "8", **more: 
 
 
 def told(folder: Path, *items: dict[str, Any], gpus: int = 1) -> tuple[Node, ...]:
-    program = folder / "kubectl"
-    program.write_text(f"#!/bin/sh\ncat <<'end'\n{json.dumps({'kind': 'NodeList', 'items': items})}\nend\n")
-    program.chmod(0o755)
+    program = says(folder, "kubectl", json.dumps({"kind": "NodeList", "items": items}))
     return nodes.of(Kubectl(program=str(program)), gpus)
 
 
@@ -83,17 +75,9 @@ def test_bad_nodes_are_told_from_good_ones_by_as_few_labels_as_can_be() -> None:
     assert nodes.labels_of([arm, V100], [A100]) == ("kubernetes.io/arch=arm64", f"{card}={V100.card}")
 
 
-@pytest.fixture
-def api(tmp_path: Path, lab: dict[str, Any]) -> Iterator[Api]:
-    with serving() as api:
-        api.kubeconfig(tmp_path / "config", "vision")
-        yield api
-
-
 class Someone(House):
-    def dry_run(self, lab: dict[str, Any]) -> tuple[int, str, str]:
-        kubectl = packages.unpacked(Lab(Path(lab["dir"]), Path(lab["cache"])), "kubernetes") / "usr/bin"
-        path = f"{kubectl}:{self.environment()['PATH']}"
+    def dry_run(self, kubectl: Path) -> tuple[int, str, str]:
+        path = f"{kubectl.parent}:{self.environment()['PATH']}"
         done = self.run(
             "run", "pytorch:26.07-py3", "--train", "cifar10", "--engine", "kubernetes", "--gpus", "1", "--dry-run",
             env={"KUBECONFIG": str(self.home / "config"), "PATH": path, "NGCDL_REGISTRY": "127.0.0.1:1"},
@@ -103,14 +87,14 @@ class Someone(House):
 
 @pytest.mark.lab
 def test_a_dry_run_shows_how_the_run_is_kept_off_nodes_that_can_t_run_its_image(
-    api: Api, lab: dict[str, Any], tmp_path: Path
+    api: Api, kubectl: Path, tmp_path: Path
 ) -> None:
     someone = Someone(tmp_path)
     api.put("nodes", labelled("n2", V100.card or "", "7.0"))
-    code, _, err = someone.dry_run(lab)
+    code, _, err = someone.dry_run(kubectl)
     assert (code, "can't run on the cluster's nodes: n2 (Tesla-V100-SXM2-32GB): " in err) == (125, True)
     api.put("nodes", labelled("n1", A100.card or "", "8.0", cuda__driver_version__full="615.61"))
-    code, out, err = someone.dry_run(lab)
+    code, out, err = someone.dry_run(kubectl)
     assert code == 0
     assert "the run is kept off them" in err
     assert "nodeAffinity:" in out
@@ -119,12 +103,10 @@ def test_a_dry_run_shows_how_the_run_is_kept_off_nodes_that_can_t_run_its_image(
 
 
 @pytest.mark.lab
-def test_where_nodes_may_not_be_listed_the_run_goes_on_with_a_line(
-    api: Api, lab: dict[str, Any], tmp_path: Path
-) -> None:
+def test_where_nodes_may_not_be_listed_the_run_goes_on_with_a_line(api: Api, kubectl: Path, tmp_path: Path) -> None:
     said = 'nodes is forbidden: User "me" cannot list resource "nodes" in API group "" at the cluster scope'
     api.refusals["GET", "nodes"] = (403, "Forbidden", said)
-    code, out, err = Someone(tmp_path).dry_run(lab)
+    code, out, err = Someone(tmp_path).dry_run(kubectl)
     assert code == 0
-    assert f"is not known: Kubernetes said: Error from server (Forbidden): {said}." in err
+    assert f": Kubernetes said: Error from server (Forbidden): {said}." in err
     assert "nodeAffinity" not in out

@@ -8,13 +8,12 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes import FakeShow
-from kubernetes_api import Api, serving
+from kubernetes_api import Api
+from kubernetes_jobs import IMAGE, RUN
 
 from ngcdl import launch, reconcile
 from ngcdl.engines.base import Order
@@ -22,17 +21,10 @@ from ngcdl.engines.kubernetes import KubernetesEngine, bundle
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.prepare import Ready
 from ngcdl.record import Run
-from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
+from ngcdl.spec import GpuRequest, Placement, RunSpec, Workload
 from ngcdl.store import Store
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-
-from lab_parts import packages
-from lab_parts.where import Lab
-
 pytestmark = pytest.mark.lab
-RUN = "20261121-192252-cifar10-beefca"
-IMAGE = ImageRef.parse("pytorch:25.03-py3")
 EVENTS = (
     '{"event":"start","t":1,"device":"gpu","batch":8,"steps":2,"workload":"cifar10"}',
     '{"event":"step","t":2,"step":0,"loss":4.5,"examples_per_second":null,"seconds_per_batch":null}',
@@ -41,14 +33,11 @@ EVENTS = (
 
 
 @pytest.fixture
-def api(tmp_path: Path, lab: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    kubectl = packages.unpacked(Lab(Path(lab["dir"]), Path(lab["cache"])), "kubernetes") / "usr/bin"
-    with serving() as api:
-        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "config", "vision")))
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        monkeypatch.setenv("PATH", str(kubectl), prepend=":")
-        yield api
+def api(api: Api, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """One that whoever types ngcdl speaks to."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=":")
+    return api
 
 
 def ready(shelf: Store, engine: KubernetesEngine) -> Ready:
@@ -143,7 +132,7 @@ def test_nodes_are_compared_by_one_job_when_the_other_has_ended(
             play(api, tmp_path / f"pod{number}")
             api.until(lambda: all(kind != "jobs" for kind, _, _ in api.objects), "the Job was left")
         out, err = process.communicate(timeout=60)
-    said = "WARNING: nodes=2: of 2 nodes with 1 GPU the cluster has 1; unless it grows, a run waits for ever."
+    said = "WARNING: nodes=2: of 2 nodes with 1 GPU the cluster has 1; unless it grows, a run waits forever."
     assert err.count(said) == 1
     found = json.loads(out)
     assert (nodes, [trial["arm"] for trial in found["trials"]]) == ([1, 2], ["nodes=1", "nodes=2"])

@@ -139,7 +139,7 @@ def test_a_start_that_a_node_tries_again_is_said_and_no_error_yet(reason: str, m
     state = State.read([JOB, pod(**waiting(reason, message))])
     assert state.trouble is None
     assert isinstance(state.stumble, PodFailed)
-    assert state.waits_for == f"its container, which could not be started yet: {message}"
+    assert state.waits_for == f"the container could not be started yet: {message}"
 
 
 def test_a_container_that_a_mesh_put_beside_ours_says_nothing_of_the_run() -> None:

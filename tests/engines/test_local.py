@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +14,18 @@ import pytest
 from house import until
 
 from ngcdl.engines import local
-from ngcdl.engines.base import Order, PullEvent
+from ngcdl.engines.base import RUN_FOLDER, Exit, Order, PullEvent
 from ngcdl.errors import LocalUnavailable, StartError
+from ngcdl.record import Run
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec
+from ngcdl.store import Store
 
 Start = Callable[..., local.LocalJob]
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> local.LocalEngine:
-    return local.LocalEngine(tmp_path / "share")
+    return local.LocalEngine(tmp_path / "share", tmp_path / "runs")
 
 
 def test_tensorflow_is_kept_in_the_caller_s_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,6 +154,55 @@ def test_ctrl_c_is_not_for_the_training(start: Start) -> None:
     job.remove()
 
 
+TRAINS = "import signal, sys; print(1, flush=True); signal.pause()"
+DEAF = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\nwhile 1: signal.pause()"
+
+
+@pytest.fixture
+def left(engine: local.LocalEngine, tmp_path: Path) -> Iterator[Callable[[str], local.LocalJob]]:
+    """Start a run whose ngcdl then leaves it: all that is known of it is its record."""
+    shelf, begun = Store(tmp_path / "runs"), list[local.LocalJob]()
+
+    def started(code: str) -> local.LocalJob:
+        folder = shelf.create(Run("run-1", "running", 1.0))
+        job = engine.start(order(folder, "-c", code, "--out", RUN_FOLDER))
+        assert isinstance(job, local.LocalJob)
+        begun.append(job)
+        next(job.output())
+        shelf.save(Run("run-1", "running", 1.0, container=job.identity))
+        return job
+
+    yield started
+    for job in begun:
+        job.kill()
+        job.wait()
+        job.remove()
+
+
+@pytest.mark.parametrize(("code", "ended"), [(TRAINS, -15), (DEAF, -9)])
+def test_a_training_whose_ngcdl_has_gone_is_found_by_its_record_and_can_be_stopped(
+    engine: local.LocalEngine, left: Callable[[str], local.LocalJob], code: str, ended: int
+) -> None:
+    job = left(code)
+    found = engine.find("run-1")
+    assert found
+    assert (found.identity, found.ended(), list(found.output())) == (job.identity, None, [])
+    found.stop(0.3)
+    assert found.ended() == found.wait() == Exit(None), "its code was for who started it"
+    assert engine.find("run-1") is None
+    assert job._process.wait() == ended
+    found.kill()
+    found.remove()
+
+
+def test_a_process_that_only_has_the_number_of_a_run_is_not_found(engine: local.LocalEngine, tmp_path: Path) -> None:
+    shelf = Store(tmp_path / "runs")
+    for container in (f"pid:{os.getpid()}", "c0ffee", None):
+        shelf.create(run := Run(f"run-{container}", "running", 1.0, container=container))
+        assert engine.find(run.id) is None
+    assert engine.find("none") is None
+
+
 def test_what_can_t_be_started_is_an_error_with_its_reason(engine: local.LocalEngine, tmp_path: Path) -> None:
     missing = replace(order(tmp_path), target=str(tmp_path / "no-python"))
     for bad in (missing, order(tmp_path, workdir=str(tmp_path / "no-folder"))):
@@ -212,8 +263,8 @@ def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEng
 
 def test_a_place_that_can_t_be_written_is_told(tmp_path: Path, no_tools: Path) -> None:
     (tmp_path / "share").touch()
-    with pytest.raises(LocalUnavailable, match="can't be made: File exists"):
-        local.LocalEngine(tmp_path / "share").prepare(False, list[PullEvent]().append)
+    with pytest.raises(LocalUnavailable, match="can't be created: File exists"):
+        local.LocalEngine(tmp_path / "share", tmp_path / "runs").prepare(False, list[PullEvent]().append)
 
 
 def test_a_folder_named_tensorflow_is_not_the_library(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from pathlib import Path
+
+import docker
 import docker.errors
 import pytest
 import requests.exceptions
@@ -167,7 +172,7 @@ def test_a_certificate_that_the_engine_does_not_trust_is_given_to_the_engine(tex
 
 
 def test_a_registry_that_limits_is_named() -> None:
-    assert pull_meaning("toomanyrequests: slow down", "nvcr.io").message.startswith("nvcr.io limits")
+    assert pull_meaning("toomanyrequests: slow down", "nvcr.io").message.startswith("nvcr.io is limiting")
 
 
 def test_a_registry_without_tls_has_no_certificate_to_trust() -> None:
@@ -238,6 +243,16 @@ def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exc
     assert caught.value.__cause__ is raised
 
 
+def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "x.sock"))
+        server.listen()
+        client = docker.APIClient(f"unix://{tmp_path}/x.sock", "1.47", timeout=0.05)
+        with contextlib.closing(client), pytest.raises(EngineHangs) as caught, docker_errors("x", "a look"):
+            client.info()
+    assert "no answer within 0.05 s" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("variable", "leave"),
     [
@@ -255,5 +270,5 @@ def test_what_names_an_address_where_nobody_answers_is_told_with_how_it_is_left_
         monkeypatch.setenv(variable, "x")
     with pytest.raises(EngineAbsent) as caught, docker_errors("unix:///x.sock", "a test"):
         raise docker.errors.DockerException("No such file or directory")
-    assert f"{variable or 'config.json'} names it." in caught.value.hint
+    assert f"{variable or 'config.json'} sets that address." in caught.value.hint
     assert f"    {leave}\n" in caught.value.hint

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stand_ins import says
 
 from ngcdl.engines.base import Node
 from ngcdl.engines.slurm import SlurmEngine, nodes
@@ -25,12 +26,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     says(tmp_path, "sinfo", "main*\nold")
     says(tmp_path, "scontrol", SAID)
     return tmp_path
-
-
-def says(folder: Path, name: str, text: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\ncat <<'end'\n{text}\nend\n")
-    path.chmod(0o755)
 
 
 def test_the_default_partition_s_nodes_are_told_with_their_cards(programs: Path) -> None:

@@ -8,9 +8,9 @@
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@60
 
-# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes.
+# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
 RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
-cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 makes the folder of the log
+cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 creates the log's folder
 
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
@@ -28,9 +28,9 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
-: "${HF_TOKEN:?it is a secret, and in no script: export HF_TOKEN, then sbatch}"
+: "${HF_TOKEN:?a secret, kept out of scripts: export HF_TOKEN, then sbatch}"
 
-export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sif # fetched by one node for all
+export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sif # pulled by one node for all
 mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
 ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
@@ -53,13 +53,13 @@ ended() {
 }
 trap ended TERM
 echo began >"$mark"
-nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is seen here" >&2; exit 125; }
+nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }
 { trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); echo "$?" >"$said"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
 read -r code <"$said" || code=137
 echo "$code" >"$mark"
-[ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
+[ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 '
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
@@ -67,17 +67,17 @@ srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
     bash -c "$task" task python 'my train.py' --epochs 3 &
 srun=$!
 trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-is_told= # to end, by Slurm: then it is for Slurm to queue the job again, or not
+is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
 while kill -0 "$srun" 2>/dev/null; do
     wait "$srun"
 done
 wait "$srun"
 code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 says -1 where a signal came with its end: the tasks' own are below
+[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
 
-# A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
-# node that is gone: then the job is queued again, and goes on from the last checkpoint.
+# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
+# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
 is_lost=
 for file in "$RUN/.task-$attempt-"*; do
     told=
@@ -85,16 +85,16 @@ for file in "$RUN/.task-$attempt-"*; do
     case $told in
     began)
         is_lost=yes
-        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
         ;;
     137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any began: that is no success
+    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
     0) ;;
     *) code=$told ;;
     esac
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
-    echo "ngcdl: a node was lost; the job is queued again" >&2
+    echo "ngcdl: a node was lost; the job is requeued" >&2
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
 ended "$code"

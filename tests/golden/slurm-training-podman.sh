@@ -8,9 +8,9 @@
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@60
 
-# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes.
+# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
 RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
-cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 makes the folder of the log
+cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 creates the log's folder
 
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
@@ -29,7 +29,7 @@ ended() {
     exit "$1"
 }
 
-resume=() # what was begun goes on from its last checkpoint
+resume=() # a restarted job continues from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do
     [ ! -e "$file" ] || resume=(--resume "$RUN")
 done
@@ -56,12 +56,12 @@ more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 [ "$(id -u)" = 0 ] || more+=(--userns=keep-id)
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
-[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU of this node" >&2; echo 125 >"$mark"; exit 125; }
+[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
 for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done
 more+=(-e PYTHONUNBUFFERED=1)
 more+=(-e WORDS='"'"'a '"'"'"'"'"'"'"'"'b'"'"'"'"'"'"'"'"''"'"')
 begin() {
-    podman rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+    podman rm -f "$name" >/dev/null 2>&1 # left by an earlier attempt, on a node that was lost
     { trap : TERM; podman run --rm --init --name "$name" --network=host \
         --shm-size=1073741824 \
         "${memlock[@]}" \
@@ -98,7 +98,7 @@ if [[ $code = 12[56] ]] && podman run --rm "${memlock[@]}" --entrypoint true nvc
     begin "$@"
 fi
 echo "$code" >"$mark"
-[ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
+[ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 '
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
@@ -106,17 +106,17 @@ srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
     bash -c "$task" task python -m trainer cifar10 --out "$RUN" --data /scratch/cifar10 --resume /home/me/.local/state/ngcdl/runs/older "${resume[@]}" &
 srun=$!
 trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-is_told= # to end, by Slurm: then it is for Slurm to queue the job again, or not
+is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
 while kill -0 "$srun" 2>/dev/null; do
     wait "$srun"
 done
 wait "$srun"
 code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 says -1 where a signal came with its end: the tasks' own are below
+[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
 
-# A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
-# node that is gone: then the job is queued again, and goes on from the last checkpoint.
+# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
+# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
 is_lost=
 for file in "$RUN/.task-$attempt-"*; do
     told=
@@ -124,16 +124,16 @@ for file in "$RUN/.task-$attempt-"*; do
     case $told in
     began)
         is_lost=yes
-        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
         ;;
     137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any began: that is no success
+    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
     0) ;;
     *) code=$told ;;
     esac
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
-    echo "ngcdl: a node was lost; the job is queued again" >&2
+    echo "ngcdl: a node was lost; the job is requeued" >&2
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
 ended "$code"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from images_asked import ENVIRON
-from registry.ngc_server import NgcServer, serving
+from ngc_server import NgcServer, serving
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import base64
 import json
 from pathlib import Path
 
-from registry.ngc_server import KEY, NgcServer
+from ngc_server import KEY, NgcServer
 
 from ngcdl.spec import ImageRef
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from images_asked import NEW, OLD, files_in, ref, sign_in
-from registry.ngc_server import SCHEMA_1, Handler, NgcServer, html, status
+from ngc_server import SCHEMA_1, Handler, NgcServer, html, status
 
 from ngcdl import imagefacts
 from ngcdl.errors import (

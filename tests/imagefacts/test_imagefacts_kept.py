@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from images_asked import ENVIRON, NEW, Clock, files_in, ref
-from registry.ngc_server import NgcServer, status
+from ngc_server import NgcServer, status
 
 from ngcdl import imagefacts
 from ngcdl.errors import RateLimited, RegistryError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from images_asked import NEW, Clock, ref, sign_in
-from registry.ngc_server import NgcServer, status
+from ngc_server import NgcServer, status
 
 from ngcdl import imagefacts
 from ngcdl.errors import NotAsked, RateLimited, RegistryUnreachable, UnknownRepository, UnknownTag

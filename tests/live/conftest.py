@@ -1,4 +1,4 @@
-"""Users, images and a registry front for the tests that run ngcdl against the bench."""
+"""Users, images and a registry front for the tests that run ngcdl against the lab."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def clock(lab: dict[str, Any]) -> Iterator[Clock]:
 
 @pytest.fixture
 def patient(lab: dict[str, Any], clock: Clock, tmp_path: Path) -> Iterator[Patient]:
-    """Somebody who is signed in, at the bench's main engine with two cards."""
+    """Somebody who is signed in, at the lab's main engine with two cards."""
     with user_in(tmp_path, lab) as user:
         one = Patient(user, clock.host)
         user.login()

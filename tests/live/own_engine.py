@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,18 +16,15 @@ from typing import Any
 
 import pytest
 from house import until
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from lab_parts import engines, processes
 from lab_parts.where import Lab
 
 
 class OwnEngine:
-    """dockerd of the bench's packages with a folder of its own, without network and GPU chain."""
+    """dockerd of the lab's packages with a folder of its own, without network and GPU chain."""
 
     def __init__(self, folder: Path, lab: Mapping[str, Any], packages: str = "bare", **settings: Any) -> None:
-        """`packages`: whose, of the bench's engines; floor is the oldest Docker that is supported."""
+        """`packages`: whose, of the lab's engines; floor is the oldest Docker that is supported."""
         self.folder = folder
         self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), packages)
         self._config = folder / "daemon.json"
@@ -91,7 +87,7 @@ class OwnEngine:
 def engine_of_ones_own(lab: Mapping[str, Any], tmpfs_bytes: int | None = None, **settings: Any) -> Iterator[OwnEngine]:
     """Start an engine, and leave nothing of it. `tmpfs_bytes`: its data lie on a file system of that size."""
     if os.geteuid() != 0 or not lab["engine"].get("pid"):
-        pytest.skip("an engine of one's own needs root and the bench's packages (scripts/lab up)")
+        pytest.skip("an engine of one's own needs root and the lab's packages (scripts/lab up)")
     folder = Path(tempfile.mkdtemp(prefix="ngcdl-engine-", dir="/tmp"))  # a socket's path must be short
     engine = OwnEngine(folder, lab, **settings)
     try:
@@ -103,7 +99,5 @@ def engine_of_ones_own(lab: Mapping[str, Any], tmpfs_bytes: int | None = None, *
         yield engine
     finally:
         engine.stop()
-        mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-        for place in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), key=len, reverse=True):
-            subprocess.run(["umount", "-l", place], check=False)
+        engines.unmount(folder)
         shutil.rmtree(folder, ignore_errors=True)

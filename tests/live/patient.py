@@ -1,4 +1,4 @@
-"""A host for doctor to look at: the bench's engine, registry and driver, and a /proc, /sys and /dev of a test's own."""
+"""A host for doctor to look at: the lab's engine, registry and driver, and a /proc, /sys and /dev of a test's own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Look:
 
 
 class Patient:
-    """`root` stands for the host's own: what is in it is injected, all else is the bench's."""
+    """`root` stands for the host's own: what is in it is injected, all else is the lab's."""
 
     def __init__(self, user: User, registry: str) -> None:
         self.user = user
@@ -119,7 +119,7 @@ class Patient:
                 (self.root / f"dev/char/195:{minor}").symlink_to(f"../{name}")
 
     def daemon_may_lock_memory(self, pid: int) -> None:
-        """Give the engine's daemon the capability that this bench's root may lack."""
+        """Give the engine's daemon the capability that this lab's root may lack."""
         self.put(f"proc/{pid}/comm", "dockerd\n")
         self.put(f"proc/{pid}/status", "Name:\tdockerd\nCapEff:\t000001ffffffffff\n")
         self.put(f"proc/{pid}/limits", Path(f"/proc/{pid}/limits").read_text())
@@ -133,7 +133,7 @@ def _listener(address: str) -> int:
 
 
 class Clock:
-    """A registry that tells its time, which may be wrong: the bench's own tells none. `skew_seconds` may change."""
+    """A registry that tells its time, which may be wrong: the lab's own tells none. `skew_seconds` may change."""
 
     def __init__(self, upstream: str) -> None:
         self.skew_seconds = 0.0

@@ -1,6 +1,6 @@
 """What holds a training back is planted in real images, and named: at its end, in `show`, in the record, in the report.
 
-The trainings are real, in TensorFlow 1.4 and PyTorch. No card of the bench computes, so what a GPU would say is stood
+The trainings are real, in TensorFlow 1.4 and PyTorch. No card of the lab computes, so what a GPU would say is stood
 in for: its figures are a text file's, and that the framework computed there is claimed by planted/sitecustomize.py.
 """
 
@@ -23,7 +23,7 @@ TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval")
 SAMPLES = 6  # five are needed to say anything
 STEPS = ("--steps", "10000000")
 PATIENCE_SECONDS = 300  # others may use the processors, too
-# The image, a driver and a card of the bench that suit it.
+# The image, a driver and a card of the lab that suit it.
 TENSORFLOW, PYTORCH = ("tensorflow:18.01-py2", "535.104.05", 0), ("pytorch:26.07-py3", "615.61", 1)
 
 
@@ -129,5 +129,5 @@ def test_memory_that_is_nearly_used_up_is_named(user: User) -> None:
     measured(user, child, 2 * SAMPLES + 1)
     child.signal(signal.SIGINT)
     done = child.done(PATIENCE_SECONDS)
-    assert "of the memory that the container may have" in done.out, done
+    assert "of the container's memory limit" in done.out, done
     assert found(user, "memory-pressure")["numbers"]["memory_used_share"] >= 0.9

@@ -213,5 +213,5 @@ def test_who_may_not_use_the_socket_is_told_of_the_group(user: User) -> None:
     user.words.insert(1, "--clear-groups")
     done = user.run("run", "busybox:1", "--", "true")
     assert done.code == 125
-    assert "This user may not talk to the Docker engine" in done.err
+    assert "This user has no permission to use the Docker engine" in done.err
     assert "sudo usermod -aG docker $USER" in done.err

@@ -1,7 +1,7 @@
 """The chain broken link by link: exactly that link is named, nothing else changes, and its remedy makes it green.
 
 Real here are the engines, the registry, the key files and helpers, the file systems, and the driver's library (the
-bench's stand-in for NVML). Injected is what this machine can't have: each test that injects says what.
+lab's stand-in for NVML). Injected is what this machine can't have: each test that injects says what.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from ngcdl_child import User
 from patient import Look, Patient, green, named, typed
+from stand_ins import stand_in
 
 pytestmark = pytest.mark.lab
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.lab
 def test_a_healthy_chain_is_seen_in_less_than_five_seconds(before: Look) -> None:
     assert before.seconds < 5
     assert len(before.links) >= 20
-    # The bench's GTX 1050 Ti is an old card, and its programs are Debian's. How full the disk is is the machine's own.
+    # The lab's GTX 1050 Ti is an old card, and its programs are Debian's. How full the disk is is the machine's own.
     left = {name: state for name, state in before.states.items() if state != "ok" and name != "disk"}
     assert left == {"cards": "warning", "runc": "unchecked", "docker": "unchecked"}
     assert before.links["gpu-way"]["found"] == "the runtime nvidia is there"
@@ -56,9 +57,7 @@ def test_a_driver_whose_library_is_missing(patient: Patient, before: Look) -> No
     after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
     named(before, after, "driver", "broken")
     assert after.commands("driver") == [], "of which flavour the module is, nobody said"
-    dpkg = patient.bin / "dpkg-query"
-    dpkg.write_text("#!/bin/sh\necho installed nvidia-dkms-535-server\n")
-    dpkg.chmod(0o755)
+    stand_in(patient.bin, "dpkg-query", "echo installed nvidia-dkms-535-server")
     after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
     assert after.commands("driver") == ["sudo apt-get install --reinstall libnvidia-compute-535-server"]
     green(before, patient.look())
@@ -148,7 +147,7 @@ def test_a_data_set_that_was_damaged(patient: Patient, before: Look) -> None:
     """Real: the cache and its stamp, with small files in place of CIFAR-10's."""
     cache = patient.user.home / ".cache/ngcdl"
     _stamped(cache)
-    assert patient.look().links["dataset"]["found"] == f"CIFAR-10 is in {cache}, whole"
+    assert patient.look().links["dataset"]["found"] == f"CIFAR-10 is in {cache}, intact"
     (cache / "cifar-10/cifar-10-batches-bin/data_batch_3.bin").write_bytes(b"rotten")
     after = patient.look()
     named(before, after, "dataset", "warning")
@@ -253,4 +252,4 @@ def test_a_bundle_holds_what_was_found_and_nothing_secret(patient: Patient) -> N
     assert [(name, form) for name, text in content.items() for form in forms if form in text] == []
     again = user.run("doctor", "--bundle", "report.tar.gz")
     assert again.code == 2
-    assert "it is there already" in again.err
+    assert "it already exists" in again.err

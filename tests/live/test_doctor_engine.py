@@ -43,7 +43,7 @@ def test_an_engine_that_this_user_may_not_talk_to(patient: Patient) -> None:
     probe = subprocess.run([*words, "--clear-groups", "true"], capture_output=True)
     if probe.returncode:
         pytest.skip("setpriv can't make an ordinary user here")
-    # The equivalent of joining the group docker: the group that the bench's socket belongs to.
+    # The equivalent of joining the group docker: the group that the lab's socket belongs to.
     member = (*words, f"--groups={address.stat().st_gid}", "--")
     before = patient.look(member)
     after = patient.look((*words, "--clear-groups", "--"))
@@ -65,7 +65,7 @@ def test_an_engine_that_never_answers(patient: Patient, before: Look) -> None:
 
 
 def test_a_runtime_that_is_not_registered(patient: Patient, before: Look) -> None:
-    """Real: the bench's engine without a GPU chain, beside a toolkit that is installed. The remedy's equivalent is the
+    """Real: the lab's engine without a GPU chain, beside a toolkit that is installed. The remedy's equivalent is the
     engine that has it registered."""
     bare = patient.user.lab.get("bare")
     if not bare:
@@ -119,7 +119,7 @@ def test_cdi_descriptions_that_are_stale_or_gone(lab: dict[str, Any], clock: Clo
         spec.write_text(SPEC.format(driver="525.60.13"))
         after = patient.look()
         named(before, after, "cdi", "broken")
-        assert "it is for driver 525.60.13, and 535.104.05 is loaded" in after.links["cdi"]["found"]
+        assert "it is for driver 525.60.13, but 535.104.05 is loaded" in after.links["cdi"]["found"]
         assert after.commands("cdi") == [f"sudo nvidia-ctk cdi generate --output={spec}"]
 
         spec.write_text(SPEC.format(driver="535.104.05").replace("nvidia0", "nvidia7"))
@@ -163,9 +163,9 @@ def test_an_engine_that_refused_memlock_to_an_earlier_run(patient: Patient, befo
 
 
 def test_a_daemon_that_may_not_raise_limits(patient: Patient, before: Look) -> None:
-    """Real, where the bench's root lacks CAP_SYS_RESOURCE: /proc as it is."""
+    """Real, where the lab's root lacks CAP_SYS_RESOURCE: /proc as it is."""
     if f"{int(_capabilities(), 16) & (1 << 24):016x}" == "0000000001000000":
-        pytest.skip("this bench's daemon may raise limits")
+        pytest.skip("this lab's daemon may raise limits")
     shutil.rmtree(patient.root / "proc")
     (patient.root / "proc").mkdir()
     for folder in Path("/proc").glob("[0-9]*"):

@@ -8,6 +8,7 @@ import json
 import pytest
 from faulty_front import Front
 from patient import Clock, Look, Patient, green, named, typed
+from stand_ins import stand_in
 
 pytestmark = pytest.mark.lab
 
@@ -58,9 +59,7 @@ def test_a_credential_helper_that_is_missing_or_hangs(patient: Patient, before: 
     named(before, after, "credentials", "broken")
     assert "docker-credential-of-a-test" in after.links["credentials"]["found"]
 
-    helper = patient.bin / "docker-credential-of-a-test"
-    helper.write_text("#!/bin/sh\nexec sleep 600\n")
-    helper.chmod(0o755)
+    stand_in(patient.bin, "docker-credential-of-a-test", "exec sleep 600")
     after = patient.look()
     named(before, after, "credentials", "broken")
     assert "gave no answer within 3 s" in after.links["credentials"]["found"]

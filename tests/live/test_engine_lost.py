@@ -59,7 +59,7 @@ def test_a_socket_that_never_answers_is_given_up_after_ten_seconds(user: User) -
         began = time.monotonic()
         done = user.run("run", "busybox:1", "--", "true", DOCKER_HOST=f"unix://{path}", seconds=30)
     assert done.code == 125, done
-    assert "accepts calls but gave no answer within 10 s" in done.err
+    assert "accepts connections but gave no answer within 10 s" in done.err
     assert 9 < time.monotonic() - began < 16
 
 
@@ -83,7 +83,7 @@ def test_an_engine_of_another_time_names_both_versions(user: User) -> None:
         done = user.run("run", "busybox:1", "--", "true", DOCKER_HOST=f"unix://{path}")
         server.shutdown(socket.SHUT_RDWR)
     assert done.code == 125, done
-    assert "do not share an API version" in done.err
+    assert "share no API version" in done.err
     assert "9.99" in done.err
 
 
@@ -215,7 +215,7 @@ def test_an_engine_that_hangs_ends_no_later_than_patience_and_after_two_signals_
         for number in range(signals):
             child.signal(signal.SIGINT)
             if not number:
-                child.until_err("Ctrl-C once more kills", 5)
+                child.until_err("press Ctrl-C again to kill", 5)
         done = child.done(45)
         took = time.monotonic() - began
     record = user.record()

@@ -1,4 +1,4 @@
-"""What a look at an image costs and tells, against the bench's registry; what the bench's engine and card are."""
+"""What a look at an image costs and tells, against the lab's registry; what the lab's engine and card are."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_training_is_measured_on_its_cards(gpu_user: User) -> None:
     words = ("run", "pytorch:26.07-py3", *TRAIN, "--steps", "20", "--gpus", "0,1", "--device", "auto")
     refused = gpu_user.run(*words)
     assert (refused.code, gpu_user.ids()) == (125, []), refused
-    assert "GTX 1050 Ti can't: use --gpus '1,'" in refused.err
+    assert "GTX 1050 Ti can't run it: use --gpus '1,'" in refused.err
     done = gpu_user.run(*words, "--force")
     assert done.code == 0, done
     assert "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU." in done.err
@@ -155,7 +155,7 @@ def test_a_gpu_request_that_cannot_be_meant_is_a_usage_error(gpu_user: User, tex
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("fault", "remedy"), [
     ("driver-not-loaded", "docker context ls"), ("version-mismatch", "restart the machine"),
-    ("library-missing", "no loaded NVIDIA driver"),
+    ("library-missing", "No NVIDIA driver is loaded"),
 ])  # fmt: skip
 def test_a_failing_hook_is_told_in_nvidias_words_with_the_remedy(
     gpu_user: User, way: str, fault: str, remedy: str
@@ -185,7 +185,7 @@ def test_an_engine_without_a_way_warns_auto_and_refuses_all(lab: dict[str, Any],
         user.has_gpus()
         done = user.run("run", "busybox:1", "--", "true")
         assert done.code == 0, done
-        assert "WARNING: this host has a GPU, but Docker can't hand it on" in done.err
+        assert "WARNING: this host has a GPU, but Docker can't pass it on" in done.err
         assert user.record()["gpu_way"] == "none"
         for way in ({}, {"NGCDL_GPU_WAY": "runtime"}, {"NGCDL_GPU_WAY": "cdi"}):
             done = user.run("run", "busybox:1", "--gpus", "all", "--", "true", **way)

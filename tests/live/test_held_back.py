@@ -17,7 +17,7 @@ SAMPLES = 6  # with one before and one behind the training, five are within it
 TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "0,", "--device", "gpu")
 
 
-class Bench:
+class Machine:
     """Somebody at a machine with the stand-in's cards, who trains with the local engine until finish()."""
 
     def __init__(self, lab: dict[str, Any], folder: Path) -> None:
@@ -57,13 +57,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(lab: dict[str, Any], tmp_path: Path) -> Bench:
-    return Bench(lab, tmp_path)
+def machine(lab: dict[str, Any], tmp_path: Path) -> Machine:
+    return Machine(lab, tmp_path)
 
 
-def test_a_card_that_is_busy_sets_the_pace_and_its_energy_is_counted(bench: Bench) -> None:
-    bench.plant(utilization=97, clock_reasons=0)
-    out, record = bench.train()
+def test_a_card_that_is_busy_sets_the_pace_and_its_energy_is_counted(machine: Machine) -> None:
+    machine.plant(utilization=97, clock_reasons=0)
+    out, record = machine.train()
     assert [found["rule"] for found in record["findings"]] == ["compute-bound"]
     assert "GPU 97 % busy: it sets the pace" in out
     summary = record["summary"]
@@ -72,9 +72,9 @@ def test_a_card_that_is_busy_sets_the_pace_and_its_energy_is_counted(bench: Benc
     assert "(counter)" in out
 
 
-def test_a_planted_throttle_is_named_with_its_reason_and_what_to_do(bench: Bench) -> None:
-    bench.plant(utilization=97, clock_reasons=0x48)
-    out, record = bench.train()
+def test_a_planted_throttle_is_named_with_its_reason_and_what_to_do(machine: Machine) -> None:
+    machine.plant(utilization=97, clock_reasons=0x48)
+    out, record = machine.train()
     assert [found["rule"] for found in record["findings"]] == ["throttled", "compute-bound"]
     assert record["summary"]["throttled_share"] == {"hw_slowdown": 1.0, "hw_thermal_slowdown": 1.0}
     assert "the card is too hot (hw_thermal_slowdown)" in out

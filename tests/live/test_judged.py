@@ -1,4 +1,4 @@
-"""Before the pull: check, images and resolve on the bench, and what run and pull refuse before anything is fetched."""
+"""Before the pull: check, images and resolve in the lab, and what run and pull refuse before anything is fetched."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_resolve_says_where_nothing_runs(asker: User) -> None:
 def test_where_no_tag_is_a_month_s_resolve_says_so_and_claims_nothing(asker: User) -> None:
     done = asker.run("resolve", "busybox")
     assert (done.code, done.out) == (125, "")
-    assert "nothing says which one is the newest" in done.err
+    assert "nothing shows which one is the newest" in done.err
     assert f"ngcdl images {asker.environment['NGCDL_REGISTRY']}/nvidia/busybox --all" in done.err
 
 
@@ -146,7 +146,7 @@ def test_an_image_that_can_t_run_here_is_refused_before_the_pull_with_the_one_to
         done = seed_host.run(*words)
         assert done.code == 125, done
         assert "can't run here" in done.err
-        assert f"{front.host}/nvidia/pytorch:18.08-py3" in done.err.partition("The newest one that does:")[2]
+        assert f"{front.host}/nvidia/pytorch:18.08-py3" in done.err.partition("The newest one that can:")[2]
         assert f"ngcdl {words[0]} ... --force" in done.err
     assert not seed_host.ids()
     assert front.requests()
@@ -158,7 +158,7 @@ def test_force_goes_on_and_says_what_it_overrides(seed_host: User) -> None:
     done = seed_host.run("pull", "pytorch:26.08-py3", "--force")
     assert done.code == 0, done
     assert "can't run here" in done.err
-    assert "as --force says" in done.err
+    assert "because of --force" in done.err
     seed_host.docker("image", "rm", done.out.strip())
 
 

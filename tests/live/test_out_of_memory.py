@@ -30,7 +30,7 @@ def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user:
     record = user.record()
     assert (record["status"], record["oom_killed"]) == ("failed", True), done
     assert record["findings"][0]["rule"] == "out-of-memory"
-    assert "A batch of 1024 does not fit into the memory that the container may have." in done.out
+    assert "A batch of 1024 does not fit into the container's memory limit." in done.out
     assert "ngcdl run ... --batch 512" in done.out
     assert "ngcdl run ... --batch largest" in done.out
 
@@ -48,5 +48,5 @@ def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> No
     assert start["batch"] == told["fits"] - told["fits"] // 8
     assert f"A batch of {told['batch']} does not fit" in done.out
     assert record["findings"][0]["rule"] == "largest-batch"
-    largest = f"{told['fits']} is the largest that does. {start['batch']} was taken: an eighth is left free."
+    largest = f"{told['fits']} is the largest that does. {start['batch']} was used, which leaves an eighth free."
     assert largest in done.out

@@ -45,7 +45,7 @@ def test_tensorflow_1_4_trains_on_a_folder_of_pictures_and_leaves_the_broken_one
     assert (start["dataset"], start["dataset_images"], len(start["dataset_sha256"])) == ("pictures", 25, 64)
     assert "12 in cats, 13 in dogs" in start["dataset_note"]
     assert "decoded by TensorFlow 1.4.0" in start["dataset_note"]
-    assert "broken.jpg is no picture" in user.log()
+    assert "broken.jpg is not an image" in user.log()
     assert "SYNTHETIC" not in done.out + done.err
     record = user.record()
     assert record["dataset"] == "pictures"
@@ -58,7 +58,7 @@ def test_an_image_without_any_decoder_says_what_is_missing(user: User) -> None:
     done = user.run("run", "pytorch:26.07-py3", *words, seconds=200)
     assert done.code == 1
     assert "neither Pillow nor TensorFlow nor torchvision can be imported" in done.out + done.err
-    assert user.record()["reason"].startswith("data: nothing here decodes pictures")
+    assert user.record()["reason"].startswith("data: nothing here decodes images")
 
 
 def test_a_folder_that_is_not_there_is_said_before_anything_runs(user: User) -> None:

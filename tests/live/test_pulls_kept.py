@@ -126,7 +126,7 @@ def test_two_pulls_at_once_are_one_download(puller: User, front: Front, layer: s
         done = child.done()
         assert done.code == 0, done
         assert done.out.strip().endswith(puller.lab["images"]["busybox:big"])
-    assert sum("Another ngcdl pulls this image" in child.err for child in children) == 1
+    assert sum("Another ngcdl is pulling this image" in child.err for child in children) == 1
     assert travelled(front, layer) == BIG_BYTES
     nothing_is_left(puller)
 
@@ -134,7 +134,7 @@ def test_two_pulls_at_once_are_one_download(puller: User, front: Front, layer: s
 def test_when_the_first_of_two_dies_the_second_goes_on_from_its_bytes(puller: User, front: Front, layer: str) -> None:
     first = stalled(puller, front, layer, 20_000_000)
     second = puller.start("pull", "busybox:big")
-    second.until_err("Another ngcdl pulls this image")
+    second.until_err("Another ngcdl is pulling this image")
     front.break_down()
     first.signal(signal.SIGKILL)
     done = second.done()
@@ -260,6 +260,6 @@ def test_a_disk_that_is_surely_too_small_is_told_before_a_layer_is_fetched(
         done = user.run("pull", "busybox:big", "--force", NGCDL_REGISTRY=front.host)
         assert done.code == 125, done
         assert f"No space left in {engine.folder}/data" in done.err
-        assert "needs 0.03 GB there at the very least, and about 0.08 GB in the end" in done.err
+        assert "needs 0.03 GB there at least, and about 0.08 GB in the end" in done.err
         assert "Traceback" not in done.err
         assert front.requests(layer) == []

@@ -7,6 +7,7 @@ import json
 import pytest
 from faulty_front import Front
 from ngcdl_child import Done, User
+from stand_ins import stand_in
 
 pytestmark = pytest.mark.lab
 
@@ -33,16 +34,16 @@ def test_an_unknown_repository_is_not_taken_for_a_wrong_key(user: User) -> None:
 
 def test_without_a_key_a_private_repository_asks_to_sign_in(user: User) -> None:
     name = "tensorflow:18.01-py2"
-    refused(user.run("pull", name), "gives nvidia/tensorflow only to those who are signed in", "ngcdl login")
+    refused(user.run("pull", name), "serves nvidia/tensorflow only to users who are signed in", "ngcdl login")
 
 
 @pytest.mark.parametrize("kind", ["key_revoked", "nvapi-never-issued-0123456789"])
 def test_a_key_that_the_registry_refuses_is_401_and_not_kept(user: User, kind: str) -> None:
     key = user.lab["registry"].get(kind, kind)
-    refused(user.run("login", "--password-stdin", stdin=key), "refused the key of standard input (401)")
+    refused(user.run("login", "--password-stdin", stdin=key), "refused the key from standard input (401)")
     assert not (user.home / ".docker/config.json").exists()
     done = user.run("pull", "tensorflow:18.01-py2", NGC_API_KEY=key)
-    refused(done, "refused the key of the variable NGC_API_KEY (401)", "unset NGC_API_KEY && ngcdl login")
+    refused(done, "refused the key from the variable NGC_API_KEY (401)", "unset NGC_API_KEY && ngcdl login")
     assert key not in done.err
 
 
@@ -50,12 +51,12 @@ def test_a_key_that_the_registry_refuses_is_401_and_not_kept(user: User, kind: s
 def test_a_good_key_without_the_right_is_403(user: User, key: str, image: str) -> None:
     user.login(user.lab["registry"][key])
     name = f"nvidia/{image.split(':')[0]}"
-    refused(user.run("pull", image), f"knows the key, but it has no right to {name} (403)", "NGC Catalog")
+    refused(user.run("pull", image), f"accepts the key, but it gives no access to {name} (403)", "NGC Catalog")
 
 
 def test_an_image_for_other_processors_only_says_which(user: User) -> None:
     refused(user.run("pull", "busybox:arm64"), "the image is made for arm64, not for amd64")
-    refused(user.run("pull", "busybox:arm64", "--force"), "is not made for linux/amd64", "linux/arm64")
+    refused(user.run("pull", "busybox:arm64", "--force"), "is not built for linux/amd64", "linux/arm64")
 
 
 def test_a_registry_that_is_down_is_unreachable(user: User) -> None:
@@ -74,9 +75,7 @@ def test_a_credential_helper_in_trouble_does_not_stop_a_public_image(
     folder = user.folder / "bin"
     folder.mkdir()
     if shape != "missing":
-        helper = folder / "docker-credential-lab"
-        helper.write_text("#!/bin/sh\n" + ("echo garbage; exit 0\n" if shape == "broken" else "exec sleep 60\n"))
-        helper.chmod(0o755)
+        stand_in(folder, "docker-credential-lab", "echo garbage" if shape == "broken" else "exec sleep 60")
     (user.home / ".docker").mkdir()
     (user.home / ".docker/config.json").write_text(json.dumps({"credsStore": "lab"}))
     path = f"{folder}:{user.environment['PATH']}"

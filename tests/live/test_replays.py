@@ -40,7 +40,7 @@ def test_a_digest_that_can_t_be_had_any_more_is_a_refusal_and_no_other_image_is_
     user.login()
     done = user.run("runs", "replay", "last")
     assert done.code == 125, done
-    assert "its image can't be had any more" in done.err
+    assert "its image is no longer available" in done.err
     assert gone in done.err
     assert user.record()["id"] == record["id"], "nothing was started"
 

@@ -129,10 +129,10 @@ def test_ctrl_p_ctrl_q_detaches_and_leaves_it_running(user: User) -> None:
         shell.ask("hello", "hello")
         shell.type("\x10\x11")
         assert shell.end() == 0, shell.shown
-        assert b"it goes on as" in shell.shown
+        assert b"it keeps running as" in shell.shown
     record = user.record()
     assert record["status"] == "running"
-    assert "Detached by the keys for that; nothing was measured from then on." in record["notes"]
+    assert "Detached with the detach keys; nothing was measured from then on." in record["notes"]
     (container,) = user.containers()
     assert user.docker("inspect", "-f", "{{.State.Running}}", container) == "true"
     assert user.run("stop", "last").code == 0

@@ -49,6 +49,29 @@ def test_a_killed_ngcdl_leaves_the_run_going_and_the_next_command_closes_its_rec
     assert user.log() == "up\ndone\n", "Docker had what was written while nobody watched"
 
 
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+def test_what_a_run_writes_after_its_ngcdl_was_killed_is_followed_while_it_goes_on(
+    user: User, words: tuple[str, ...]
+) -> None:
+    script = "echo up; until [ -e on ]; do sleep 0.2; done; echo on; until [ -e over ]; do sleep 0.2; done; echo done"
+    child = user.start("run", "busybox:1", *words, "--", "sh", "-c", script)
+    until(lambda: any("up" in log.read_text() for log in user.runs.glob("*/log.txt")), "its first word")
+    os.kill(user.record()["owner"]["pid"], signal.SIGKILL)
+    child.done()
+    follower = user.start("logs", "-f", "last")
+    follower.until_out("up")
+    (user.here / "on").touch()
+    follower.until_out("on\n")
+    until(lambda: user.shown()["notes"], "the word that nobody watches it")
+    looked = user.run("logs", "last")
+    assert (looked.out, "ngcdl logs -f" in looked.err) == ("up\n", True)
+    (user.here / "over").touch()
+    done = follower.done(30)
+    assert (done.code, done.out) == (0, "up\non\ndone\n"), done
+    assert user.log() == "up\non\ndone\n"
+    assert user.containers() == []
+
+
 def test_a_killed_ngcdl_s_run_is_followed_to_its_last_word_and_recognised(user: User) -> None:
     words = "seq 30000; echo RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB >&2; exit 1"
     child = user.start("run", "busybox:1", "--", "sh", "-c", f"echo up; until [ -e over ]; do sleep 0.2; done; {words}")
@@ -114,7 +137,7 @@ def test_a_detached_training_prints_its_id_is_followed_and_stopped_with_a_checkp
     assert follower.done(20).code == 0
     assert follower.out == user.log()
     assert record["summary"]["samples"] > 0
-    assert user.run("stop", run_id).err.count("has ended already") == 1
+    assert user.run("stop", run_id).err.count("has already ended") == 1
 
 
 def test_a_detached_command_ends_by_itself_and_is_recorded(user: User) -> None:

@@ -117,11 +117,16 @@ def test_of_an_image_that_is_not_made_for_a_processor_no_kernels_are_known() -> 
     assert (found.architectures, found.sass, found.ptx) == (("amd64",), None, None)
 
 
-def test_an_image_for_jetson_has_neither_the_driver_nor_the_kernels_of_the_others() -> None:
-    found = from_catalog(ref("tensorflow:24.05-tf2-py3-igpu"))
+@pytest.mark.parametrize(
+    ("tag", "python"),
+    [("tensorflow:24.05-tf2-py3-igpu", "3.10"), ("pytorch:25.08-py3-igpu", "3.12"), ("pytorch:26.02-py3-igpu", "3.12")],
+)
+def test_an_image_for_jetson_has_neither_cuda_nor_driver_nor_kernels_of_the_others(tag: str, python: str) -> None:
+    found = from_catalog(ref(tag))
     assert found is not None
-    assert (found.architectures, found.cuda, found.python) == (("arm64",), "12.4.1", "3.10")
+    assert (found.architectures, found.has_cuda, found.cuda, found.python) == (("arm64",), True, None, python)
     assert (found.driver, found.minor_floor, found.sass, found.compat_branches) == (None, None, None, None)
+    assert from_catalog(ref("pytorch:26.03-py3-igpu")) is None, "NVIDIA makes them no more"
 
 
 # -- the configuration ------------------------------------------------------------------------------------------------

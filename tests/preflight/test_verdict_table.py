@@ -72,7 +72,8 @@ V100         | 7.0  | tesla     | 450.80.02  | amd64 | tensorflow:22.12-tf2-py3 
 V100         | 7.0  | tesla     | 460.32.03  | amd64 | tensorflow:22.12-tf2-py3      | runs    | minor   | minor
 V100         | 7.0  | tesla     | 450.80.02  | amd64 | tensorflow:23.01-tf2-py3      | runs    | forward | forward
 V100         | 7.0  | tesla     | 460.32.03  | amd64 | tensorflow:23.01-tf2-py3      | no      | -       | driver
-V100         | 7.0  | tesla     | 550.54.15  | amd64 | pytorch:24.12-py3             | runs    | minor   | minor
+V100         | 7.0  | tesla     | 550.54.15  | amd64 | pytorch:24.12-py3             | runs    | forward | forward
+V100         | 7.0  | tesla     | 525.85.12  | amd64 | pytorch:24.12-py3             | runs    | minor   | minor
 V100         | 7.0  | tesla     | 570.124.06 | amd64 | pytorch:25.01-py3             | no      | -       | capability
 TITAN V      | 7.0  | titan     | 450.80.02  | amd64 | tensorflow:22.12-tf2-py3      | runs    | minor   | minor
 TITAN V      | 7.0  | titan     | 450.80.02  | amd64 | tensorflow:23.01-tf2-py3      | no      | -       | driver

@@ -105,6 +105,7 @@ def test_a_folder_that_can_t_be_written_is_an_error_without_the_key(tmp_path: Pa
     with pytest.raises(ConfigNotWritable) as refused:
         enroot.keep("nvcr.io", KEY, {"ENROOT_CONFIG_PATH": str(tmp_path / "file")})
     assert "nvapi" not in f"{refused.value} {refused.value.hint}"
+    assert "ENROOT_CONFIG_PATH" in refused.value.hint
 
 
 def test_a_write_that_fails_leaves_what_was_there_and_no_key_beside_it(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_nvidias_key_is_not_for_a_strangers_host(user, ngc):
 def test_what_is_no_host_is_a_usage_error(user, way, host):
     done = run(user, f"{way} {host}", KEY)
     assert done.returncode == 2
-    assert "wanted a host, such as nvcr.io" in done.stderr
+    assert "must be a host, such as nvcr.io" in done.stderr
 
 
 def test_a_broken_config_is_told_before_the_key_is_used(user, ngc):
@@ -109,7 +109,7 @@ def test_a_refused_key_leaves_the_old_one(user, ngc):
     before = entry(user, ngc.host)
     done = run(user, "stdin", "nvapi-CANARY-wrong")
     assert done.returncode == 125
-    assert "refused the key of standard input (401)" in done.stderr
+    assert "refused the key from standard input (401)" in done.stderr
     assert entry(user, ngc.host) == before
 
 

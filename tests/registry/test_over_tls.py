@@ -11,7 +11,7 @@ import pytest
 from ngc_server import NgcServer, serving
 from registry_asker import GOOD, ref, shown
 
-from ngcdl.errors import RegistryAnswer, RegistryUnreachable
+from ngcdl.errors import RealmRefused, RegistryAnswer, RegistryUnreachable
 from ngcdl.registry.client import Registry
 
 
@@ -65,7 +65,7 @@ def test_a_netrc_is_never_asked(far, tmp_path, monkeypatch):
 )
 def test_neither_plain_http_nor_this_machine_is_a_realm_for_a_far_registry(far, realm):
     far.realm = realm.format(host=far.host)
-    with Registry(far.host, GOOD) as registry, pytest.raises(RegistryAnswer) as caught:
+    with Registry(far.host, GOOD) as registry, pytest.raises(RealmRefused) as caught:
         registry.manifest(ref(far))
     assert "CANARY" not in shown(caught.value)
     assert len(far.seen) == 1

@@ -15,6 +15,7 @@ from registry_asker import BAD, GOOD, ref, shown
 
 from ngcdl.errors import (
     KeyRejected,
+    RealmRefused,
     RegistryAnswer,
 )
 from ngcdl.registry.challenge import Challenge
@@ -121,22 +122,23 @@ def test_access_token_is_a_token_too(ngc, registry):
 @pytest.mark.parametrize(
     "realm",
     [
-        "https://evil.example/token",
         "http://nvcr.io/proxy_auth",
-        "https://nvcr.io:8443/proxy_auth",
-        "https://nvcr.io.evil.example/token",
         "https://nvcr.io@evil.example/token",
         "https://evil.example\\\\@nvcr.io/token",
         "ftp://127.0.0.1/token",
         "nonsense",
     ],
 )
-def test_the_key_goes_to_no_other_realm(ngc, signed_in, realm):
+def test_the_key_goes_to_no_address_without_encryption_and_to_none_of_two_readings(ngc, signed_in, realm):
     ngc.realm = realm
-    with pytest.raises(RegistryAnswer) as caught:
+    with pytest.raises(RealmRefused, match="that is not an https address") as caught:
         signed_in.manifest(ref(ngc))
     assert len(ngc.seen) == 1
     assert "CANARY" not in shown(caught.value)
+    assert "docker pull" not in caught.value.hint, "Docker would send the key there in clear"
+    ngc.gated.clear()
+    with Registry(ngc.host) as nobody, pytest.raises(RegistryAnswer):
+        nobody.manifest(ref(ngc))
 
 
 @pytest.mark.parametrize(
@@ -147,10 +149,24 @@ def test_the_key_goes_to_no_other_realm(ngc, signed_in, realm):
         ("docker.io", "http://auth.docker.io/token", False),
         ("docker.io", "https://authn.nvidia.com/token", False),
         ("nvcr.io", "https://authn.nvidia.com/token", True),
+        ("nvcr.io", "https://nvcr.io:8443/proxy_auth", True),
+        ("nvcr.io", "https://authn.nvidia.com:8443/token", False),
         ("nvcr.io", "https://auth.docker.io/token", False),
+        ("nvcr.io", "https://nvcr.io.evil.example/token", False),
+        ("nvcr.io", "https://notnvidia.com/token", False),
+        ("registry.gitlab.com", "https://gitlab.com/jwt/auth", True),
+        ("mirror.example:5000", "https://sso.example.org:8443/token", True),
+        ("mirror.example", "http://mirror.example/token", False),
+        ("mirror.example", "https://169.254.169.254/token", False),
+        ("mirror.example", "https://10.0.0.7/token", False),
+        ("mirror.example", "https://[fe80::1]/token", False),
+        ("mirror.example", "https://localhost/token", False),
+        ("mirror.example", "https://127.0.0.1:8443/token", False),
+        ("10.0.0.7:5050", "https://10.0.0.7/jwt/auth", True),
+        ("10.0.0.7:5050", "https://gitlab.example/jwt/auth", True),
     ],
 )
-def test_each_registry_s_key_goes_to_its_own_realm(host, realm, is_shown):
+def test_a_registry_sends_its_own_key_where_it_likes_but_for_those_whose_realms_are_known(host, realm, is_shown):
     class Line:
         def ask(self, question):
             asked.append(question.authorization.reveal())
@@ -158,9 +174,11 @@ def test_each_registry_s_key_goes_to_its_own_realm(host, realm, is_shown):
 
     asked = []
     tokens = Tokens(host, GOOD, Line(), lambda: 0.0)
-    with contextlib.nullcontext() if is_shown else pytest.raises(RegistryAnswer):
+    with contextlib.nullcontext() if is_shown else pytest.raises(RealmRefused) as caught:
         tokens.fetch(Challenge(realm), "library/busybox")
     assert len(asked) == is_shown
+    if caught and realm.startswith("https:"):
+        assert f"docker pull {host}/library/busybox:TAG" in caught.value.hint
 
 
 def test_the_key_goes_to_another_port_of_this_machine_when_the_registry_is_here(ngc, signed_in):

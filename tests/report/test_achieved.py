@@ -44,8 +44,8 @@ def test_the_operations_are_those_of_an_example_times_the_rate() -> None:
 
 
 @pytest.mark.parametrize(("card", "source", "recalled", "said"), [
-    ("NVIDIA A100-SXM4-80GB", "https://glennklockwood.com/garden/processors/A100", False,
-     "[https://glennklockwood.com/garden/processors/A100]"),
+    ("NVIDIA A100-SXM4-80GB", "https://developer.nvidia.com/blog/nvidia-ampere-architecture-in-depth", False,
+     "[https://developer.nvidia.com/blog/nvidia-ampere-architecture-in-depth]"),
     ("TITAN RTX", "https://images.nvidia.com/", True, "[from memory: not read anywhere]"),
 ])  # fmt: skip
 def test_beside_the_share_stands_where_the_peak_is_from(card: str, source: str, recalled: bool, said: str) -> None:
@@ -53,7 +53,9 @@ def test_beside_the_share_stands_where_the_peak_is_from(card: str, source: str, 
     assert (summed.peak_source or "").startswith(source)
     assert summed.peak_recalled is recalled
     run = replace(RUN, summary=summed)
-    (row,) = (cells for name, cells in figures([Story(run, Training(), Measured())]) if name.startswith("computed ("))
+    (row,) = (
+        cells for name, cells in figures([Story(run, Training(), Measured())]) if name.startswith("compute throughput")
+    )
     assert row[0].endswith(f" % of the card's peak {said}")
 
 
@@ -118,7 +120,5 @@ def test_more_than_the_card_can_do_is_flagged_but_for_what_winograd_spares(
 
 def test_the_flag_says_what_is_wrong() -> None:
     (flag,) = found(10_000.0)
-    assert flag.text == (
-        "310.3 TFLOP/s are 2.0 times what the card can do: the timing or the size of the work is wrong."
-    )
+    assert flag.text == ("310.3 TFLOP/s is 2.0 times what the card can do: the timing or the amount of work is wrong.")
     assert flag.numbers["allowed"] == 1.0

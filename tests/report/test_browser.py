@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from made_runs import Made
+from stand_ins import stand_in
 from test_page import hostile
 
 from ngcdl.errors import NoBrowser
@@ -264,15 +265,12 @@ def test_without_a_browser_it_is_said_what_is_missing(monkeypatch: pytest.Monkey
         browser.found()
     assert "apt-get install chromium" in caught.value.hint
     monkeypatch.setenv("NGCDL_BROWSER", "/nowhere/chromium")
-    with pytest.raises(NoBrowser, match="is no program"):
+    with pytest.raises(NoBrowser, match="is not a program"):
         browser.found()
 
 
 @pytest.mark.parametrize("body", ["exit 3", "exec sleep 0", "printf 'x'; exit 1"])
 def test_a_browser_that_ends_at_once_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
-    program = tmp_path / "chromium"
-    program.write_text(f"#!/bin/sh\n{body}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("NGCDL_BROWSER", str(program))
+    monkeypatch.setenv("NGCDL_BROWSER", str(stand_in(tmp_path, "chromium", body)))
     with pytest.raises(NoBrowser, match="ended"):
         browser.picture("<p>x")

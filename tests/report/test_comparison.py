@@ -36,12 +36,12 @@ def test_the_verdict_says_that_the_gpu_is_used_and_what_it_does_with_the_spread(
     it = comparison(arms([600.0, 600.0, 600.0], [4680.0, 4740.0, 4560.0]), "device")
     assert compared.verdict(it) == "The GPU is used and does 7.80 times (7.60..7.90) the CPU's work."
     slower = comparison(arms([600.0, 600.0], [300.0, 306.0]), "device")
-    assert "the CPU is the faster one here" in compared.verdict(slower)
+    assert "the CPU is faster here" in compared.verdict(slower)
 
 
 @pytest.mark.parametrize(("percent", "said"), [
-    (0.0, "Its framework computed on the GPU, which was 0 % busy by NVML and does 7.80 times (7.60..7.90)"),
-    (0.4, "Its framework computed on the GPU, which was 0.40 % busy by NVML and does"),
+    (0.0, "The GPU is used (by the framework's account; 0 % busy by NVML's) and does 7.80 times (7.60..7.90)"),
+    (0.4, "The GPU is used (by the framework's account; 0.40 % busy by NVML's) and does"),
     (88.4, "The GPU is used (88 % busy) and does 7.80 times"),
 ])  # fmt: skip
 def test_a_gpu_that_nvml_saw_idle_is_not_said_to_be_used(percent: float, said: str) -> None:
@@ -72,7 +72,7 @@ def test_one_round_gives_both_figures_and_no_ratio() -> None:
 
 def test_where_the_rounds_do_not_agree_no_difference_is_told() -> None:
     it = comparison(arms([100.0, 100.0, 100.0], [97.0, 103.0, 101.0]), "device")
-    assert "no difference can be told: 1.01 times (0.97..1.03)" in compared.verdict(it)
+    assert "No measurable difference between the GPU and the CPU: 1.01 times (0.97..1.03)" in compared.verdict(it)
 
 
 @pytest.mark.parametrize(("rounds", "is_told"), [
@@ -90,7 +90,7 @@ def test_a_difference_is_told_of_all_rounds_by_a_hundredth_and_of_few_where_they
     spread = Spread.of([rate / 100 for rate in rounds])
     assert spread is not None
     assert spread.is_told is is_told
-    assert ("no difference can be told" in compared.verdict(it)) is not is_told
+    assert ("No measurable difference" in compared.verdict(it)) is not is_told
 
 
 def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> None:
@@ -143,7 +143,7 @@ def test_what_the_runs_were_held_back_by_is_the_arm_s_and_stands_once_with_its_a
 def test_rounds_far_apart_are_told() -> None:
     it = comparison(arms([600.0, 800.0], [4000.0, 4000.0]), "device")
     (said,) = it.diagnosis
-    assert said.startswith("cpu: its rounds lie 33 % apart")
+    assert said.startswith("cpu: its rounds are 33 % apart")
     verdict = compared.verdict(it)
     assert verdict.startswith("Something disturbed the rounds of cpu: measure again. The GPU ")
     assert verdict.endswith("times (5.00..6.67) the CPU's work.")
@@ -253,10 +253,18 @@ def test_json_holds_in_json_and_has_what_was_promised() -> None:
     assert [pair["round"] for pair in read["pairs"]] == [1, 2, 3]
 
 
+def test_runs_of_a_training_that_this_ngcdl_does_not_have_are_compared_all_the_same() -> None:
+    made = [
+        Arm(n, tuple(measured(f"{n}{i}", 9.0, workload={"name": "of-another-ngcdl"}) for i in (1, 2))) for n in "ab"
+    ]
+    it = comparison(made, "image")
+    assert (it.workload, it.answers, it.ratio is not None) == ("of-another-ngcdl", (), True)
+
+
 def test_nothing_at_all_gives_no_figure() -> None:
     it = comparison([Arm("cpu", ()), Arm("gpu", ())], "device")
     assert (it.pairs, it.ratio, it.synthetic, it.published) == ((), None, None, None)
-    assert compared.verdict(it) == "No ratio is given (no round is whole): nothing was measured."
+    assert compared.verdict(it) == "No ratio is given (no round is complete): nothing was measured."
     assert "n/a" in text(it)
 
 

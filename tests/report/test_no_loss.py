@@ -74,8 +74,8 @@ def test_no_loss_is_made_up_on_the_page_and_none_is_missed(events: list[dict[str
 def test_the_speed_of_what_trains_nothing_is_not_told_as_a_trainings() -> None:
     start, *rest = forward()
     assert "601.8 examples/s (median), 200 steps" in verdict([story(pipeline())])
-    assert "its batches made and dropped: nothing was trained" in verdict([story(pipeline())])
-    assert "one batch again and again: no result" in verdict([story([{**start, "feed": "constant"}, *rest])])
+    assert "batches made and discarded: nothing was trained" in verdict([story(pipeline())])
+    assert "the same batch at every step: not a result" in verdict([story([{**start, "feed": "constant"}, *rest])])
     assert "again" not in verdict([story([{**start, "feed": "resident"}, *rest])])
 
 

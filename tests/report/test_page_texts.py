@@ -26,7 +26,7 @@ from ngcdl.report.markdown import markdown, plain
 from ngcdl.report.tables import COUNTERPARTS, conditions, figures
 from ngcdl.report.verdict import verdict
 from ngcdl.report.words import duration, outcome
-from ngcdl.spec import ImageRef, Port, RunSpec, Workload
+from ngcdl.spec import KINDS, ImageRef, Port, RunSpec, Workload
 from ngcdl.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -44,7 +44,7 @@ def golden_story(letter: str = "A"):  # type: ignore[no-untyped-def]
         ({"status": "failed", "exit_code": 1, "reason": "out of memory"}, "failed with exit code 1: out of memory; "),
         ({"status": "interrupted", "exit_code": 130}, "was interrupted with exit code 130; "),
         ({"status": "lost", "exit_code": None}, "was lost: nobody saw how it ended; "),
-        ({"status": "running", "finished": None}, "still runs: "),
+        ({"status": "running", "finished": None}, "is still running: "),
     ],
 )
 def test_a_run_that_did_not_end_well_is_told_to_have_before_its_figures(more: dict[str, object], said: str) -> None:
@@ -67,7 +67,7 @@ def test_the_time_in_a_queue_is_not_the_steps() -> None:
     steps = [event for event in events if event["event"] != "step"]
     assert "300 steps, precision" in verdict([told(run, steps, samples)])
     command = Run("x", "finished", STARTED, STARTED + 75, 0, engine="slurm", image=Image("cuda:12"))
-    assert verdict([told(command, [], [])]) == "a command in cuda:12: 75 s with the time in the queue."
+    assert verdict([told(command, [], [])]) == "a command in cuda:12: 75 s including the time in the queue."
 
 
 def test_a_clock_that_was_put_back_leaves_no_time() -> None:
@@ -85,7 +85,7 @@ def test_a_figure_that_is_not_0_is_not_written_as_0() -> None:
     rows = dict(figures([told(run, [], [])]))
     assert rows["loss, first → last"] == ("0.0040 → 0.00040",)
     assert rows["precision @ 1"] == ("0.000040",)
-    assert rows["GPU energy while it trained"] == ("0.40 J (counter)",)
+    assert rows["GPU energy during training"] == ("0.40 J (counter)",)
     assert rows["GPU power (mean)"] == ("0.30 W",)
     assert rows["clocks held down"] == ("0.40 % of the time (hw_thermal_slowdown)",)
     assert COUNTERPARTS["loss"](told(run, [], [])) == "0.00040 at the end"
@@ -94,8 +94,8 @@ def test_a_figure_that_is_not_0_is_not_written_as_0() -> None:
 def test_runs_of_commands_are_said_to_have_no_speed() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("cuda:12", DIGEST))
     a, b, c = (told(replace(run, id=letter), [], [], letter) for letter in "ABC")
-    assert verdict([a, b]) == "These 2 runs can't be set against each other: A and B: no training, so no speed."
-    assert "each other: A: no training, so no speed (B, C)." in verdict([a, b, c])
+    assert verdict([a, b]) == "These 2 runs can't be compared: A and B: no training, so no speed."
+    assert "compared: A: no training, so no speed (B, C)." in verdict([a, b, c])
 
 
 def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:
@@ -132,6 +132,13 @@ def test_the_command_repeats_how_it_computed_was_fed_and_how_long(asked: dict[st
     assert naming.command(run) == "ngcdl run --train cifar10 --steps 9 --batch largest --seed 0 --engine local"
 
 
+@pytest.mark.parametrize("engine", [*KINDS, "compose", None])
+def test_the_command_names_the_engine_that_would_not_be_taken_by_itself(engine: str | None) -> None:
+    words = shlex.split(naming.command(replace(GPU.run("x"), engine=engine)) or "")
+    assert ("--engine" in words) == (engine in KINDS and engine != "docker")
+    assert words[-2:] == ["--engine", engine] or "--engine" not in words
+
+
 WAY = {"feed": "resident", "precision": "bfloat16", "compiled": True, "channels_last": False, "teacher": "kept"}
 
 
@@ -142,10 +149,10 @@ def test_the_conditions_say_what_was_computed_in_and_how_far_it_was_to_train() -
     )
     start = {"event": "start", "t": STARTED, "steps": None, "batch": 32, **WAY}
     rows = dict(conditions(told(timed, [start], [])))
-    assert rows["computed in"] == "bfloat16, compiled, channels first, fed resident, teacher kept, clipped at 5"
-    assert (rows["asked for"], rows["batch"]) == ("30 s", "32")
-    assert dict(conditions(told(run, [], [])))["asked for"] == "300 steps"
-    assert dict(conditions(told(run, [], [])))["computed in"] == "n/a", "an old record does not tell it of a GPU"
+    assert rows["compute settings"] == "bfloat16, compiled, channels first, fed resident, teacher kept, clipped at 5"
+    assert (rows["requested"], rows["batch"]) == ("30 s", "32")
+    assert dict(conditions(told(run, [], [])))["requested"] == "300 steps"
+    assert dict(conditions(told(run, [], [])))["compute settings"] == "n/a", "an old record does not tell it of a GPU"
 
 
 def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_secret() -> None:
@@ -181,7 +188,7 @@ def test_a_record_without_a_spec_has_no_command() -> None:
     run = Run("x", "finished", STARTED, engine="compose")
     assert naming.command(run) is None
     told_rows = dict(conditions(told(run, [], [])))
-    assert told_rows["to repeat it"] == "n/a: ngcdl did not start it"
+    assert told_rows["repeat with"] == "n/a: ngcdl did not start it"
     assert told_rows["image digest"] == "n/a"
 
 
@@ -301,8 +308,8 @@ def test_a_difference_names_what_was_asked_and_the_figures_with_their_change() -
 
 def test_what_two_runs_reached_and_used_has_no_change_where_they_can_t_be_compared() -> None:
     one, other = GPU.story("a").run, replace(GPU, batch=64).story("b").run
-    found = difference(one, other, ["another batch (128 / 64)"])
-    assert found.refused == ("another batch (128 / 64)",)
+    found = difference(one, other, ["different batch (128 / 64)"])
+    assert found.refused == ("different batch (128 / 64)",)
     for name in ("loss_first", "loss_last", "precision_at_1", "energy_joules", "gpus.0.joules", "seconds_per_batch"):
         assert (found.figures[name].a is not None, found.figures[name].change) == (True, None)
     assert found.figures["gpu_percent_mean"].change is not None

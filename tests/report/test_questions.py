@@ -13,7 +13,9 @@ from ngcdl.report.beside import COMPUTE_BOUND, INPUT_BOUND, bound
 from ngcdl.report.fit import TOLERANCE, fitted
 from ngcdl.report.questions import answers
 from ngcdl.report.spread import Spread, duration
+from ngcdl.trainings import Bundled, bundled
 
+CIFAR10, INFERENCE = bundled("cifar10"), bundled("inference")
 WOBBLE = (1.0, 1.02, 0.98)
 
 
@@ -28,8 +30,8 @@ def rate(value: str, examples_per_second: float, **more: object) -> Figures:
     return arm(value, 8 / examples_per_second, **more)  # type: ignore[arg-type]  # of arm
 
 
-def told(vary: str, *arms: Figures, workload: str = "cifar10") -> str:
-    return " ".join(answer.text for answer in answers(vary, workload, arms))
+def told(vary: str, *arms: Figures, scaling: str | None = None, of: Bundled = CIFAR10) -> str:
+    return " ".join(answer.text for answer in answers(vary, of, arms, scaling))
 
 
 # -- batch ----------------------------------------------------------------------------------------------------------
@@ -48,7 +50,7 @@ def test_two_batches_are_told_as_the_time_of_an_epoch_and_no_line_is_laid_throug
 
 def test_three_batches_say_what_a_step_costs_whatever_its_batch_and_what_an_example_costs() -> None:
     assert told("batch", of_batch(64), of_batch(8), of_batch(32)).startswith(
-        "A step costs 1.90 ms (1.86..1.94) whatever its batch, and 30.0 µs (29.4..30.6) an example: "
+        "A step costs 1.90 ms (1.86..1.94) whatever its batch, plus 30.0 µs (29.4..30.6) per example: "
         "a batch of 8 spends 89 % (89..89) of its time on the former. An epoch takes 4.48 times"
     )
 
@@ -61,7 +63,7 @@ def test_batches_that_lie_on_no_line_are_told_without_one() -> None:
 
 def test_the_fastest_batch_is_named_where_it_is_between() -> None:
     text = told("batch", of_batch(8), of_batch(32), of_batch(64, 0.02))
-    assert text.endswith("Fastest is a batch of 32: 3.50 times (3.50..3.50) the work of batches of 64.")
+    assert text.endswith("The fastest is a batch of 32: 3.50 times (3.50..3.50) the work of batches of 64.")
 
 
 def test_of_one_round_no_answer_is_given() -> None:
@@ -77,7 +79,7 @@ def test_batches_between_which_no_difference_can_be_told() -> None:
     one = replace(of_batch(8), rates={1: 100.0, 2: 90.0}, seconds={})
     other = replace(of_batch(64), rates={1: 95.0, 2: 99.0}, seconds={})
     assert told("batch", one, other) == (
-        "Between batches of 8 and of 64 no difference can be told: 1.02 times (0.95..1.10)."
+        "No measurable difference between batches of 8 and of 64: 1.02 times (0.95..1.10)."
     )
 
 
@@ -112,14 +114,14 @@ def test_a_line_that_would_tell_what_the_figures_do_not_is_none(seconds: tuple[f
 def test_what_sets_the_pace_is_decided_by_the_pipeline_alone_against_the_network_alone(ratio: float, name: str) -> None:
     assert bound(ratio) == name
     text = told("feed", rate("input", 100.0 * ratio), rate("constant", 100.0), rate("ahead", min(100.0, 100.0 * ratio)))
-    assert text.startswith(f"This training is {name}: the pipeline by itself makes {ratio:.2f} times (")
-    assert text.endswith("Both together reach 100 % (100..100) of the slower of the two.")
+    assert text.startswith(f"This training is {name}: the pipeline alone makes {ratio:.2f} times (")
+    assert text.endswith("Together they reach 100 % (100..100) of the slower of the two.")
 
 
 def test_a_pipeline_and_a_network_that_wait_for_each_other_are_told_with_the_reason() -> None:
     arms = [rate("input", 200.0), rate("constant", 100.0), rate("ahead", 70.0)]
     assert told("feed", *arms).endswith(
-        "Both together reach 70 % (70..70) of the slower of the two; on a CPU they share its cores."
+        "Together they reach 70 % (70..70) of the slower of the two; on a CPU they share its cores."
     )
     on_gpu = [replace(one, device="gpu") for one in arms]
     assert told("feed", *on_gpu).endswith("of the slower of the two; they wait for each other.")
@@ -132,15 +134,15 @@ def test_the_thresholds_themselves_are_balanced() -> None:
 def test_rounds_on_both_sides_of_a_threshold_do_not_agree() -> None:
     pipeline = replace(rate("input", 1.0), rates={1: 80.0, 2: 95.0, 3: 99.0})
     text = told("feed", pipeline, rate("constant", 100.0), rate("ahead", 80.0))
-    assert text.startswith("The rounds do not agree what sets the pace, input-bound or balanced:")
+    assert text.startswith("The rounds disagree on whether this training is input-bound or balanced:")
 
 
 def test_what_holding_the_data_on_the_device_buys_and_what_is_left_to_the_upper_bound() -> None:
     text = told("feed", rate("plain", 100.0), rate("ahead", 120.0), rate("resident", 150.0), rate("constant", 200.0))
     assert text == (
-        "Holding the data on the device does 1.50 times (1.50..1.50) the work of making and copying each batch when it "
-        "is needed. Making batches ahead does 1.20 times (1.20..1.20) the work of that. Holding them on the device "
-        "reaches 75 % (75..75) of the upper bound, one batch there again and again."
+        "Holding the data on the device does 1.50 times (1.50..1.50) the work of making and copying each batch on "
+        "demand. Making batches ahead does 1.20 times (1.20..1.20) the work of that. Holding the data on the device "
+        "reaches 75 % (75..75) of the upper bound, the same batch on the device at every step."
     )
 
 
@@ -152,12 +154,12 @@ def test_more_than_a_bound_is_not_told_to_have_been_reached(best: float, is_told
     pipeline = replace(upper, value="input", rates=dict.fromkeys((1, 2, 3), 200.0))
     text = told("feed", pipeline, upper, replace(resident, value="ahead"))
     assert text.startswith("This training is compute-bound")
-    assert ("Both together reach" in text) is is_told
+    assert ("Together they reach" in text) is is_told
 
 
 def test_a_teacher_more_than_wholly_hidden_is_told_without_the_share() -> None:
     text = told("teacher", *teacher(ahead=0.02))
-    assert "the student 30.0 ms (29.4..30.6): it fits beside it." in text
+    assert "the student 30.0 ms (29.4..30.6): the teacher keeps up." in text
     assert "hidden" not in text
 
 
@@ -165,8 +167,8 @@ def test_where_holding_the_data_buys_nothing_that_is_said() -> None:
     resident = replace(rate("resident", 1.0), rates={1: 99.0, 2: 102.0, 3: 98.5})
     text = told("feed", rate("plain", 100.0), resident)
     assert text == (
-        "Between holding the data on the device and making and copying each batch when it is needed no difference can "
-        "be told: 0.99 times (0.97..1.04)."
+        "No measurable difference between holding the data on the device and making and copying each batch on demand: "
+        "0.99 times (0.97..1.04)."
     )
 
 
@@ -180,18 +182,20 @@ def teacher(ahead: float, before: float = 0.05, alone: float = 0.03) -> list[Fig
 def test_a_teacher_hidden_behind_its_student_costs_nothing_that_matters() -> None:
     text = told("teacher", *teacher(ahead=0.0306))
     assert text.startswith(
-        "A teacher on the CPU, ahead of the student, costs it nothing that matters: 1.02 times (1.02..1.02) its step."
+        "A teacher on the CPU, ahead of the student, costs next to nothing: "
+        "a step takes 1.02 times (1.02..1.02) as long."
     )
     assert (
-        "The teacher takes 20.0 ms (19.6..20.4) of a batch, the student 30.0 ms (29.4..30.6): it fits beside it" in text
+        "The teacher takes 20.0 ms (19.6..20.4) per batch, the student 30.0 ms (29.4..30.6): the teacher keeps up"
+        in text
     )
     assert "97 % (97..97) of the shorter of the two is hidden behind the longer." in text
 
 
 def test_a_teacher_that_takes_longer_than_its_student_holds_it_up() -> None:
     text = told("teacher", *teacher(ahead=0.06, before=0.08))
-    assert "makes its step 2.00 times (2.00..2.00) as long." in text
-    assert "the student 30.0 ms (29.4..30.6): it does not fit beside it" in text
+    assert "With a teacher on the CPU, ahead of the student, a step takes 2.00 times (2.00..2.00) as long." in text
+    assert "the student 30.0 ms (29.4..30.6): the teacher can't keep up" in text
 
 
 def test_a_teacher_whose_time_does_not_show_is_not_made_up() -> None:
@@ -200,13 +204,13 @@ def test_a_teacher_whose_time_does_not_show_is_not_made_up() -> None:
 
 def test_a_teacher_that_costs_less_in_one_round_and_more_in_another_is_not_told() -> None:
     ahead = replace(arm("ahead", 1.0), seconds={1: 0.029, 2: 0.033, 3: 0.034})
-    assert told("teacher", arm("none", 0.03), ahead).startswith("Whether a teacher on the CPU costs its student")
+    assert told("teacher", arm("none", 0.03), ahead).startswith("Whether a teacher on the CPU slows its student")
 
 
 def test_the_other_ways_of_teaching_are_told_against_none() -> None:
     text = told("teacher", arm("none", 0.03), arm("together", 0.06), arm("kept", 0.033))
-    assert "On the student's own device, in turn, a step takes 2.00 times (2.00..2.00) as long as without" in text
-    assert "With answers computed beforehand, a step takes 1.10 times (1.10..1.10) as long" in text
+    assert "With the teacher on the student's own device, in turn, a step takes 2.00 times (2.00..2.00) as long" in text
+    assert "With the teacher's answers computed beforehand, a step takes 1.10 times (1.10..1.10) as long" in text
 
 
 # -- threads, cards, precision --------------------------------------------------------------------------------------
@@ -226,7 +230,7 @@ def test_how_long_a_teacher_takes_with_so_many_threads_is_told_where_it_was_meas
     taught = ({1: 0.012, 2: 0.014}, {1: 0.007, 2: 0.0072})
     one, two = (rate(str(n), 100.0, taught=seconds) for n, seconds in enumerate(taught, 1))
     assert told("threads", one, two) == (
-        "The teacher takes of a batch 13.0 ms (12.0..14.0) with 1 thread; 7.10 ms (7.00..7.20) with 2 threads."
+        "Per batch the teacher takes 13.0 ms (12.0..14.0) with 1 thread; 7.10 ms (7.00..7.20) with 2 threads."
     )
 
 
@@ -240,11 +244,11 @@ def test_the_first_number_of_threads_is_the_fastest_only_where_others_are_slower
 def test_the_best_of_several_is_named_with_those_that_can_t_be_told_from_it() -> None:
     threads = [rate(str(n), speed) for n, speed in ((1, 100.0), (2, 200.0), (4, 201.0))]
     assert told("threads", *threads) == (
-        "Fastest with 4 threads (no difference to 2 can be told): 2.01 times (2.01..2.01) the work of 1 thread."
+        "Fastest with 4 threads (not measurably faster than 2): 2.01 times (2.01..2.01) the work of 1 thread."
     )
     text = told("batch", of_batch(8), of_batch(32, 0.004), of_batch(64, 0.008), of_batch(128, 0.032))
     assert text.endswith(
-        "Fastest is a batch of 32 (no difference to 64 can be told): 2.00 times (2.00..2.00) the work of batches of "
+        "The fastest is a batch of 32 (not measurably faster than 64): 2.00 times (2.00..2.00) the work of batches of "
         "128."
     )
 
@@ -259,63 +263,64 @@ def test_cards_are_told_by_what_each_of_them_still_does() -> None:
 def test_the_batch_is_told_as_that_of_all_or_of_each_replica() -> None:
     one = replace(rate("1", 100.0), batch=256, replicas=8)
     two = replace(rate("2", 190.0), batch=512, replicas=16)
-    weak = " ".join(answer.text for answer in answers("nodes", "cifar10", [one, two], "weak"))
-    assert weak == (
-        "Weak scaling, a batch of 32 for each replica: 2 nodes do 190.0 (186.3..193.9) examples/s, "
+    assert told("nodes", one, two, scaling="weak") == (
+        "Weak scaling, a batch of 32 per replica: 2 nodes do 190.0 (186.3..193.9) examples/s, "
         "1.90 times (1.90..1.90) the work of 1 node, an efficiency of 95 % (95..95)."
     )
-    strong = " ".join(answer.text for answer in answers("nodes", "cifar10", [one, two], "strong"))
-    assert strong.startswith("Strong scaling, a batch of 256 in all: 2 nodes do ")
+    assert told("nodes", one, two, scaling="strong").startswith("Strong scaling, a batch of 256 in all: 2 nodes do ")
 
 
 def test_what_of_a_step_nodes_do_not_share_is_told_where_a_line_shows_it() -> None:
     arms = [arm(str(nodes), 0.1 + 0.4 / nodes) for nodes in (1, 2, 4)]
-    kept = "Of a step 100 ms (98..102) stay, however many share it: 50 % (50..50) of a step of 4 nodes."
+    kept = "Of each step, 100 ms (98..102) stays however many share it: 50 % (50..50) of a step on 4 nodes."
     assert told("nodes", *arms).endswith(f"; 4 nodes do 40.0 (39.2..40.8) examples/s, 2.50 times (2.50..2.50) the work "
                                          f"of 1 node, an efficiency of 62 % (62..62). {kept}")  # fmt: skip
-    assert "stay" not in told("nodes", *arms[:2])
-    assert "stay" not in told("nodes", *arms[:2], arm("4", 0.3)), "they lie on no line"
-    assert "stay" not in " ".join(answer.text for answer in answers("nodes", "cifar10", arms, "weak"))
+    assert "stays" not in told("nodes", *arms[:2])
+    assert "stays" not in told("nodes", *arms[:2], arm("4", 0.3)), "they lie on no line"
+    assert "stays" not in told("nodes", *arms, scaling="weak")
 
 
 @pytest.mark.parametrize(("speed", "said"), [
-    (193.0, "amp buys 1.93 times (1.93..1.93) the speed of float32."),
-    (50.0, "amp costs: 0.50 times (0.50..0.50) the speed of float32."),
-    (100.0, "amp buys nothing that can be told: 1.00 times (1.00..1.00) the speed of float32."),
+    (193.0, "amp is faster: 1.93 times (1.93..1.93) the speed of float32."),
+    (50.0, "amp is slower: 0.50 times (0.50..0.50) the speed of float32."),
+    (100.0, "amp makes no measurable difference: 1.00 times (1.00..1.00) the speed of float32."),
 ])  # fmt: skip
 def test_what_a_precision_buys(speed: float, said: str) -> None:
     assert told("precision", rate("float32", 100.0), rate("amp", speed)) == said
 
 
-# -- inference ------------------------------------------------------------------------------------------------------
+# -- a film ---------------------------------------------------------------------------------------------------------
 
 
 def test_inference_is_told_as_the_seconds_of_a_whole_video_beside_the_ratios() -> None:
     arms = [rate("cpu", 5.0, examples=222), rate("gpu", 222.0, examples=222)]
-    (said,) = answers("device", "inference", arms)
+    (said,) = answers("device", INFERENCE, arms)
     assert said.text == "222 frames: CPU 44.4 s (43.5..45.3), 5.0 a second; GPU 1.00 s (0.98..1.02), 222.0 a second."
     assert not said.is_whole
     frames = [rate("1", 4.0, examples=222), rate("32", 5.0, examples=222)]
-    assert told("batch", *frames, workload="inference") == (
+    assert told("batch", *frames, of=INFERENCE) == (
         "The film takes 1.25 times (1.25..1.25) as long with batches of 1 as with batches of 32. 222 frames: batch 1 "
         "55.5 s (54.4..56.6), 4.0 a second; batch 32 44.4 s (43.5..45.3), 5.0 a second."
     )
-    assert told("batch", rate("1", 4.0), workload="inference") == "Frames: batch 1 4.0 a second."
+    assert told("batch", rate("1", 4.0), of=INFERENCE) == "Frames: batch 1 4.0 a second."
+    book = replace(CIFAR10, whole="book", unit="pages")
+    assert told("batch", *frames, of=book).startswith("The book takes 1.25 times (1.25..1.25) as long with batches")
+    assert " 222 pages: batch 1 55.5 s" in told("batch", *frames, of=book)
 
 
 def test_how_long_one_batch_takes_is_told_where_it_was_measured() -> None:
     one = rate("cpu", 5.0, p50={1: 0.137, 2: 0.135, 3: 0.139}, p95={1: 0.16, 2: 0.158, 3: 0.171})
-    assert told("device", one, rate("gpu", 222.0), workload="inference") == (
+    assert told("device", one, rate("gpu", 222.0), of=INFERENCE) == (
         "Frames: CPU 5.0 a second; GPU 222.0 a second. "
-        "From asking for a batch to its features: CPU p50 137 ms (135..139), p95 160 ms (158..171)."
+        "From requesting a batch to its result: CPU p50 137 ms (135..139), p95 160 ms (158..171)."
     )
 
 
 def test_what_nobody_asked_has_no_answer_and_nothing_measured_has_none_either() -> None:
-    assert answers("device", "cifar10", [rate("cpu", 1.0), rate("gpu", 2.0)]) == ()
-    assert answers("seed", "cifar10", [rate("0", 1.0), rate("1", 2.0)]) == ()
+    assert answers("device", CIFAR10, [rate("cpu", 1.0), rate("gpu", 2.0)]) == ()
+    assert answers("seed", None, [rate("0", 1.0), rate("1", 2.0)]) == ()
     for vary in ("batch", "feed", "teacher", "threads", "gpus", "precision"):
-        assert answers(vary, "inference", [Figures("8"), Figures("64")]) == ()
+        assert answers(vary, INFERENCE, [Figures("8"), Figures("64")]) == ()
 
 
 @pytest.mark.parametrize(("seconds", "text"), [

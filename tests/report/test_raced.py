@@ -38,7 +38,7 @@ SURE = {"event": "certified", "bound": 0.94, "chance": 0.0123}
 
 def test_of_one_training_time_and_result_are_told_and_of_several_how_far_they_lie_apart() -> None:
     assert raced.told(ONE) == "tested after 2.50 s: precision @ 1 0.9000"
-    several = "2 times, tested after 2.60 s (2.50..2.70): precision @ 1 0.9300 in the mean (0.9000..0.9600)"
+    several = "2 times, tested after 2.60 s (2.50..2.70): precision @ 1 0.9300 on average (0.9000..0.9600)"
     assert raced.told(TWO) == several
     assert raced.told([*TWO, SURE]) == f"{several}; above 0.94: p = 0.012 (t-test)"
     assert raced.told([*TWO, {**SURE, "chance": None}]) == several, "all were alike"
@@ -60,9 +60,9 @@ def test_the_figures_are_of_all_of_them() -> None:
 def test_the_report_draws_a_line_for_each_of_them_and_says_so() -> None:
     (one,), (two,) = ([str(it) for it in pictures([told(RUN, events, [])]).shown if "Loss" in str(it)] for events in (
         ONE, TWO))  # fmt: skip
-    assert "2 trainings, each from nothing" in two
-    assert "each from nothing" not in one
+    assert "2 trainings, each from scratch" in two
+    assert "each from scratch" not in one
     lines = [part.split('"')[0] for part in two.split(' d="')[1:]]
     assert max(path.count("M") for path in lines if "L" in path) == 2, "no line goes back to the first step"
-    assert ("trained from nothing", (raced.told(TWO),)) in tables.figures([told(RUN, TWO, [])])
-    assert ("asked for", "3 steps, 2 times") in tables.conditions(told(RUN, [{"event": "start", "steps": 3}], []))
+    assert ("trained from scratch", (raced.told(TWO),)) in tables.figures([told(RUN, TWO, [])])
+    assert ("requested", "3 steps, 2 times") in tables.conditions(told(RUN, [{"event": "start", "steps": 3}], []))

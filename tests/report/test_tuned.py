@@ -38,14 +38,14 @@ def start(**changed: Any) -> dict[str, Any]:
 
 def test_what_was_chosen_is_told_with_rates_spreads_and_what_else_was_tried() -> None:
     assert tuned.told(start()) == (
-        "1 thread (150.0 examples/s, 149.0 to 151.5 in 3), beside the default (100.0 examples/s, 98.0 to 101.0 in 3); "
-        "a trial of 41 s, remembered; else tried: channels first (it took too long); "
+        "1 thread (150.0 examples/s, 149.0 to 151.5 in 3), against the default (100.0 examples/s, 98.0 to 101.0 in 3); "
+        "a trial of 41 s, remembered; also tried: channels first (it took too long); "
         "fed resident (there was no time left)"
     )
 
 
 def test_that_it_is_remembered_is_told_with_its_day() -> None:
-    assert "; remembered since 2026-11-22; else" in str(tuned.told(start(remembered=True)))
+    assert "; remembered since 2026-11-22; also" in str(tuned.told(start(remembered=True)))
     assert "not remembered" in str(tuned.told(start(kept=False)))
 
 

@@ -102,7 +102,7 @@ def test_another_batch_is_let_through_with_weak_scaling_alone() -> None:
     made = of_nodes(*(on_slurm(f"b{n}", 190.0, 2, batch=256) for n in (1, 2)))
     weak = comparison(made, "nodes", scaling="weak")
     assert refused(weak) == []
-    assert "Weak scaling, a batch of 128 for each replica: 2 nodes do 190.0 examples/s" in compared.verdict(weak)
+    assert "Weak scaling, a batch of 128 per replica: 2 nodes do 190.0 examples/s" in compared.verdict(weak)
     assert refused(comparison(made, "nodes", scaling="strong")) == ["batch"]
 
 
@@ -164,7 +164,7 @@ def test_a_fall_back_to_the_cpu_is_refused_as_the_device() -> None:
     assert it.refused[0].values == {"gpu, round 1": "cpu", "gpu, round 2": None}
     assert (it.ratio, it.why_no_ratio()) == (None, "refused: device")
     assert compared.verdict(it) == (
-        "No ratio is given (gpu can't be counted: it was to compute on the GPU, and its framework saw none): "
+        "No ratio is given (gpu can't be counted: it was meant to compute on the GPU, but its framework saw none): "
         "cpu 600.0 examples/s."
     )
 
@@ -225,7 +225,7 @@ def test_of_arms_that_have_no_end_for_the_same_reason_each_has_its_own_status() 
     fast = Arm("gpu", (measured("g1", 4700.0, "gpu", status="failed"),), "gpu")
     it = comparison([slow, fast], "device")
     assert [one.values for one in it.refused] == [{"cpu, round 1": "running"}, {"gpu, round 1": "failed"}]
-    assert "No ratio is given (cpu still runs; gpu failed)" in compared.verdict(it)
+    assert "No ratio is given (cpu is still running; gpu failed)" in compared.verdict(it)
 
 
 def test_more_rounds_are_advised_only_where_none_was_refused() -> None:
@@ -233,7 +233,7 @@ def test_more_rounds_are_advised_only_where_none_was_refused() -> None:
     several = compared.verdict(comparison(arms([600.0] * 3, [4680.0] * 3, *bad), "device"))
     assert "(one pair, no spread: gpu failed: it crashed)" in several
     one = compared.verdict(comparison(arms([600.0], [4680.0]), "device"))
-    assert "(one pair, no spread: --repeat 2 and more give one)" in one
+    assert "(one pair, no spread: use --repeat 2 or more)" in one
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", "lost", "running"])

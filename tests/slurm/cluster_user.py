@@ -1,20 +1,17 @@
-"""Somebody who hands runs in to the bench's Slurm with ngcdl."""
+"""Somebody who hands runs in to the lab's Slurm with ngcdl."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from house import House, until
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from lab_parts.slurm import Cluster
+from stand_ins import stand_in
 
 IMAGE = "pytorch:25.03-py3"
 
@@ -36,10 +33,8 @@ class Someone(House):
 
     def brings(self, name: str, *words: str) -> None:
         """Put a program into the front of PATH, here and in the jobs."""
-        path = self.home / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        path.chmod(0o755)
+        (self.home / "bin").mkdir(exist_ok=True)
+        stand_in(self.home / "bin", name, f'exec {shlex.join(words)} "$@"')
 
     def slurm(self, *words: str) -> str:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=self.environment(), check=False)

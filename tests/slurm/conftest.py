@@ -1,4 +1,4 @@
-"""A Slurm of two nodes on the bench, and somebody who uses it."""
+"""A Slurm of two nodes in the lab, and somebody who uses it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_all_runs_of_a_comparison_wait_for_each_other_and_end_in_order_also_wher
     until(lambda: someone.slurm("squeue", "-h", "-o", "%T %r").count("Dependency") == 3, "the last job")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
-    assert "it goes on: 0 of 4 runs have ended" in someone.run("compare", "--show", "last").stdout
+    assert "it is still running: 0 of 4 runs have ended" in someone.run("compare", "--show", "last").stdout
     go.touch()
     found = until(lambda: (it := shown(someone))["ratio"] and it["ratio"]["pairs"] == 2 and it, "the end")
     assert (found["vary"], found["scaling"], found["ratio"]["arm"], found["refused"]) == (

@@ -25,7 +25,7 @@ def test_a_run_is_handed_in_followed_and_recorded_to_its_end(someone: Someone) -
         },
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "Slurm has it as job" in done.stderr
+    assert "Slurm accepted it as job" in done.stderr
     assert "step 0, loss = 4.68" in done.stdout
     run = someone.record()
     folder = someone.folder(run["id"])
@@ -220,5 +220,5 @@ def test_a_script_to_keep_is_handed_in_by_anybody_for_a_run_of_its_own(lab: dict
 def test_a_run_whose_time_is_up_saves_and_says_so(someone: Someone) -> None:
     run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the first look warns
     run = someone.ended(run_id, 120)  # slurmctld looks every 30 s (PERIODIC_TIMEOUT), and later where it has no time to
-    assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit came (--time)")
+    assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit was reached (--time)")
     assert someone.events(run_id)[-1]["kind"] == "interrupted"

@@ -86,7 +86,7 @@ def test_mig_devices_are_listed_below_their_card(card: Host) -> None:
     assert "MIG" not in first
     assert second == MIG_GOLDEN
     card.set(gpu1__mig=1)
-    assert show(card).endswith("  MIG is on, and no MIG device is to be seen: nothing can compute on it\n")
+    assert show(card).endswith("  MIG is on, but no MIG device is visible: nothing can compute on it\n")
 
 
 def test_json_is_one_document_with_null(card: Host) -> None:

@@ -1,4 +1,4 @@
-"""The command `ngcdl`: the one place where errors are shown and the exit code is given."""
+"""The command `ngcdl`: the one place where errors are shown and the exit code is set."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import os
 import signal
 import sys
 
-# What a write of more than a buffer fails with: nothing is left of it then that a flush would fail with once more.
+# How a write larger than the buffer fails: it leaves nothing in the buffer, so a later flush does not fail again.
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
-    """Run what argv says, and exit: 0, the container's code, 125 for ngcdl or its engine, 2 for usage, 128+signal."""
+    """Run argv's command. Exit with 0, the container's code, 125 (ngcdl or its engine), 2 (usage) or 128+signal."""
     _keep_standard_streams()
     if sys.argv[1:] == ["--version"] and sys.stdout:
-        # Answered before anything is imported: shells and scripts ask this often.
+        # Answered before any import: shells and scripts ask often.
         from ngcdl import __version__
 
         with contextlib.suppress(OSError):
             print(f"ngcdl {__version__}", flush=True)  # noqa: T201
             raise SystemExit(0)
-    # A start makes a hundred thousand objects and hardly any garbage: looking for it would cost a tenth of the start.
+    # Start-up creates a hundred thousand objects and hardly any garbage: collecting it would take a tenth of the time.
     gc.set_threshold(100_000)
     code = _guarded(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         _writable(stream)
-    # All is closed and flushed. Taking down a thousand modules one by one would cost 40 ms that everybody waits for.
+    # Everything is closed and flushed. Tearing down a thousand modules one by one would cost every user 40 ms.
     os._exit(code)
 
 
@@ -53,7 +53,7 @@ def _guarded(argv: list[str]) -> int:
         console.say("interrupted")
         return 128 + number
     except BrokenPipeError:
-        # Whoever read us has gone (`| head`). Python would complain once more when it flushes at exit.
+        # Our reader has gone (`| head`). Python would complain again when it flushes at exit.
         _drop_stdout()
         return 128 + signal.SIGPIPE
     except OSError as error:
@@ -65,7 +65,7 @@ def _guarded(argv: list[str]) -> int:
 
 
 def _keep_standard_streams() -> None:
-    """Put /dev/null where a standard stream was closed: no file of ours may get its number, and no child inherit it."""
+    """Open /dev/null for each closed standard stream, lest a file of ours get its number and a child inherit it."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -80,7 +80,7 @@ def _drop_stdout() -> None:
 
 def _writable(stream: object) -> bool:
     try:
-        stream.flush()  # type: ignore[attr-defined]  # a stream is what stdout is
+        stream.flush()  # type: ignore[attr-defined]  # stdout is a stream
     except (OSError, ValueError, AttributeError):
         return False
     return True

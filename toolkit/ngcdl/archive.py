@@ -1,12 +1,13 @@
-"""Runs and comparisons in one file, to take them to another machine: a plain tar, with a checksum for each file.
+"""Packs runs and comparisons in one file, to take to another machine: a plain tar, with a checksum for each file.
 
-    <id>/run.json  events.jsonl  samples.jsonl  log.txt  trace.json     as they lie in the run's folder
+    <id>/run.json  events.jsonl  samples.jsonl  log.txt  trace.json     as they are in the run's folder
     <id>/checkpoints/step-<n>.npz
-    comparisons/<id>.json                                                            as comparisons.py keeps it
+    comparisons/<id>.json                                                            as comparisons.py stores it
     SHA256SUMS                                                                       last; `sha256sum -c` reads it
 
-No absolute names, no owners, no links. What the record has redacted stays so; a log is taken as it is. Reading trusts
-nothing: only these names, only regular files, every checksum, every record; either all of it is taken in or nothing.
+No absolute names, no owners, no links. What the record redacts stays redacted; a log is packed as it is. Reading trusts
+nothing: it accepts only these names and only regular files, and checks every checksum and every record. It imports
+either everything or nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from ngcdl.record import Run
 from ngcdl.store import Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # the last ones: of a cluster
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # the last three: from a cluster
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _STEP = r"step-[0-9]{1,18}\.npz"
 _NAME = re.compile(
@@ -59,7 +60,7 @@ _SUMS_BYTES = 1 << 22
 
 
 def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[Kept] = ()) -> None:
-    """Write `runs`, which have ended, and `comparisons` to `file`. Raises NotWritten; then nothing is left behind."""
+    """Write `runs`, which have ended, and `comparisons` to `file`. Raise NotWritten, and then leave nothing behind."""
     if not file.name:
         raise NotWritten(file, "it is a folder")
     try:
@@ -100,7 +101,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_file(path: Path) -> bool:
-    """Is it a file of its own? The run can write in its folder: a link there may lead anywhere."""
+    """Is it a regular file? The run can write in its folder: a link there may lead anywhere."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -108,7 +109,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
-    """Add what the file has now and give its SHA-256."""
+    """Add the current content of the file, and return its SHA-256."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         state = os.fstat(file.fileno())
         summed = _Summed(file)
@@ -123,7 +124,7 @@ def _entry(name: str, size: int, changed: float) -> tarfile.TarInfo:
 
 
 class _Summed(io.RawIOBase):
-    """A file that is hashed as it is read."""
+    """A file that is hashed while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.sha256 = file, hashlib.sha256()
@@ -135,8 +136,8 @@ class _Summed(io.RawIOBase):
 
 
 def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
-    """Put the runs and comparisons of `file` beside those that are here, and give their ids. Raises ArchiveBroken; then
-    nothing was kept. One that is here already is left as it is, and said."""
+    """Import the runs and comparisons in `file`, and return their ids. Those already here are left as they are,
+    and reported. Raise ArchiveBroken, and then keep nothing."""
     store.ensure_writable()
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
@@ -161,21 +162,21 @@ def _unpack(file: Path, draft: Path) -> list[Path]:
     with tarfile.open(file, mode="r:") as archive:
         for entry in archive:
             if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None:
-                raise ArchiveBroken(file, f"{entry.name[:80]!r} is no ordinary file")
+                raise ArchiveBroken(file, f"{entry.name[:80]!r} is not a regular file")
             content = archive.extractfile(entry)
-            assert content is not None  # it is an ordinary file
+            assert content is not None  # it is a regular file
             if entry.name == SUMS and sums is None:
                 sums = _sums(file, content.read(_SUMS_BYTES))
                 continue
             if not (_NAME.fullmatch(entry.name) or _COMPARISON.fullmatch(entry.name)) or entry.name in found:
                 raise ArchiveBroken(
-                    file, f"{entry.name[:80]!r} is no name that an archive of runs has, or is there twice"
+                    file, f"{entry.name[:80]!r} does not belong in an archive of runs, or is there twice"
                 )
             found[entry.name] = _copied(content, draft / entry.name)
     wrong = [name for name, digest in found.items() if (sums or {}).get(name) != digest]
     missing = [name for name in sums or {} if name not in found]
     if sums is None or wrong or missing:
-        what = f"{[*wrong, *missing][0]} is not what its checksum says" if sums else f"{SUMS} is missing"
+        what = f"{[*wrong, *missing][0]} does not match its checksum" if sums else f"{SUMS} is missing"
         raise ArchiveBroken(file, what)
     if not found:
         raise ArchiveBroken(file, "there is no run in it")
@@ -183,7 +184,7 @@ def _unpack(file: Path, draft: Path) -> list[Path]:
 
 
 def _root(name: str) -> str:
-    """Give a run's folder; a comparison is its one file."""
+    """Return the name of a run's folder, or of a comparison's only file."""
     return name if _COMPARISON.fullmatch(name) else name.partition("/")[0]
 
 
@@ -202,19 +203,19 @@ def _sums(file: Path, text: bytes) -> dict[str, str]:
     for line in text.decode("utf-8", "replace").splitlines():
         digest, _, name = line.partition("  ")
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
-            raise ArchiveBroken(file, f"{SUMS} has a line that is none")
+            raise ArchiveBroken(file, f"{SUMS} has an invalid line")
         sums[name] = digest
     return sums
 
 
 def _accept(file: Path, drafts: Store, run_id: str) -> None:
-    """Look at a record and take its owner out: processes and containers of another machine are not ours to stop."""
+    """Check a record and remove its owner: processes and containers of another machine are not ours to stop."""
     try:
         run = drafts.load(run_id)
     except NgcdlError as error:
-        raise ArchiveBroken(file, f"{run_id} has no record that can be read, or that of another run") from error
+        raise ArchiveBroken(file, f"{run_id} has no readable record, or that of another run") from error
     if run.status == "running":
-        raise ArchiveBroken(file, f"the record of {run_id} is that of a run that goes on")
+        raise ArchiveBroken(file, f"the record of {run_id} says that it is still running")
     drafts.save(replace(run, owner=None, engine_id=None, container=None))
 
 
@@ -230,11 +231,11 @@ def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
 
 
 def _read(file: Path, path: Path) -> Kept:
-    """Give a comparison that is what it says. Its runs may be here already, or gone: what is made of it says which."""
+    """Read and check a comparison. Its runs may be here already, or missing: its results will say which."""
     try:
         kept = Kept.from_json(json.loads(path.read_bytes()))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ArchiveBroken(file, f"{path.stem} is no comparison that can be read") from error
+        raise ArchiveBroken(file, f"{path.stem} is not a readable comparison") from error
     known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)
     if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):
         raise ArchiveBroken(file, f"{path.stem} is another comparison, or none")

@@ -1,4 +1,4 @@
-"""What was typed for a run, and what of it can't be meant where it is to run."""
+"""What was typed for a run, and what of it makes no sense where it is to run."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed, parsed. `own` is None for a training; for a command it is the spec to run (gpus not chosen)."""
+    """What was typed, parsed. `own` is the spec of a command to run, with no GPUs chosen yet; None for a training."""
 
     engine: str
     image: ImageRef | None
     gpus: GpuRequest
     workload: Workload | None
     own: RunSpec | None = None
-    command: str = "run"  # the one of ngcdl that was typed: what is advised is to be typed after it
+    command: str = "run"  # the ngcdl command that was typed: advice repeats it
     device: str | None = None
     always_pull: bool = False
     force: bool = False
     root: bool = False
-    placement: Placement | None = None  # where on a cluster, None: no cluster
-    extra: RunSpec | None = None  # mounts, environment, ports, limits, -w and -i that were typed
+    placement: Placement | None = None  # where on a cluster; None without one
+    extra: RunSpec | None = None  # the mounts, environment, ports, limits, -w and -i that were typed
 
     @property
     def nodes(self) -> int:
-        """Of how many machines?"""
+        """On how many machines?"""
         return self.placement.nodes if self.placement else 1
 
 
 class Show(Protocol):
-    """Where a preparation tells what it does. None of these may raise or block for long."""
+    """Where a preparation reports its progress. No method may raise or block for long."""
 
     def say(self, text: str) -> None: ...
 
@@ -44,12 +44,12 @@ class Show(Protocol):
     def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None: ...
 
     def quiet(self) -> None:
-        """Take down whatever moves on the screen."""
+        """Remove any animation from the screen."""
         ...
 
 
 def nothing_of_a_container(asked: Asked) -> None:
-    """Raises BadOption where something was typed that only a container can have."""
+    """Raise BadOption if an option was typed that needs a container."""
     plain, typed = RunSpec(None), asked.extra or RunSpec(None)
     given = {
         "-v": typed.mounts != plain.mounts,
@@ -64,26 +64,26 @@ def nothing_of_a_container(asked: Asked) -> None:
     stray = [name for name, is_given in given.items() if is_given]
     if stray:
         raise BadOption(
-            f"{', '.join(stray)}: only a container has that, and this run is in none.",
+            f"{', '.join(stray)}: only for containers, and this run has none.",
             "    ngcdl run IMAGE --engine docker ...",
         )
 
 
 def nothing_of_a_screen(asked: Asked, engine: str) -> None:
-    """Raises BadOption where something was typed that wants a person, or a port, beside the run."""
+    """Raise BadOption if an option was typed that needs a terminal or a port of this machine."""
     typed = asked.extra or RunSpec(None)
     has_command = asked.own is None or bool(asked.own.command)
     stray = [name for name, is_given in {"-i": typed.stdin, "-p": bool(typed.ports)}.items() if is_given]
     if stray or not has_command:
         what = f"{', '.join(stray)}: not with --engine {engine}" if stray else "A shell needs a terminal"
         raise BadOption(
-            f"{what}: a run there has no terminal and no port of this machine.",
+            f"{what}: a run there has no terminal, and no port on this machine.",
             f"    ngcdl run IMAGE --engine {engine} -- COMMAND",
         )
 
 
 def look_ahead(asked: Asked) -> None:
-    """Raise what would end the run after a long download: a mount that is missing."""
+    """Raise now what would end the run after a long download: a missing mount."""
     for mount in asked.extra.mounts if asked.extra else ():
         if not mount.is_volume and _is_missing(mount.host):
             raise MountMissing(mount.host)

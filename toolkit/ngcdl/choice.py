@@ -1,4 +1,4 @@
-"""Where and on what a run will compute: decided once, before anything is fetched, with the reason in words."""
+"""Decides where and on what a run will compute: once, before anything is fetched, with the reason in words."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
-from ngcdl.spec import USED_BY, GpuRequest, ImageRef
+from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free
 from ngcdl.telemetry import gpu as nvml
 from ngcdl.telemetry.card import computing, is_mig
 
-# What `--train` without an image takes: the newest of these that runs here by the catalogue, without asking anybody.
+# What `--train` without an image takes: the newest of these that runs here, by the catalogue alone.
 DEFAULT_FRAMEWORK = "tensorflow"
 NO_GPU = GpuWay("none", "no GPU was asked for")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
-_ONE_MIG_DEVICE = "a training has a replica on each, and CUDA shows a program no more than one MIG device: name one"
+_ONE_MIG_DEVICE = "a training has a replica on each, but CUDA shows a program only one MIG device: name one"
 Unfit = Callable[[Engine, ImageRef, nvml.Probe], Collection[str]]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """`gpus` is the request with free cards named; `device` what a training must compute on: auto, cpu or gpu.
+    """`gpus` is the request with the free cards named; `device` is what a training must compute on: auto, cpu or gpu.
 
-    `uuids` are the run's GPUs, None where this host's NVML can't tell. `loud` is what nobody may overlook."""
+    `uuids` are the run's GPUs, None if this host's NVML can't tell. `loud` has warnings that nobody may miss."""
 
     engine: Engine
     image: ImageRef | None
@@ -48,13 +48,13 @@ def choose(
     unfit: Unfit = lambda *_: (),
     held: Callable[[], Mapping[str, str]] = dict,
 ) -> Choice:
-    """Choose engine, GPU way and cards. Raises GpuError where a demanded GPU can't be had, EngineError, BadOption.
+    """Choose engine, GPU way and cards. Raise GpuError if a demanded GPU is unavailable, EngineError or BadOption.
 
-    A training has a replica on each card: under auto it gets one free card, and leaves the others to others. `unfit`
-    gives the UUIDs of cards that the image can't use; free cards are never chosen out of them. It is asked on hosts
-    with several. `held` gives those that runs hold, with the runs' ids; they are not free either.
+    A training has a replica on each card: under auto it gets one free card, and leaves the rest to others. `unfit`
+    returns the UUIDs of cards that the image can't use; they are never chosen as free cards. It is called only on hosts
+    with several cards. `held` returns the cards that runs hold, with the runs' ids; these are not free either.
     """
-    probe = nvml.Probe() if engine_name in USED_BY else nvml.probe()  # a cluster's nodes are no business of NVML here
+    probe = nvml.Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
     engine, image, why = _engine(engine_name, image, gpus, registry, probe)
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
@@ -78,20 +78,20 @@ def choose(
         gpus, uuids = _free(gpus, probe, useless, held(), shown)
     else:
         gpus, uuids = _named_or_all(gpus, probe, shown)
-    if is_training and gpus.demanded and uuids and len(uuids) > 1:  # a replica for each
+    if is_training and gpus.demanded and uuids and len(uuids) > 1:  # one replica on each
         if any(map(is_mig, uuids)):
             raise NoGpu(asked, _ONE_MIG_DEVICE)
         gpus = GpuRequest("devices", devices=uuids)  # their number must be known
     way = _way(engine, gpus)
     if way.name == "none" and engine.has_containers:
-        loud = (f"WARNING: this host has a GPU, but Docker can't hand it on: {way.why}. This run computes on the CPU.",)
+        loud = (f"WARNING: this host has a GPU, but Docker can't pass it on: {way.why}. This run computes on the CPU.",)
         return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
     gpus = replace(gpus, devices=tuple(_handed(gpus.devices, probe, way)))
     return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", uuids, why, probe)
 
 
 def heard(picked: Choice, device: str | None) -> Choice:
-    """Leave the warning out that it computes on the CPU where the CPU was asked for."""
+    """Drop the warning that it computes on the CPU if the CPU was requested."""
     return replace(picked, loud=()) if device == "cpu" else picked
 
 
@@ -106,7 +106,7 @@ def _engine(
         return engines.connect("local"), None, "engine local: it was asked for"
     if name != "auto" or image:
         why = "it was asked for" if name != "auto" else "an image was named"
-        engine = engines.connect("docker" if name == "auto" else name)
+        engine = engines.connect(USUAL if name == "auto" else name)
         return engine, image or default_image(registry, probe), f"engine {engine.name}: {why}"
     if gpus.kind == "none":
         return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
@@ -116,9 +116,9 @@ def _engine(
         docker = engines.connect("docker")
         way = docker.gpu_way()
     except EngineError as error:
-        return engines.connect("local"), None, f"engine local: no image was named, and Docker is not at hand ({error})"
+        return engines.connect("local"), None, f"engine local: no image was named, and Docker is unavailable ({error})"
     if way.name == "none":
-        return engines.connect("local"), None, f"engine local: Docker has no way to hand on the GPU ({way.why})"
+        return engines.connect("local"), None, f"engine local: Docker can't pass on the GPU ({way.why})"
     return docker, default_image(registry, probe), f"engine docker: this host has a GPU, and {way.why}"
 
 
@@ -128,7 +128,7 @@ def named_default(registry: str) -> ImageRef | None:
 
 
 def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
-    """Name NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards; where none does the newest, to be refused."""
+    """Return NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards, else the newest, which will be refused."""
     if named := named_default(registry):
         return named
     from ngcdl import hostfacts
@@ -148,19 +148,19 @@ def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
 
 
 def no_cards(probe: nvml.Probe) -> str:
-    """Say why `probe` has no cards: there are none, or nobody can tell."""
+    """Say why `probe` has no cards: the host has none, or the driver can't tell."""
     if probe.absent or probe.error is None:
         return "this host has no NVIDIA driver" if probe.absent else "the NVIDIA driver shows no GPU"
     return f"the NVIDIA driver can't be asked ({probe.error.message.rstrip('.')})"
 
 
 def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
-    """A daemon on another machine: this host's NVML says nothing about it, so the look inside decides."""
+    """Choose for a daemon on another machine: NVML here can't see its GPUs; the check in the container decides."""
     way = engine.gpu_way()
     if way.name == "none":
         if gpus.demanded:
-            raise NoGpu(str(gpus), f"the engine is another machine's, and {way.why}")
-        loud = (f"WARNING: the engine is another machine's, and {way.why}: this run computes on the CPU.",)
+            raise NoGpu(str(gpus), f"the engine is on another machine, and {way.why}")
+        loud = (f"WARNING: the engine is on another machine, and {way.why}: this run computes on the CPU.",)
         return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
     if gpus.kind == "count":
         way = GpuWay("device-request", "a number of cards was asked for")
@@ -168,9 +168,9 @@ def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: st
 
 
 def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
-    """So many cards of each node, whichever the cluster gives; which they were, the trainer tells."""
+    """Request a number of cards on each node, whichever the cluster picks; the trainer reports which they were."""
     if gpus.kind not in ("auto", "count"):
-        raise BadGpuRequest(f"--gpus {gpus}: {engine.name} hands GPUs out by number.", "Of each node:\n    --gpus 1")
+        raise BadGpuRequest(f"--gpus {gpus}: {engine.name} allocates GPUs by number.", "On each node:\n    --gpus 1")
     way = engine.gpu_way()
     if way.name == "none":
         if gpus.demanded:
@@ -183,8 +183,8 @@ def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: s
 def _named_or_all(
     gpus: GpuRequest, probe: nvml.Probe, shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None]:
-    """Name the cards by UUID: an index may mean another card to CUDA than to NVML. `shown`: what the caller's own
-    variable leaves. Raises NoGpu. The UUIDs are None where this user may see no MIG device of those that there are."""
+    """Name the cards by UUID: CUDA and NVML may index them differently. `shown`: what the caller's own variable leaves
+    visible. Raise NoGpu. The UUIDs are None if there are MIG devices, but this user may see none of them."""
     known = _known(probe)
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus, probe) for item in gpus.devices)
@@ -195,16 +195,16 @@ def _named_or_all(
 
 
 def _known(probe: nvml.Probe) -> dict[str, str]:
-    """Give the UUIDs of all that programs compute on, by index: 0 is a card, 0:1 a MIG device."""
+    """Return the UUIDs of everything programs can compute on, by index: 0 is a card, 0:1 a MIG device."""
     return {name: one.uuid for name, one in computing(probe.cards).items() if one.uuid}
 
 
 def _handed(devices: Collection[str], probe: nvml.Probe, way: GpuWay) -> Iterator[str]:
-    """Name `devices` as what hands them on knows them: by UUID or index.
+    """Yield `devices` by the names that whatever passes them on knows: UUIDs or indices.
 
-    A Jetson's bare UUID is known to NVML alone: CUDA wants GPU- before it, the toolkit there the index.
+    Only NVML knows a Jetson's bare UUID: CUDA needs GPU- before it, the toolkit there needs the index.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-csv.go
-    Not every CDI description names the cards by UUID, and WSL's names none, but all of them together.
+    Not every CDI description names the cards by UUID; WSL's names no single card, only all of them together.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-wsl.go
     """
     indices = {uuid: name for name, uuid in _known(probe).items()}
@@ -218,8 +218,8 @@ def _handed(devices: Collection[str], probe: nvml.Probe, way: GpuWay) -> Iterato
 def _free(
     gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None]:
-    """The least used cards that are free, one under auto; where it finds none, all: one more or less is the user's to
-    say. Raises GpuError where there are too few for a demand."""
+    """Choose the least used free cards, one under auto. If none is free, auto takes all: the user may limit that. Raise
+    GpuError if there are too few for a demand."""
     try:
         uuids = free.cards(gpus.count or 1, unfit, held, shown)
     except GpuError:
@@ -230,8 +230,8 @@ def _free(
 
 
 def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: nvml.Probe) -> str:
-    """Give the UUID that an index, a UUID or the beginning of one means. A MIG device that this user may not see is
-    the driver's to know. Raises NoGpu."""
+    """Return the UUID that an index, a UUID or the beginning of one means. A MIG device that this user may not see is
+    returned unchanged: only the driver knows it. Raise NoGpu."""
     begun = [] if item.isdecimal() else [uuid for uuid in known.values() if uuid.startswith(item)]
     matches = [known[item]] if item in known else begun
     if len(matches) == 1:
@@ -244,13 +244,13 @@ def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: nvml.Pr
             what = f"GPU {card.index} has MIG on, and only its MIG devices compute"
             raise NoGpu(str(gpus), f"{what}: name {parts or 'one of them, as nvidia-smi -L shows them'}")
     have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())
-    what = f"more than one GPU begins with {item}" if matches else f"there is no GPU {item}"
+    what = f"more than one GPU's UUID begins with {item}" if matches else f"there is no GPU {item}"
     raise NoGpu(str(gpus), f"{what}; this host has {have}")
 
 
 def _way(engine: Engine, gpus: GpuRequest) -> GpuWay:
     way = engine.gpu_way()
     if way.name == "none" and gpus.demanded and engine.has_containers:
-        # Nothing says that --gpus would fail; the daemon's own answer is better than a guess.
-        return GpuWay("device-request", "nothing else is there")
+        # --gpus may still work; the daemon's own answer is better than a guess.
+        return GpuWay("device-request", "nothing else is available")
     return way

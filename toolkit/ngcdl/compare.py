@@ -1,7 +1,7 @@
-"""The same training with one thing varied: its arms prepared, its runs kept, and compared by their records.
+"""The same training with one thing varied: prepares the arms, and compares the runs by their records.
 
-All runs begin from one preparation; each is an ordinary recorded run (rounds.py). What is kept of a comparison is the
-ids of its runs (comparisons.py).
+All runs begin from one preparation; each is an ordinary recorded run (rounds.py). A comparison is stored as the ids of
+its runs (comparisons.py).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ngcdl.store import Store
 
 
 class Show(Preparing, meanwhile.Show, Protocol):
-    """Where a preparation and a run tell what they do."""
+    """Where a preparation and a run report their progress."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One arm as it is asked for. `device`: what its runs must compute on to count, None where any will do."""
+    """One arm as requested. `device`: what its runs must compute on to count, None for any."""
 
     name: str
     asked: Asked
@@ -44,13 +44,14 @@ class Variant:
 def settle(
     variants: Sequence[Variant], settings: Settings, shelf: Store, show: Show
 ) -> tuple[list[tuple[Variant, Settled]], tuple[str, ...]]:
-    """Prepare all arms, and say what can't be measured here. Raises NgcdlError; then nothing was recorded.
+    """Prepare all arms; return those ready, and remarks on what can't be measured here.
 
-    The engine, the cards and the data are chosen once, for the arm with the most cards, else the last one: of CPU and
-    GPU that is the one that may not be possible. Where it isn't, it is left out with its reason.
+    Raise NgcdlError, and then nothing is recorded. The engine, the cards and the data are chosen once, for the arm with
+    the most cards, else the last one: of CPU and GPU, the one that may be impossible. If so, it is left out, with the
+    reason.
     """
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
-    # A GPU arm alone may find no GPU, which ends a run.
+    # The GPU arm may find no GPU, which would be the end of an ordinary run.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
     first = prepare.settle(asked, settings, shelf, show)
     ready, remarks = [], []
@@ -82,7 +83,7 @@ def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store,
 
 
 def compared(kept: Kept, shelf: Store) -> Comparison:
-    """Compare what the records of its runs say. A record that is gone or broken leaves a gap, and is said."""
+    """Compare the records of its runs. A missing or broken record leaves a gap and a remark."""
     measured: dict[tuple[str, int], Measured] = {}
     remarks = list(kept.remarks)
     for trial in kept.trials:
@@ -99,9 +100,9 @@ def compared(kept: Kept, shelf: Store) -> Comparison:
 
 
 def _unfinished(kept: Kept, runs: Sequence[Run]) -> Iterator[str]:
-    """Say what is still to come, or never came, of a comparison that nobody saw reach its end."""
+    """Yield a remark on the runs still to come, or that never came, if a comparison was not seen to finish."""
     planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
     if kept.finished is None and going:
-        yield f"it goes on: {len(kept.trials) - going} of {planned} runs have ended"
+        yield f"it is still running: {len(kept.trials) - going} of {planned} runs have ended"
     elif kept.finished is None and len(kept.trials) < planned:
-        yield f"it did not reach its end: {len(kept.trials)} of {planned} runs were begun"
+        yield f"it did not finish: {len(kept.trials)} of {planned} runs were started"

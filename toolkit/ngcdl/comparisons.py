@@ -1,9 +1,9 @@
-"""The comparisons that are kept: saved, found, loaded. One is the ids of its runs, and lies beside theirs.
+"""Stored comparisons: save, find, load. A comparison is the ids of its runs, in a file beside their folders.
 
 $XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change, FORMAT 1
-    format, id, vary, repeat, started, finished (null: nobody saw it reach its end), remarks [],
-    arms [{name, device}], trials [{arm, round, run}] in the order of time,
-    scaling (strong | weak: of machines and cards; null, or missing, elsewhere)
+    format, id, vary, repeat, started, finished (null: nobody saw it finish), remarks [],
+    arms [{name, device}], trials [{arm, round, run}] in chronological order,
+    scaling (strong | weak: for machines and cards; null or missing otherwise)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ngcdl.store import Store, age, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
-KIND = "compare"  # of their ids, as runs have what they train
+KIND = "compare"  # in their ids, where a run has what it trains
 STOPPED = "it was stopped: not all of its runs were finished"
 
 
@@ -34,7 +34,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Kept:
-    """A comparison as its file has it."""
+    """A comparison as stored in its file."""
 
     id: str
     vary: str
@@ -52,7 +52,7 @@ class Kept:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Kept:
-        """Raises ValueError, KeyError or TypeError where it is none."""
+        """Read `data`. Raise ValueError, KeyError or TypeError if it is not a comparison."""
         if data["format"] > FORMAT:
             raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
         return cls(
@@ -77,7 +77,7 @@ def has(comparison_id: str, shelf: Store) -> bool:
 
 
 def save(kept: Kept, shelf: Store) -> None:
-    """Raises StateNotWritable."""
+    """Save `kept`. Raise StateNotWritable."""
     file = path(kept.id, shelf)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -87,18 +87,18 @@ def save(kept: Kept, shelf: Store) -> None:
 
 
 def stop(kept: Kept, shelf: Store) -> None:
-    """Close a comparison, so that whoever sees its runs through begins no other. Raises StateNotWritable."""
+    """Close a comparison, so that the ngcdl that runs it starts no more runs. Raise StateNotWritable."""
     if kept.finished is None:
         save(replace(kept, finished=time.time(), remarks=(*kept.remarks, STOPPED)), shelf)
 
 
 def is_named(name: str) -> bool:
-    """Is it a comparison's id, or enough of one, and no run's?"""
+    """Is `name` a comparison's id, or enough of one, rather than a run's?"""
     return KIND in name
 
 
 def find(name: str, shelf: Store) -> str:
-    """Give the id that `name` means, as store.named reads it. Raises NoSuchComparison."""
+    """Return the id that `name` means, as store.named reads it. Raise NoSuchComparison."""
     folder = shelf.root.with_name(FOLDER)
     ids = sorted((file.stem for file in folder.glob("[!.]*.json")), key=age)
     found = named(name, ids[::-1])
@@ -108,7 +108,7 @@ def find(name: str, shelf: Store) -> str:
 
 
 def load(name: str, shelf: Store) -> Kept:
-    """Give the comparison that `name` means. Raises NoSuchComparison or RecordBroken."""
+    """Load the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
     file = path(find(name, shelf), shelf)
     try:
         with opened(file) as content:

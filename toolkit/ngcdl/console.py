@@ -21,7 +21,12 @@ from ngcdl.errors import NgcdlError
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CONTROL = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+# The last range reverses the order in which the following text is shown: gpj.exe would look like exe.jpg.
+# https://www.unicode.org/reports/tr9/#Explicit_Directional_Embeddings
+_CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
 # Set by scripts/ngcdl, which starts Python in its own place: what was typed.
@@ -47,7 +52,7 @@ def err() -> Console:
 
 
 def plain(text: str) -> str:
-    """Take out control bytes and escape sequences; line ends and tabs stay."""
+    """Take out control characters and escape sequences; line ends and tabs stay."""
     return _CONTROL.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""How a run ended: its status, exit code and reason, by what its engine, its trainer and our own signals say."""
+"""How a run ended: its status, exit code and reason, according to its engine, its trainer and our own signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOPPED = "ngcdl stop was typed."
 
 @dataclass(frozen=True)
 class End:
-    """What is known of an end: the engine's word, and what went wrong here. `is_lost`: nobody can tell."""
+    """What is known about an end: the engine's answer, and what went wrong here. `is_lost`: nobody can tell."""
 
     exit: Exit
     trouble: Exception | None = None
@@ -25,19 +25,19 @@ class End:
 
 
 def closed(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> Run:
-    """Give the run as it ended: status, code and why."""
+    """Return the run as it ended: with status, code and reason."""
     status, code, reason = _judged(run, end, events, stopper)
     done = replace(run, oom_killed=end.exit.oom_killed).closed(status, code, reason, end.exit.finished or time.time())
-    return replace(done, owner=run.owner) if status == "lost" else done  # reconcile goes on looking for it
+    return replace(done, owner=run.owner) if status == "lost" else done  # reconcile keeps looking for it
 
 
 def stopped_by(run: Run, ended: Exit) -> str | None:
-    """Say by what a run was stopped that did not end by itself."""
+    """Say what stopped a run that did not end by itself; None if unknown."""
     return "stopped by ngcdl stop" if STOPPED in run.notes else ended.reason
 
 
 def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
-    """Give the error of a training that ended because its framework saw no GPU and was to compute on one."""
+    """Return the error if a training ended because its framework saw no GPU but had to compute on one."""
     error = _error(events)
     if ended.code != 0 and error and error.get("kind") == "no_gpu":
         return GpuNotInside(str(error.get("message")))
@@ -57,12 +57,12 @@ def _judged(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> tup
         return "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code, why
     if code != 0 or (end.exit.oom_killed and run.workload and "finish" not in told):
         return "failed", code, why
-    # what the kernel killed was a try of the search for the largest batch
+    # the kernel killed only a trial in the search for the largest batch
     return "finished", code, None if "oom" in told else why
 
 
 def _why(end: End, events: Sequence[Line]) -> str | None:
-    """Give the first that is there: our own trouble, the engine's reason, the trainer's."""
+    """Return the first available: our own trouble, the engine's reason, the trainer's."""
     trouble, error = end.trouble, _error(events)
     if trouble:
         return trouble.message if isinstance(trouble, NgcdlError) else f"{type(trouble).__name__}: {trouble}"
@@ -72,7 +72,7 @@ def _why(end: End, events: Sequence[Line]) -> str | None:
 
 
 def _error(events: Sequence[Line]) -> Line | None:
-    """Give the last attempt's error: what ended an earlier one is over."""
+    """Return the last attempt's error, not one that ended an earlier attempt."""
     seldom = (event for event in reversed(events) if event.get("event") in ("error", "start"))
     last = next(seldom, None)
     return last if last and last.get("event") == "error" else None

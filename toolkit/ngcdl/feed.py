@@ -1,9 +1,9 @@
-"""The layers of one image reach the engine by way of this host, so that they outlive a cut and a killed client.
+"""Brings an image's layers to the engine through this host, so that they outlive a cut line or a killed client.
 
-What comes is kept in blobs (`registry.blobs`) and handed on by a relay (`registry.relay`), from which the engine pulls
-first: unpacked where it can take them so (`registry.offer`), else as they are. Its own pull of the real name then finds
-the image there and fetches a few KB; so names, digests and the trust in them are those of the registry. Then the
-relay's name goes, and the blobs with it. Where any of this can't be, the engine's own pull does all, as for docker.
+What arrives is kept in blobs (`registry.blobs`) and passed on by a relay (`registry.relay`). First the engine pulls
+from the relay: unpacked layers if it accepts them (`registry.offer`), else the originals. Its own pull of the real name
+then finds the image there and fetches a few KB, so names, digests and trust remain the registry's. Afterwards the
+relay's name and the blobs are removed. If any of this is impossible, the engine's own pull does all, as for docker.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ log = logging.getLogger(__name__)
 WAY = "NGCDL_PULL"
 WAYS = ("relay", "engine")
 _LOOK_SECONDS = 0.2
-# Of the engine's pull from the relay these are shown; the bytes are counted where they come from.
+# The events shown from the engine's pull from the relay; bytes are counted where they arrive.
 _SHOWN = ("Pulling fs layer", "Extracting", "Pull complete", "Already exists")
 
 
 class _ByItself(Exception):
-    """The engine pulls by itself, and why. Not for users."""
+    """The engine must pull by itself; says why. Not for users."""
 
 
 class _Ended(Exception):
-    """The relay has failed: nothing more comes. Not for users."""
+    """The relay has failed: nothing more will come. Not for users."""
 
 
 @dataclass
 class Feed:
-    """One pull's help. In a `with`: bring() before the engine's own pull, tidy() after it. What is left is kept."""
+    """Helps one pull. In a `with`: bring() before the engine's own pull, tidy() after it. What is left is kept."""
 
     engine: Engine
     ref: ImageRef
     credential: Credential | None
-    folder: Path  # of the blobs
+    folder: Path  # for the blobs
     show: Show
     say: Callable[[str], None]
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -88,8 +88,8 @@ class Feed:
     def bring(self) -> None:
         """Bring the layers to the engine, or say why that is left to its own pull.
 
-        Raises what ends a pull whoever does it: DiskFull before a byte is fetched, what the registry refuses, and a
-        line that is dead after patience; what arrived is kept.
+        Raise what would end any pull: DiskFull before a byte is fetched, a refusal of the registry, or a line that
+        is dead for too long; what has arrived is kept.
         """
         from ngcdl.registry.blobs import FolderTrouble
 
@@ -98,17 +98,17 @@ class Feed:
         except _ByItself as why:
             self.say(f"The engine pulls by itself: {why}.")
         except FolderTrouble as trouble:
-            self._drop()  # the space that they took may be what the engine needs
+            self._drop()  # the engine may need the space that they took
             self.say(f"The engine pulls by itself: layers can't be kept in {trouble}.")
 
     def tidy(self) -> None:
-        """With the image at the engine under its own name: take away what led there, of earlier pulls, too."""
+        """Once the engine has the image under its own name, remove what this pull and earlier ones left behind."""
         self._drop()
         if self._turn is None:
             return
         from ngcdl.registry import leftovers, turn
 
-        # An engine that goes away now leaves names that the next pull finds; the image is there all the same.
+        # If the engine goes away now, the next pull finds the leftover names; the image is there all the same.
         with contextlib.suppress(NgcdlError, OSError):
             for name in self._turn.names():
                 self.engine.untag(name)
@@ -122,7 +122,7 @@ class Feed:
             blob.close(keep=False)
 
     def _let_go(self) -> None:
-        """Close all blobs, and keep what is here of them."""
+        """Close all blobs, and keep what has arrived of them."""
         for blob in self._blobs:
             blob.close()
         self._blobs.clear()
@@ -130,13 +130,13 @@ class Feed:
     def _bring(self) -> None:
         way = os.environ.get(WAY) or "relay"
         if way not in WAYS:
-            raise BadOption(f"{WAY}={way}: one of {', '.join(WAYS)}.")
+            raise BadOption(f"{WAY}={way}: must be one of {', '.join(WAYS)}.")
         if way == "engine":
             raise _ByItself(f"{WAY}=engine")
         try:
             store = self.engine.layer_store()
-        except EngineRefused as error:  # what stands before it may forbid to look, and let it pull
-            raise _ByItself(f"it does not tell what images it has ({error.message.rstrip('.')})") from error
+        except EngineRefused as error:  # a proxy in front of it may forbid this query, but allow pulls
+            raise _ByItself(f"it does not list its images ({error.message.rstrip('.')})") from error
         if store.foreign:
             raise _ByItself(store.foreign)
         from ngcdl.registry.client import Registry
@@ -168,20 +168,20 @@ class Feed:
             if document.is_index:
                 document = registry.document(self._pinned(image))
         except (RegistryUnreachable, RegistryAnswer, RateLimited) as error:
-            # The engine may have another way there, and more patience.
+            # The engine may have another route there, and more patience.
             raise _ByItself(f"from here {error.message[0].lower()}{error.message[1:].rstrip('.')}") from error
         if image.is_schema_1:
-            raise _ByItself("the image's manifest is of schema 1")
+            raise _ByItself("the image's manifest has schema 1")
         return image, document
 
     def _pinned(self, image: Manifest) -> ImageRef:
         return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
 
     def _wait(self, turn: Turn, image: Manifest) -> None:
-        """Show how another ngcdl gets on with the same image, until it is done or gone."""
+        """Show another ngcdl's progress with the same image, until it is done or gone."""
         from ngcdl.registry import leftovers
 
-        self.say("Another ngcdl pulls this image onto this engine: waiting for it.")
+        self.say("Another ngcdl is pulling this image to this engine: waiting for it.")
         while not turn.take():
             for layer in image.layers:
                 here = min(leftovers.here_bytes(self.folder, layer.digest), layer.size_bytes)
@@ -192,7 +192,7 @@ class Feed:
     def _offer(
         self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
     ) -> Relay | None:
-        """Make the relay; None where the engine has all layers. Raises DiskFull."""
+        """Return the relay, None if the engine has all layers. Raise DiskFull."""
         from ngcdl.registry import handed, offer
         from ngcdl.registry.blobs import Blob
         from ngcdl.registry.client import Registry as Connection
@@ -204,11 +204,11 @@ class Feed:
         there = store.has(holds) if holds else 0
         missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
-        # Layers that the engine has it knows by the name by which it got them.
+        # The engine knows the layers it has by the name under which it got them.
         known = handed.read(self.folder.parent, self.engine.identity)
         as_tars = [content in known for content in (holds or ())[:there]]
         if not missing and (config.digest in store.chains or not any(as_tars)):
-            # What a killed client had fetched may still lie here, for tidy().
+            # What a killed client fetched may still be here, for tidy() to remove.
             left = [digest for digest in sizes if here_bytes(self.folder, digest)]
             self._blobs += [Blob(self.folder, digest, sizes[digest]) for digest in left]
             return None
@@ -232,14 +232,14 @@ class Feed:
         )
 
     def _config(self, registry: Registry, about: dict[str, object]) -> tuple[Blob, dict[str, Any]]:
-        """Give the image's configuration, as the engine will ask for it, and what it says."""
+        """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
         from ngcdl.registry import manifest
 
         digest, size = str(about["digest"]), about.get("size")
         if not isinstance(size, int):
             raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
         blob = self._whole(registry, digest, size)
-        if manifest.digest(blob.read(), digest) != digest:  # it was damaged here, as by a power cut: one clean try
+        if manifest.digest(blob.read(), digest) != digest:  # damaged here, as by a power cut: try once from scratch
             blob.close(keep=False)
             blob = self._whole(registry, digest, size)
         try:
@@ -259,13 +259,13 @@ class Feed:
         need = room.Need(str(self.ref), missing_bytes, here_bytes, estimated_unpacked(missing_bytes) or 0)
         verdict = room.judge(need, store.folder, self.folder, self.say)
         if verdict is room.Verdict.NOT_HERE:
-            raise _ByItself(f"{self.folder} has no room for the layers on their way")
+            raise _ByItself(f"{self.folder} has no room for the layers in transit")
         return verdict
 
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 
     def _through(self, relay: Relay, turn: Turn, *, is_last: bool) -> bool:
-        """Let the engine pull from `relay`. False: it did not take the layers so, and may take them another way."""
+        """Let the engine pull from `relay`. Return False if it may take the layers in another form only."""
         try:
             turn.note(relay.name)
         except OSError as error:
@@ -290,14 +290,14 @@ class Feed:
             log.info("the engine's pull from the relay: %s", relay.failure or error)
             is_damaged = isinstance(error, DigestMismatch) and not tars
             if is_damaged:
-                self._drop()  # what lies here was damaged here
+                self._drop()  # what is kept here was damaged here
             if is_last or not relay.was_asked or is_damaged:
                 raise _ByItself(f"it can't take the layers from here ({error})") from error
             return False
         return True
 
     def _as_layer(self, event: PullEvent, relay: Relay, content: str) -> PullEvent:
-        """Tell of a tar what is told of the layer that it was in; what the engine has unpacked makes room for more."""
+        """Report a tar's event as its layer's. Once the engine has unpacked a tar, there is room for more."""
         from ngcdl.registry import handed
 
         if event.status == "Pull complete":
@@ -309,11 +309,11 @@ class Feed:
     def _explain(self, relay: Relay) -> None:
         """Raise what ended the relay."""
         failure = relay.failure
-        assert failure is not None  # the caller looked
+        assert failure is not None  # the caller has checked
         if isinstance(failure, RegistryUnreachable) and not relay.came_bytes:
             raise _ByItself(f"from here {failure.message.rstrip('.')}") from failure
         if relay.came_bytes and isinstance(failure, NgcdlError) and not isinstance(failure, DigestMismatch):
-            self.say("What arrived is kept: the next pull goes on from there.")
+            self.say("What arrived is kept: the next pull continues from there.")
         raise failure
 
     def _grown(self, blob: Blob) -> None:
@@ -322,7 +322,7 @@ class Feed:
             self._show(PullEvent(_short(blob.digest), status, blob.have_bytes, blob.size_bytes))
 
     def _show(self, event: PullEvent) -> None:
-        with self._lock:  # several threads have something to show, and a screen is one
+        with self._lock:  # several threads show their progress on one screen
             self.show(event)
 
 

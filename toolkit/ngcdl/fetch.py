@@ -1,4 +1,4 @@
-"""One image from its registry onto the engine, with the caller's key; the registry's own word where it fails."""
+"""Pulls one image from its registry to the engine, with the caller's key; on failure the registry explains why."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ngcdl.errors import (
     KeyRejected,
     KeyWithoutRights,
     LoginNeeded,
+    RealmRefused,
     RegistryError,
     UnknownRepository,
     UnknownTag,
@@ -24,12 +25,12 @@ from ngcdl.spec import ImageRef
 if TYPE_CHECKING:
     from ngcdl.registry.key import Credential
 
-# What no pull can mend. Anything else, such as a registry that only the engine reaches, is left to the pull.
-FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, UnknownRepository, UnknownTag, WrongPlatform)
+# What no pull can fix. Anything else, such as a registry that only the engine can reach, is left to the pull.
+FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, UnknownRepository, UnknownTag, WrongPlatform)
 
 
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
-    """Pull `ref` and give its digest. Raises RegistryError or EngineError; an old image of that name is never given."""
+    """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError."""
     from ngcdl.feed import Feed
     from ngcdl.registry import credentials
 
@@ -53,7 +54,7 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
 def _by_engine(
     engine: Engine, ref: ImageRef, credential: Credential | None, show: Show, say: Callable[[str], None]
 ) -> str:
-    """Let the engine pull, and say what the registry says where it can't."""
+    """Let the engine pull; if it fails, let the registry explain why."""
     auth = credential.docker_auth() if credential else None
     try:
         return engine.pull(ref, show, auth)
@@ -66,6 +67,6 @@ def _by_engine(
         better = refused.explain(ref, credential)
         if better or "unauthorized" not in error.message:
             raise better or error from error
-    # The registry sees nothing wrong: the engine's token expired in mid pull. What is whole was kept.
-    say("The token expired in mid pull. Trying again with a new one.")
+    # The registry sees nothing wrong: the engine's token expired during the pull. Complete layers were kept.
+    say("The token expired during the pull. Trying again with a new one.")
     return engine.pull(ref, show, auth)

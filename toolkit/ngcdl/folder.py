@@ -1,19 +1,19 @@
-"""The folder that a run is kept in: what lies in it, and how it is read.
+"""The folder of a run: what is in it, and how to read it safely.
 
-    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<6 hex>, UTC: 1/4096 s, and chance
+    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<6 hex>, UTC: 1/4096 s, and random
         run.json         the record (record/), written whole
-        events.jsonl     what the trainer said, one line each (containers/trainer/events.py)
-        samples.jsonl    what was measured meanwhile, one line each (telemetry/sample.py)
-        samples-*.jsonl  the same of each node of a cluster (nodesamples.py)
-        log.txt          what the run wrote, stdout and stderr, as it came
-        trace.json       a timeline of the trainer's first steps, where it was asked for
+        events.jsonl     what the trainer reported, a line each (containers/trainer/events.py)
+        samples.jsonl    what was measured during the run, a line each (telemetry/sample.py)
+        samples-*.jsonl  the same from each node of a cluster (nodesamples.py)
+        log.txt          what the run wrote, stdout and stderr, in order of arrival
+        trace.json       a timeline of the trainer's first steps, if requested
         checkpoints/     the trainer's
-        job.sh, job.yaml what a cluster was given
-        exit.json        {code, t, restarts, why}: how it ended there
+        job.sh, job.yaml what was submitted to a cluster
+        exit.json        {code, t, restarts, why}: how the run ended there
         home/            the HOME of what runs in the container
-        .imported        it was brought from another machine (archive.py)
+        .imported        the run was imported from another machine (archive.py)
 
-The run itself can write there: nothing of it is trusted to be an ordinary file.
+The run itself can write there, so nothing in it is trusted to be a regular file.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ log = logging.getLogger(__name__)
 RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
 SAMPLES_OF_NODES = "samples-*.jsonl"
 CHECKPOINTS, TRACE, HOME = "checkpoints", "trace.json", "home"
-SCRIPT, MANIFEST = "job.sh", "job.yaml"  # what a cluster was given: Slurm, Kubernetes
-EXIT = "exit.json"  # of a cluster: how the run ended
+SCRIPT, MANIFEST = "job.sh", "job.yaml"  # what was submitted to Slurm, to Kubernetes
+EXIT = "exit.json"  # how a run on a cluster ended
 IMPORTED = ".imported"
 
 
 def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes]:
-    """Open a file of a record to be read, and written at its end too with `to_extend`. Raises OSError, also where it is
-    none: a run can write in its folder, and a pipe there would be waited for for ever, a link lead out of it."""
+    """Open a file of a record to read it, with `to_extend` also to append to it. Raise OSError, also if the file is not
+    regular: a run can write in its folder, where a pipe would block forever, and a link would lead out of it."""
     way = os.O_RDWR | os.O_CREAT | os.O_APPEND if to_extend else os.O_RDONLY
     descriptor = os.open(path, way | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "r+b" if to_extend else "rb", buffering)
 
 
 def size(path: Path) -> int:
-    """Give how many bytes there are to be read of a file of a record; 0 also of none."""
+    """Return how many bytes of a file of a record can be read; 0 if there is none."""
     with contextlib.suppress(OSError), opened(path) as file:
         return os.fstat(file.fileno()).st_size
     return 0
@@ -60,12 +60,12 @@ def size(path: Path) -> int:
 def lines(
     path: Path, part: tuple[int, int] | None = None, among: re.Pattern[bytes] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Give the objects of a .jsonl file. A torn or foreign line is passed over: a crash tears at most the last one.
+    """Yield the objects of a .jsonl file. A torn or foreign line is skipped: a crash tears at most the last one.
 
-    A file that is missing or can't be read has none: what is built on it is then unknown, and says so. Of a `part`,
-    from byte to byte, those that begin in it; with `among` only lines in which that is found, the others unparsed.
+    A file that is missing or can't be read has none: what is built on it is then unknown, and says so. `part`: yield
+    only lines that begin in this range of bytes. `among`: yield only lines that match; the others are not parsed.
     """
-    import orjson  # four times as fast as json; what lists the runs does not need it
+    import orjson  # four times as fast as json; imported late because a list of runs does not need it
 
     try:
         with opened(path) as file:
@@ -74,7 +74,7 @@ def lines(
                     continue
                 try:
                     data = orjson.loads(line)
-                except ValueError:  # NaN is none of its words, and some write it
+                except ValueError:  # orjson rejects NaN, which some write
                     data = None
                     with contextlib.suppress(ValueError, RecursionError):
                         data = json.loads(line)
@@ -86,7 +86,7 @@ def lines(
 
 
 def _part(file: IO[bytes], begin: int, end: int) -> Iterator[bytes]:
-    """Give the lines that begin from `begin` on and before `end`."""
+    """Yield the lines that begin at or after `begin` and before `end`."""
     if begin:
         file.seek(begin - 1)
         begin += len(file.readline()) - 1
@@ -98,14 +98,24 @@ def _part(file: IO[bytes], begin: int, end: int) -> Iterator[bytes]:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Is there a training's state in it that another run can go on from?"""
+    """Does it have a checkpoint that another run can resume from?"""
     return any((folder / CHECKPOINTS).glob("step-*"))
+
+
+def job_of(folder: Path) -> str | None:
+    """Return the job that the record names (`container`); None if it names none, or can't be read."""
+    try:
+        with opened(folder / RECORD) as file:
+            named = json.load(file)["container"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return str(named) if named else None
 
 
 @dataclass(frozen=True)
 class ToldExit:
-    """How a run on a cluster ended, as what ran there wrote it. `finished`: s since the epoch; `why`: it was asked to
-    (time_limit), None where it was not, or nobody says."""
+    """How a run on a cluster ended, as written there. `finished`: s since the epoch; `why`: why it was told to end
+    (time_limit), None if it was not, or if that is unknown."""
 
     code: int
     finished: float | None
@@ -113,7 +123,7 @@ class ToldExit:
 
 
 def told_exit(folder: Path) -> ToldExit | None:
-    """Read exit.json; None where there is none, or none that can be read."""
+    """Read exit.json; return None if it is missing or can't be read."""
     try:
         with opened(folder / EXIT) as file:
             told = json.load(file)

@@ -1,4 +1,4 @@
-"""Which cards of this host its open runs hold: they are a run's before it computes on them and NVML can tell."""
+"""Which cards this host's open runs hold, including those not computing yet, which NVML can't report."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ngcdl.record import Run
 from ngcdl.spec import GpuRequest
 from ngcdl.store import Store
 
-_NEWEST = 100  # so many runs are looked at; what began before them computes by now
+_NEWEST = 100  # how many runs are inspected; older ones have begun to compute by now
 
 
 def cards(shelf: Store) -> dict[str, str]:
-    """Give the UUIDs of the cards that are held, each with the id of its run.
+    """Return the UUIDs of the held cards, each with the id of its run.
 
-    Only of runs that a living process of this host watches, or that lost their engine since it was booted: what else
-    nobody watches is dead, or NVML tells of it, and the cards of another host that shares this home are others.
+    Only runs count that a living process of this host watches, or that lost their engine since it was booted. Any other
+    unwatched run is dead, or NVML reports it; runs of another host that shares this home have other cards.
     """
     found: dict[str, str] = {}
     for run_id in shelf.ids()[:_NEWEST]:
-        with contextlib.suppress(NgcdlError):  # a broken record is `ngcdl runs`' to tell
+        with contextlib.suppress(NgcdlError):  # `ngcdl runs` reports a broken record
             run = None if shelf.is_ended(run_id) else shelf.load(run_id)
             if run and _runs_here(run) and _holds(run):
                 found |= dict.fromkeys(run.gpus or (), run_id)
@@ -31,14 +31,14 @@ def cards(shelf: Store) -> dict[str, str]:
 
 
 def _runs_here(run: Run) -> bool:
-    """Does it run, as far as this host knows? With live-restore a container outlives its engine, and so its watcher."""
+    """Is it running, as far as this host knows? With live-restore a container outlives engine and watcher."""
     if run.status == "lost":
         return run.owner is not None and run.owner.boot == this_process().boot
     return run.status == "running" and is_alive(run.owner)
 
 
 def _holds(run: Run) -> bool:
-    """Are its cards its own? A command that was given no certain ones sees all there are, and mostly uses none."""
+    """Does it have cards to itself? A command without named cards sees all of them, and usually uses none."""
     if run.workload:
         return bool(run.workload.get("device") != "cpu")
     return bool(GpuRequest.parse(str((run.spec or {}).get("gpus"))).devices)
@@ -46,7 +46,7 @@ def _holds(run: Run) -> bool:
 
 @contextlib.contextmanager
 def turn(shelf: Store) -> Iterator[None]:
-    """Keep others from recording a run on free cards meanwhile. A file system that has no locks keeps nobody."""
+    """Keep other processes from recording a run on free cards meanwhile. Without file locks this does nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             fcntl.flock(stack.enter_context((shelf.root / ".cards.lock").open("wb")), fcntl.LOCK_EX)

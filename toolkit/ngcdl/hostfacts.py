@@ -1,4 +1,4 @@
-"""What this host and its engine are, as far as an image's verdict depends on it."""
+"""The facts about this host and its engine that an image's verdict depends on, and those that a run's record has."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING
 from ngcdl.errors import EngineError
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
 from ngcdl.preflight.names import brand_of
+from ngcdl.record import Machine
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
+    from ngcdl.engines.docker.host import EngineFacts
     from ngcdl.telemetry.card import Card, Probe
 
 _CPUINFO = Path("/proc/cpuinfo")
+CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")  # Docker and Podman put them into their containers
 
 
 def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _CPUINFO) -> HostFacts:
-    """Give the facts of the machine that runs what `engine` starts; of this one without an engine.
+    """Return the facts about the machine that runs what `engine` starts; about this one without an engine.
 
-    `probe` is what the driver said, if it was asked already. An engine that does not answer leaves its fields unknown;
-    one on another machine, whether it answers or not, leaves that one's GPUs unknown. Raises BadOption for a
-    NGCDL_GPU_WAY that can't be meant.
+    `probe` is the driver's answer, if it was queried already. If the engine does not answer, its fields are unknown; if
+    it is on another machine, answering or not, that machine's GPUs are unknown. Raise BadOption for an invalid
+    NGCDL_GPU_WAY.
     """
     try:
         of_engine = _of_engine(engine) if engine else HostFacts(_architecture())
@@ -36,22 +39,43 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
 
 
 def without_engine(error: EngineError) -> HostFacts:
-    """Give the facts of this machine, whose engine said `error`; none, where the engine is another machine's."""
+    """Return the facts about this machine if its engine raised `error`; only the architecture if that is elsewhere."""
     from ngcdl.engines.docker.engine import address, is_socket
 
     return gather(None) if is_socket(address()) else HostFacts(_architecture(), elsewhere=_silent(error))
 
 
 def _silent(error: EngineError) -> str:
-    return f"{error.message.rstrip('.')}, and it is another machine's, so its GPUs are not judged"
+    return f"{error.message.rstrip('.')}, and it is on another machine, so its GPUs are not judged"
 
 
-def _of_engine(engine: Engine) -> HostFacts:
-    """Raises EngineError."""
+def machine(engine: Engine, probe: Probe) -> Machine:
+    """Return the machine that runs what `engine` starts, for a run's record; if it is another one, only what its engine
+    reports. `probe` is the answer of this machine's driver. Raise EngineError."""
+    from ngcdl.telemetry import host
+
+    is_known = probe.absent or probe.error is None
+    here = host.machine(probe.driver.version if probe.driver else None, probe.cards if is_known else None)
+    if engine.is_here:
+        return here
+    facts = _facts(engine)
+    told = Machine(facts.name, cores=facts.cores, memory_bytes=facts.memory_bytes, kernel=facts.kernel)
+    # Docker Desktop's engine under WSL, and the engine of the host of a dev container, differ in the host name alone.
+    shares_kernel = facts.is_desktop or any(Path(mark).exists() for mark in CONTAINER_MARKS)
+    is_same = shares_kernel and told == Machine(facts.name, None, here.cores, here.memory_bytes, here.kernel)
+    return here if is_same else told
+
+
+def _facts(engine: Engine) -> EngineFacts:
     from ngcdl.engines.docker.engine import DockerEngine
     from ngcdl.engines.docker.host import EngineFacts, engine_facts
 
-    facts = engine_facts(engine) if isinstance(engine, DockerEngine) else EngineFacts()
+    return engine_facts(engine) if isinstance(engine, DockerEngine) else EngineFacts()
+
+
+def _of_engine(engine: Engine) -> HostFacts:
+    """Return what the engine reports. Raise EngineError."""
+    facts = _facts(engine)
     return HostFacts(
         architecture=facts.architecture or _architecture(),
         free_bytes=facts.free_bytes,
@@ -62,7 +86,7 @@ def _of_engine(engine: Engine) -> HostFacts:
 
 
 def _elsewhere(name: str | None, is_desktop: bool) -> str:
-    whose = "Docker Desktop's virtual machine" if is_desktop else "another machine's"
+    whose = "in Docker Desktop's virtual machine" if is_desktop else "on another machine"
     return f"the engine is {whose}{f' ({name})' if name else ''}, so its GPUs are not judged"
 
 
@@ -88,7 +112,7 @@ def _with_cards(host: HostFacts, probe: Probe) -> HostFacts:
 
 
 def _brand(card: Card) -> str | None:
-    """Say it in NVML's words; by the card's name where its number is newer than the table."""
+    """Return NVML's word for the brand; go by the card's name if the brand's number is newer than the table."""
     known = BRANDS.get(card.brand) if card.brand is not None else None
     return known or (brand_of(card.name) if card.name else None)
 
@@ -106,7 +130,7 @@ def _gpu(card: Card) -> Gpu:
 
 
 def _has_avx(cpuinfo: Path) -> bool | None:
-    """Look among the flags that Linux names for x86; other processors have no such line, and none of this."""
+    """Search the x86 flags that Linux lists; other processors have neither that line nor AVX: None."""
     try:
         text = cpuinfo.read_text(errors="replace")
     except OSError:

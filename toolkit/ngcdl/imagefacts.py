@@ -1,7 +1,7 @@
-"""What an image is, asked of its registry in a few KB, remembered by digest; where it can't be asked, the catalogue.
+"""What an image is: a few KB from its registry, remembered by digest; if it can't be asked, from the catalogue.
 
-Asked as nobody first, and with the key where nobody is refused. A digest's content never changes, so it is asked for
-once; what a tag names is asked again after some minutes.
+Queries are anonymous first, and use the key only if that is refused. The content of a digest never changes, so it is
+queried once; a tag's digest is queried again after some minutes.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Cost = tuple[int, int]
 TAG_SECONDS = 600.0
 TAGS_SECONDS = 3600.0
 THREADS = 8
-# What the registry says of its own: there is no such thing. All else leaves open what the image is.
+# Definite answers of the registry: there is no such thing. Any other error leaves open what the image is.
 _TRUTH = (UnknownTag, UnknownRepository)
 _DOWN = (RegistryUnreachable, RateLimited)
 
 
 @dataclass(frozen=True)
 class Found:
-    """`trouble`: why the registry was not asked, or not believed. `age_seconds`: how old the answer of a cached tag is.
+    """`trouble`: why the registry was not asked, or not believed. `age_seconds`: the age of a cached tag's answer.
 
-    `requests` and `bytes` are what this look cost. Origin `engine`: the image is here, and its own configuration told.
+    `requests` and `bytes` are the cost of this query. Origin `engine`: the facts are from the image here.
     """
 
     facts: ImageFacts
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Tags:
-    """`names` in the registry's own order, or the catalogue's; `trouble` and `age_seconds` as with Found."""
+    """`names` are in the registry's own order, or the catalogue's; `trouble` and `age_seconds` as in Found."""
 
     names: tuple[str, ...]
     origin: Literal["registry", "cache", "catalogue"]
@@ -69,12 +69,12 @@ def of(
     session: Session | None = None,
     now: Clock = time.time,
 ) -> Found:
-    """Give what is known of an image. Raises RegistryError where the registry knows better, or nobody knows anything.
+    """Return what is known about an image. Raise RegistryError if the registry denies it, or nothing is known.
 
-    Over `session`, where one is given: a token is then asked for once in several looks.
+    With a `session`, several queries share one token.
 
-    UnknownTag and UnknownRepository are the registry's word and raised. Where it can't be asked (unreachable, limited,
-    a key is wanted, an odd answer) an older answer is given, else the catalogue's, with the trouble.
+    UnknownTag and UnknownRepository are definite answers, and are raised. If the registry can't be asked (unreachable,
+    rate-limited, needs a key, odd answer), return an older answer, else the catalogue's, with the trouble.
     """
     look = _Look(ref, architecture, Kept(cache, ref.name, now))
     known = look.known()
@@ -95,7 +95,7 @@ def many(
     max_age_seconds: float = TAG_SECONDS,
     now: Clock = time.time,
 ) -> dict[ImageRef, Found | NgcdlError]:
-    """Give what is known of each image, or why nothing is; eight at a time. A registry that is down is asked once."""
+    """Return what is known about each image, or why nothing is. Query eight at a time, a registry that is down once."""
     found: dict[ImageRef, Found | NgcdlError] = {}
     left: deque[tuple[_Look, Found | None]] = deque()
     order = list(dict.fromkeys(refs))
@@ -121,7 +121,7 @@ def tags(
     session: Session | None = None,
     now: Clock = time.time,
 ) -> Tags:
-    """Give the tags of a repository: the registry's, remembered for an hour, else the catalogue's. Raises as of()."""
+    """Return a repository's tags: the registry's, remembered for an hour, else the catalogue's. Raise as of() does."""
     kept = Kept(cache, f"{registry}/{repository}", now)
     known = kept.listed()
     if known and known.age_seconds <= TAGS_SECONDS:
@@ -150,7 +150,7 @@ def tags(
 
 @contextlib.contextmanager
 def _opened(session: Session | None, has_older: bool) -> Iterator[Session]:
-    """Give `session`, which its owner closes, or one for now."""
+    """Yield `session`, which its owner closes, or a temporary one."""
     if session is not None:
         yield session
         return
@@ -160,14 +160,14 @@ def _opened(session: Session | None, has_older: bool) -> Iterator[Session]:
 
 @dataclass(frozen=True)
 class _Look:
-    """One image to be looked at, for one processor architecture."""
+    """One image to look up, for one processor architecture."""
 
     ref: ImageRef
     architecture: str
     kept: Kept
 
     def known(self) -> Found | None:
-        """Give what was said before: of a digest for ever, of a tag with its age."""
+        """Return the remembered answer: without limit for a digest, with its age for a tag."""
         digest, age = self.ref.digest, None
         if digest is None and self.ref.tag and (tagged := self.kept.tagged(self.ref.tag)):
             digest, age = tagged.digest, tagged.age_seconds
@@ -175,7 +175,7 @@ class _Look:
         return Found(self._facts(said), "cache", None, 0, 0, age) if said else None
 
     def without(self, known: Found | None, trouble: NgcdlError | None, cost: Cost = (0, 0)) -> Found:
-        """Give what can be said without the registry. Raises `trouble`, or NotAsked, where that is nothing."""
+        """Return what is known without the registry. Raise `trouble` or NotAsked if that is nothing."""
         from ngcdl.preflight import image
 
         if known:
@@ -185,7 +185,7 @@ class _Look:
         raise trouble or NotAsked(self.ref.registry, str(self.ref))
 
     def answer(self, session: Session, known: Found | None) -> Found:
-        """Ask the registry, and keep what it says. Raises as of()."""
+        """Query the registry, and remember its answer. Raise as of() does."""
         before = session.cost
         try:
             said = session.ask(self.ref.registry, self.ref.repository, self._ask)
@@ -249,7 +249,7 @@ def _ask_all(left: deque[tuple[_Look, Found | None]], found: dict[ImageRef, Foun
             for job in [pool.submit(work) for _ in range(min(THREADS, len(left)))]:
                 job.result()
         finally:
-            left.clear()  # Ctrl-C waits for what is under way only
+            left.clear()  # Ctrl-C waits only for queries in progress
 
 
 def _one(look: _Look, known: Found | None, session: Session, down: dict[str, NgcdlError]) -> Found | NgcdlError:

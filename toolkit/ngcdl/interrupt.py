@@ -15,13 +15,13 @@ from ngcdl.errors import NgcdlError, signal_exit_code
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TIME_IS_UP = "stopped when its time was up"
-STOPPING = "stopping; Ctrl-C once more kills"
-# How long a kill may take to be confirmed, before the caller gets the prompt back all the same.
+STOPPING = "stopping; press Ctrl-C again to kill"
+# How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
 KILL_SECONDS = 5.0
 
 
 class Interrupted(BaseException):
-    """A signal came while nothing ran that could be asked to stop. No `except Exception` has it."""
+    """A signal came while no job could be asked to stop. `except Exception` does not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -29,16 +29,16 @@ class Interrupted(BaseException):
 
 
 class Unkillable(BaseException):
-    """The job was killed, and nobody confirms within KILL_SECONDS that it has ended."""
+    """The job was killed, but its end was not confirmed within KILL_SECONDS."""
 
 
 def _heard() -> list[signal.Signals]:
-    """Which signals are for us: nohup and shells without job control have some ignored, and mean it."""
+    """Return the signals to handle: those that nohup and shells without job control ignore must stay ignored."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def raise_on_signals() -> None:
-    """Let SIGTERM and SIGHUP raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
+    """Make SIGTERM and SIGHUP raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
 
     def interrupted(number: int, frame: FrameType | None) -> None:
         del frame
@@ -51,7 +51,7 @@ def raise_on_signals() -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Let a signal that comes meanwhile take effect at the end of the block, for steps that must not be cut in two."""
+    """Defer signals to the end of the block, for steps that must not be interrupted halfway."""
     came: list[int] = []
     heard = _heard()
     before: dict[int, Any] = {number: signal.signal(number, lambda number, _: came.append(number)) for number in heard}
@@ -67,7 +67,7 @@ def held() -> Iterator[None]:
 class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first that came, None if none did.
 
-    `is_late`: its time was up, and it was stopped without one."""
+    `is_late`: its time was up, and it was stopped without a signal."""
 
     def __init__(self, grace_seconds: float, say: Callable[[str], None], kill_seconds: float = KILL_SECONDS) -> None:
         self.job: Job | None = None
@@ -96,12 +96,12 @@ class Stopper:
             self._alarm = threading.Timer(self._kill_seconds, self._wake)
             self._alarm.daemon = True
             self._alarm.start()
-        # The stop waits for the job, which may save a checkpoint: its output is read on meanwhile.
+        # In a thread: the stop waits for the job, which may save a checkpoint, while its output must be read.
         threading.Thread(target=self._stop if first else self._kill, daemon=True).start()
 
     @property
     def why(self) -> str | None:
-        """Say by what the job was stopped; None where nothing stopped it."""
+        """Say what stopped the job; None if nothing did."""
         return f"stopped by {self.name}" if self.signal else TIME_IS_UP if self.is_late else None
 
     @property
@@ -109,7 +109,7 @@ class Stopper:
         return signal_exit_code(self.signal) if self.signal else None
 
     def stop_at(self, until: float | None) -> None:
-        """Stop the job, which is there by now, when `until` (s since the epoch) has come."""
+        """Stop the job, which exists by now, at `until` (s since the epoch)."""
         if until is not None:
             self._bell = threading.Timer(max(until - time.time(), 0.0), self._time_is_up)
             self._bell.daemon = True
@@ -134,7 +134,7 @@ class Stopper:
             self._say(error.message)
 
     def _wake(self) -> None:
-        """Raise Unkillable in the main thread, whatever call to the engine it is in."""
+        """Raise Unkillable in the main thread, whatever engine call it is in."""
         if not self._is_over:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
@@ -144,7 +144,7 @@ class Stopper:
             raise Unkillable
 
     def ended(self) -> None:
-        """The job is over, or given up: what comes now, its record above all, takes a moment and no signal any more."""
+        """Ignore signals from now on: the job is over or given up, and what remains, mainly its record, is quick."""
         self._is_over = True
         if self._bell:
             self._bell.cancel()
@@ -154,7 +154,7 @@ class Stopper:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals over. On a raw terminal Ctrl-C is a byte for the container and comes not as a signal."""
+        """Handle the signals. On a raw terminal Ctrl-C is a byte for the container, and no signal comes."""
         before: dict[int, Any] = {number: signal.signal(number, self.on_signal) for number in _heard()}
         before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_alarm)
         try:

@@ -1,4 +1,4 @@
-"""An image judged for a host: the facts of both are gathered, and the newest tag that does run is named."""
+"""Judges an image for a host: gathers the facts of both, and names the newest tag that does run there."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a run on the CPU depends on; a card that can't be used is nothing to it.
+# The rules that matter to a run on the CPU; an unusable card does not.
 _OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
-# So many tags that no table knows are looked at in the registry for the newest one that runs.
+# The search for the newest tag that runs queries the registry for at most this many tags that no table has.
 _UNKNOWN_TAGS = 3
 
 
 @dataclass(frozen=True)
 class Judged:
-    """`newest` is the newest tag of the image's framework that runs on the same host, as a reference."""
+    """The verdict on an image for a host. `newest` is the newest tag of the image's framework that runs there."""
 
     image: ImageRef
     host: HostFacts
@@ -53,10 +53,10 @@ class Judged:
 
 
 def of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged:
-    """Judge `ref` for `host`, and name the newest that runs. Raises RegistryError where nothing is known of the image.
+    """Judge `ref` for `host`, and name the newest tag that runs. Raise RegistryError if nothing is known about `ref`.
 
-    The registry is asked for a few KB; where it can't be, the catalogue answers, and `found` says so. `engine` is the
-    host's, which may have the image.
+    This reads a few KB from the registry. If the registry can't be asked, the catalogue answers, and `found` says so.
+    `engine` is the host's, which may have the image.
     """
     with Session(Keys()) as session:
         found = imagefacts.of(ref, settings.cache, host.architecture, session=session)
@@ -65,10 +65,10 @@ def of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None
 
 
 def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged | None:
-    """Give the newest tag of a repository that runs on `host`, by the registry's own facts; None where none does.
+    """Return the newest tag of a repository that runs on `host`, by the registry's own facts, or None.
 
-    Raises RegistryError where the registry can't be asked: a reference by digest is its word alone. NoReleases: it has
-    no tags by month.
+    Raise RegistryError if the registry can't be asked: only it can name a digest. Raise NoReleases if the repository
+    has no monthly tags.
     """
     with Session(Keys()) as session:
         tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, session=session)
@@ -91,13 +91,13 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine
 
 
 def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef | None:
-    """Name the newest tag that runs by what is known here, without its digest: nobody is asked."""
+    """Name the newest tag that runs, without its digest, from local knowledge alone: no registry is asked."""
     with Session(Keys()) as session:
         return _newest(ref, host, settings, session, None, offline=True)
 
 
 def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFacts:
-    """Leave the size out of an image that `engine` has: nothing of it travels, so what is free is enough."""
+    """Drop the size of an image that `engine` already has: nothing is downloaded, so any free space is enough."""
     if engine and facts.digest and facts.compressed_bytes is not None:
         with contextlib.suppress(EngineError):
             if engine.has(replace(ref, digest=facts.digest)):
@@ -108,9 +108,9 @@ def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFa
 def _newest(
     ref: ImageRef, host: HostFacts, settings: Settings, session: Session, engine: Engine | None, *, offline: bool
 ) -> ImageRef | None:
-    """Name the newest that runs, out of the registry's tags and the catalogue's rows; unknown tags cost a look each.
+    """Name the newest tag that runs, from the registry's tags and the catalogue's rows; an unknown tag costs a request.
 
-    None on another machine, too: its cards are not known, so of no tag can be told that it runs there.
+    Return None for another machine, too: its cards are unknown, so no tag is known to run there.
     """
     if not _is_framework(ref) or host.elsewhere:
         return None
@@ -127,7 +127,7 @@ def _newest(
 
 @dataclass
 class _FactsOfTags:
-    """The facts of a tag of `ref`: the catalogue's row, else the registry's answer, for `looks` tags at most."""
+    """Looks up a tag of `ref`: in the catalogue, else in the registry, for `looks` tags at most."""
 
     ref: ImageRef
     architecture: str
@@ -166,10 +166,10 @@ def look(
     offline: bool = False,
     anew: bool = False,
 ) -> Found | NgcdlError:
-    """Give what is known of an image, or why nothing is.
+    """Return what is known about an image, or the error because of which nothing is.
 
-    One that `engine` has is known by its own configuration: no network is needed, none can block it. With `anew` the
-    registry's is wanted, as a pull would get it."""
+    If `engine` has the image, its own configuration answers, without any network. With `anew` the registry answers
+    instead, as for a pull."""
     try:
         local = _local(ref, engine) if engine and not anew else None
         found = local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
@@ -189,17 +189,17 @@ def before(
     force: bool = False,
     on_each: bool = False,
 ) -> tuple[str, ...]:
-    """Give the line of caution for a pull or a run of `ref`, if there is one. Raises ImageUnfit where it can't run.
+    """Return the warnings for a pull or a run of `ref`. Raise ImageUnfit, with every reason, if it can't run.
 
-    `found` is what look() gave, `command` what was typed. `on_cpu`: the run will compute on the CPU, whatever cards
-    there are; None for a pull, of which nothing runs yet. `on_each`: it computes on all cards of `host`, so that one
-    decides which does worst. `force` makes a line of the refusal, too. Where nothing can be known the pull will tell;
-    what no pull can mend (UnknownTag, KeyWithoutRights, ...) is raised.
+    `found` is look()'s result, `command` the command that was typed. `on_cpu`: the run will compute on the CPU,
+    whatever the cards; None for a pull, which runs nothing yet. `on_each`: it computes on all cards of `host`, so the
+    worst one decides. `force` turns the refusal into a warning, too. If nothing can be known, the pull will find out;
+    what no pull can fix (UnknownTag, KeyWithoutRights, ...) is raised.
     """
     if isinstance(found, FINAL):
         raise found
     if isinstance(found, NgcdlError):
-        return (f"whether {ref} can run here is not known: {found.message}",)
+        return (f"it is not known whether {ref} can run here: {found.message}",)
     verdict, others = judge(found.facts, host), ""
     if on_each and len(verdict.cards) > 1:
         others = "".join(f"; {reason.text}" for reason in verdict.reasons if reason.rule == "mixed")
@@ -208,17 +208,19 @@ def before(
         verdict = judge(found.facts, host)
     reasons = tuple(that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
+    cautions = tuple(line(reason) for reason in reasons if reason.level == "caution")
     if refusals:
         with Session(Keys()) as session:
             take = _newest(ref, host, settings, session, None, offline=found.trouble is not None)
-        return (forced(refusal(ref, refusals, refusals[0].text + others, take, command), force),)
-    if isinstance(found.trouble, FINAL):  # told last: nobody signs in for an image that can't run here
+        why = ". Besides, ".join([line(refusals[0]) + others, *map(line, refusals[1:])])
+        return (forced(refusal(ref, refusals, why, take, command), force), *cautions)
+    if isinstance(found.trouble, FINAL):  # raised last: nobody should sign in for an image that can't run here
         raise found.trouble
-    return tuple(line(reason) for reason in reasons if reason.level == "caution")[:1]
+    return cautions
 
 
 def cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
-    """Judge each card of `host` for an image; () where nothing is known of it."""
+    """Judge each card of `host` for an image; return () if nothing is known about it."""
     return () if isinstance(found, NgcdlError) else judge(found.facts, host).cards
 
 
@@ -231,9 +233,9 @@ def _local(ref: ImageRef, engine: Engine) -> Found | None:
 
 
 def that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
-    """Give the reasons of a verdict that are about a run; `on_cpu` as in before()."""
+    """Yield those reasons of a verdict that concern a run; `on_cpu` as in before()."""
     for reason in verdict.reasons:
-        # That a run has no GPU was told by the choice of the engine, in its own loud line.
+        # The choice of the engine has already reported, in its own loud line, that a run has no GPU.
         is_told = on_cpu is not None and reason.rule in ("no-gpu", "gpu-way")
         if not is_told and (not on_cpu or reason.rule in _OF_THE_CPU):
             yield reason
@@ -242,7 +244,7 @@ def that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
 def refusal(
     ref: ImageRef, reasons: Sequence[Reason], why: str, take: ImageRef | None, command: str, **elsewhere: str
 ) -> ImageUnfit:
-    """Give the error for an image that can't run for `reasons`; `elsewhere` are ImageUnfit's `where` and `host`."""
+    """Return the error for an image that can't run for `reasons`; `elsewhere` is ImageUnfit's `where` and `host`."""
     return ImageUnfit(
         str(ref),
         why,
@@ -255,21 +257,21 @@ def refusal(
 
 
 def forced(unfit: ImageUnfit, force: bool) -> str:
-    """Raise it, or give the line in its place."""
+    """Raise `unfit`, or with `force` return a line in its place."""
     if not force:
         raise unfit
-    return f"{unfit.message} Going on, as --force says."
+    return f"{unfit.message} Going on because of --force."
 
 
 def line(reason: Reason) -> str:
-    return reason.text + (" (not read anywhere: from memory)" if reason.recalled else "")
+    return reason.text + (" (from memory: not read anywhere)" if reason.recalled else "")
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
 
 def as_json(judged: Judged) -> dict[str, Any]:
-    """Give `ngcdl check --json`: image, verdict, mode, reasons, compressed_bytes, newest, and what they rest on."""
+    """Return `ngcdl check --json`: image, verdict, mode, reasons, compressed_bytes, newest, and what they rest on."""
     facts, verdict = judged.facts, judged.verdict
     return {
         "image": str(judged.image),
@@ -294,12 +296,12 @@ def as_json(judged: Judged) -> dict[str, Any]:
 
 
 def facts_as_json(facts: ImageFacts) -> dict[str, Any]:
-    """Give what is known of an image; `recalled` names the fields that were not read anywhere."""
+    """Return what is known about an image; `recalled` names the fields that come from memory, not from a source."""
     left_out = ("reference", "digest", "compressed_bytes", "unpacked_bytes")
     plain = {name: value for name, value in vars(facts).items() if name not in left_out}
     return {**plain, "sources": dict(facts.sources), "recalled": sorted(facts.recalled)}
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
-    # The row that a number from memory stands in has a source, which does not hold that number.
+    # A number from memory is in a row with a source, but that source does not have the number.
     return [vars(reason) | ({"source": None} if reason.recalled else {}) for reason in reasons]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ngcdl import ending, meanwhile
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Exit, Job
-from ngcdl.errors import EngineLost, NgcdlError, StateNotWritable
+from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.meanwhile import Show, Terminal
@@ -24,7 +24,7 @@ from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
 GRACE_SECONDS = 10.0
-DETACHED = "Detached by the keys for that; nothing was measured from then on."
+DETACHED = "Detached with the detach keys; nothing was measured from then on."
 
 
 def follow(
@@ -78,6 +78,7 @@ class Course:
         self._ended = Exit(None)
         self._is_recorded = False
         self._is_lost = False
+        self._may_be_left = False  # the container of a start that was given up
         self._is_cluster = ready.engine.is_cluster
         self.run = ready.run
         self.job: Job | None = None
@@ -88,7 +89,9 @@ class Course:
         if begun:
             self.job = self._stopper.job = begun
             return begun
-        job = self.job = self._stopper.job = self._ready.engine.start(self._ready.order)
+        engine = self._ready.engine
+        with meanwhile.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for):
+            job = self.job = self._stopper.job = engine.start(self._ready.order)
         for note in job.started.news:
             self._show.say(note)
         owner = None if self._is_cluster else self.run.owner  # a cluster's run needs nobody to watch it
@@ -123,14 +126,22 @@ class Course:
         if self.job:
             self.job.kill()
         else:
-            self._remove_left()
+            self._remove_left(is_given_up=True)
 
-    def _remove_left(self) -> None:
-        """Remove the job that the engine may have made before it could give it."""
-        with contextlib.suppress(NgcdlError):
+    def _remove_left(self, is_given_up: bool) -> None:
+        """Remove the job that the engine may have created before it could return it.
+
+        `is_given_up`: its answer was not waited for, and it may still create one. The record keeps its owner then, and
+        reconcile looks for the job."""
+        self._may_be_left = is_given_up and self._ready.engine.has_containers and not self._is_cluster
+        with contextlib.suppress(NgcdlError, Interrupted):
             left = self._ready.engine.find(self.run.id)
             if left:
+                self.run = replace(self.run, container=left.identity)
                 left.remove()
+                self._may_be_left = self._ready.engine.find(self.run.id) is not None
+        if self._may_be_left:
+            self._show.say("the engine may still have its container, or create it: the next ngcdl command removes it")
 
     def given_up(self) -> None:
         """A second signal came, and the kill did not end the job: ask once how it stands, and leave it."""
@@ -151,7 +162,7 @@ class Course:
             error = type(error)(error.doing, is_training=True).with_traceback(error.__traceback__)
         self._trouble = error
         if not self.job and not self._is_cluster:  # what a cluster may have taken goes on there
-            self._remove_left()
+            self._remove_left(is_given_up=isinstance(error, EngineHangs))
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):
                 self.job.kill()
@@ -169,7 +180,9 @@ class Course:
             with contextlib.suppress(NgcdlError):
                 self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
+        owner = self.run.owner
         self.run = filled(ending.closed(self.run, end, events, self._stopper), events, samples(self._folder))
+        self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
         self._diagnose()

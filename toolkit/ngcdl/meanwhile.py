@@ -1,10 +1,14 @@
-"""What is done while a run runs: its GPUs looked for, its output brought to log and screen, its figures sampled."""
+"""What is done while a run starts and runs: a slow start is reported, its GPUs are looked for, its output goes to log
+and screen, and its figures are sampled."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from ngcdl.telemetry import apart, sampler
 
 SAMPLE_SECONDS = 1.0
+# Longer than nearly every start takes. Each further message comes after twice the pause, up to 5 min.
+FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
@@ -56,6 +62,32 @@ class Herald:
                     self._show.say(UNUSED_GPU)
 
 
+@contextlib.contextmanager
+def telling(
+    say: Callable[[str], None], waits_for: Callable[[], str | None], pause: float = FIRST_SECONDS
+) -> Iterator[None]:
+    """Report now and then what is waited for, and for how long: without it a slow engine looks like a hung ngcdl."""
+    over, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        seconds = pause
+        while not over.wait(seconds):
+            if what := waits_for():
+                say(f"waiting for {what} ({time.monotonic() - began:.0f} s so far); Ctrl-C cancels")
+            seconds = min(2 * seconds, MOST_SECONDS)
+
+    thread = threading.Thread(target=tell, name="ngcdl-telling", daemon=True)
+    thread.start()
+    try:
+        try:
+            yield
+        finally:
+            over.set()
+    finally:
+        over.set()  # a signal may have interrupted the first one
+        thread.join()
+
+
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing.
 
@@ -64,7 +96,8 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
         return run
     try:
-        inside = job.gpus_inside()
+        with telling(show.say, lambda: "nvidia-smi in the container"):
+            inside = job.gpus_inside()
         if inside == ():
             raise GpuNotInside("nvidia-smi lists no card")
     except GpuNotInside as error:
@@ -113,10 +146,22 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
             look()
 
 
+@dataclass(frozen=True)
+class Unmeasured:
+    """Takes the sampler's place when the run is on a machine that can't be measured from here."""
+
+    problems: tuple[str, ...] = ("The engine is on another machine: nothing was measured there.",)
+
+
 @contextlib.contextmanager
-def sampling(ready: Ready, job: Job, uuids: tuple[str, ...] | None) -> Iterator[apart.Apart | sampler.Sampler]:
+def sampling(
+    ready: Ready, job: Job, uuids: tuple[str, ...] | None
+) -> Iterator[apart.Apart | sampler.Sampler | Unmeasured]:
     from ngcdl.telemetry import apart, cards, sampler, usage
 
+    if not ready.engine.is_here and ready.run.machine.hostname != socket.gethostname():
+        yield Unmeasured()
+        return
     pid, is_local = job.started.pid, not ready.engine.has_containers
     meter: usage.Meter | None = None
     if pid:

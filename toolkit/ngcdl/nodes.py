@@ -1,6 +1,6 @@
-"""An image judged for the nodes that a cluster may choose: refused, kept off some of them, or left to luck, and said.
+"""Judges an image for a cluster's nodes: refuses it, keeps it off some of them, or warns that nothing keeps it off.
 
-All nodes are looked at that a run might be put on, and perhaps more: where none of these can run it, none can.
+It inspects all nodes that a run might be placed on, and perhaps more: if none of these can run it, no node can.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ngcdl.preflight.verdict import judge as judge_host
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
 
-_NAMES = 4  # so many nodes are named in a sentence
+_NAMES = 4  # at most this many nodes are named in a sentence
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Nodes of which an image's verdict is the same. `reasons` are its, the decisive one first."""
+    """Nodes with the same verdict. `reasons` are the verdict's, the decisive one first."""
 
     nodes: tuple[Node, ...]
     host: HostFacts
@@ -44,20 +44,20 @@ class Kind:
 
 @dataclass(frozen=True)
 class Told:
-    """What a cluster told of its nodes: `nodes`, or the `trouble` because of which it did not."""
+    """What a cluster reported: its `nodes`, or the `trouble` that prevented it."""
 
     nodes: tuple[Node, ...] = ()
     trouble: EngineError | None = None
 
     @property
     def architecture(self) -> str:
-        """What most of them are."""
+        """The most frequent architecture among them, amd64 if none is known."""
         known = Counter(node.architecture for node in self.nodes if node.architecture)
         return max(known, key=lambda one: known[one], default="amd64")
 
 
 def ask(cluster: Cluster, placement: Placement, gpus: int) -> Told:
-    """Ask for the nodes that a run with so many GPUs of each may be put on."""
+    """Ask for the nodes that a run with `gpus` GPUs on each may be placed on."""
     try:
         return Told(cluster.nodes(placement, gpus))
     except EngineError as error:
@@ -76,14 +76,14 @@ def before(
     on_cpu: bool = False,
     force: bool = False,
 ) -> tuple[Placement, tuple[str, ...]]:
-    """Give the placement that keeps a run of `ref` off nodes that can't run it, and the lines that there are to say.
+    """Return a placement that keeps a run of `ref` off nodes that can't run it, and the warnings to show.
 
-    Raises ImageUnfit where too few can, which `force` makes a line. What is not known refuses nothing.
+    Raise ImageUnfit if too few nodes can; with `force` that is only a warning. What is unknown is not refused.
     """
     if told.trouble:
-        return placement, (f"whether the cluster's nodes can run {ref} is not known: {told.trouble.message}",)
+        return placement, (f"it is not known whether the cluster's nodes can run {ref}: {told.trouble.message}",)
     if isinstance(found, NgcdlError) or not told.nodes:
-        return placement, ()  # the look for the digest, or the cluster itself, says it better
+        return placement, ()  # the digest lookup, or the cluster itself, explains it better
     placement = replace(placement, gpu_type=None, avoid=())
     kinds = judged(found.facts, told.nodes, on_cpu)
     bad = [kind for kind in kinds if kind.is_bad]
@@ -100,7 +100,7 @@ def before(
 
 
 def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[Kind]:
-    """Judge an image for each kind of nodes, the most frequent first."""
+    """Judge an image for each kind of node, the most frequent first."""
     alike: dict[Node, list[Node]] = {}
     for node in nodes:
         alike.setdefault(replace(node, name="", gpus=0), []).append(node)
@@ -112,7 +112,7 @@ def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[Kind]
 
 
 def _host(node: Node, facts: ImageFacts, on_cpu: bool) -> HostFacts:
-    """Take an architecture that is not known for one that would do."""
+    """Return the facts about a node; an unknown architecture counts as one that would do."""
     card = node.card
     capability = node.capability or (capability_of(card) if card else None)
     gpu = Gpu(capability, card, brand_of(card) if card else None)
@@ -121,11 +121,11 @@ def _host(node: Node, facts: ImageFacts, on_cpu: bool) -> HostFacts:
 
 
 def _cautions(kinds: Sequence[Kind]) -> tuple[str, ...]:
-    """Say the first doubt of the most frequent nodes that are not out of the question."""
+    """Return the cautions of the most frequent kind that is not refused and has any."""
     for kind in kinds:
-        doubts = [reason for reason in kind.reasons if reason.level == "caution"]
+        doubts = [judge.line(reason) for reason in kind.reasons if reason.level == "caution"]
         if doubts and not kind.is_bad:
-            return (f"{kind}: {judge.line(doubts[0])}",)
+            return (f"{kind}: {'; '.join(doubts)}",)
     return ()
 
 
@@ -134,12 +134,12 @@ def _refusal(ref: ImageRef, kind: Kind, left: int, settings: Settings, command: 
     take = judge.newest_known(ref, host, settings)
     where = f"on more than {left} of the cluster's nodes" if left else "on the cluster's nodes"
     refusals = [reason for reason in kind.reasons if reason.level == "no"]
-    why = f"{kind}: {judge.line(refusals[0])}"
+    why = f"{kind}: {'. Besides, '.join(map(judge.line, refusals))}"
     return judge.refusal(ref, refusals, why, take, command, where=where, host=_words(host))
 
 
 def _words(host: HostFacts) -> str:
-    """Give what `ngcdl check --host` takes for it."""
+    """Return what `ngcdl check --host` takes for it."""
     card = host.gpus[0] if host.gpus else Gpu(None)
     known = {"driver": host.driver, "cc": card.capability, "brand": card.brand, "arch": host.architecture}
     return ",".join(f"{name}={value}" for name, value in known.items() if value and re.fullmatch(r"[\w.]+", value))

@@ -1,4 +1,4 @@
-"""What was measured while a run ran: by ngcdl, or by the trainer on each node of a cluster, and then put together."""
+"""What was measured during a run: by ngcdl, or by the trainer on each node of a cluster and then combined."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, lines
 
 
 def samples(folder: Path) -> Iterator[dict[str, Any]]:
-    """Give the samples of the run in `folder`. What several nodes measured in the same second is one: what `_OF_NODES`
-    makes of them, with the GPUs of all; else that of the first of them."""
+    """Yield the samples of the run in `folder`. Those of several nodes in the same second become one, with the GPUs of
+    all: `_OF_NODES` combines its fields, and the first node provides the others."""
     found = sample_files(folder)
     return _together(found) if len(found) > 1 else lines(found[0])
 
 
 def sample_files(folder: Path) -> list[Path]:
-    """Give the files that the samples are in: one of each node, or the one that ngcdl writes."""
+    """Return the files with the samples: one per node, or the one that ngcdl writes."""
     return sorted(folder.glob(SAMPLES_OF_NODES)) or [folder / SAMPLES]
 
 
@@ -42,11 +42,11 @@ def _timed(path: Path, node: int) -> Iterator[tuple[float, int, dict[str, Any]]]
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)  # statistics would take 5 ms of the start of each command
+    return sum(values) / len(values)  # importing statistics would add 5 ms to each command's start
 
 
-# What several nodes come to: shares of a node are means, for its processors are counted on one machine; of memory it is
-# the node that has most of it, and the least that one can get: there a run ends first.
+# How to combine several nodes. A percentage of a node is averaged, since it refers to one machine's processors. For
+# memory, the fullest node and the smallest limit count: a run ends there first.
 _OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
     "host_cpu_percent": _mean,
     "cpu_percents": lambda nodes: [*chain.from_iterable(nodes)],
@@ -61,7 +61,7 @@ _OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
 
 
 def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """Unknown is what a node does not know; what one leaves out is left out."""
+    """Combine the samples. A field that one node does not know is None; a field that one omits is omitted."""
     nodes = [sample for _, sample in sorted(found.items())]
     one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
     for name in _OF_NODES if len(nodes) > 1 else ():
@@ -77,5 +77,5 @@ def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _fits(value: object) -> bool:
-    """Is it a number that can be added up? None is NaN, which some write."""
-    return type(value) in (float, int) and -1e300 < value < 1e300  # type: ignore[operator]  # it is one
+    """Is it a number that can be added up? NaN, which some write, is not."""
+    return type(value) in (float, int) and -1e300 < value < 1e300  # type: ignore[operator]  # it is a number

@@ -1,4 +1,4 @@
-"""Who watches a run: a process that can be told from a later one with the same number."""
+"""Who watches a run: a process, distinguishable from a later one with the same PID."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ngcdl.record import Owner
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: field 22 of /proc/PID/stat, man 5 proc. None: it has ended."""
+    """Return when a process started, in clock ticks since boot (man 5 proc: field 22 of stat); None if it ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -30,7 +30,7 @@ def this_process() -> Owner:
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Does that very process still run?"""
+    """Is that very process still running?"""
     if owner is None:
         return False
     ticks = _ticks(owner.pid)

@@ -1,4 +1,4 @@
-"""All that comes before a start: choose, check, data, pull, and the record that exists before anything runs."""
+"""Everything before a start: choose, check, find the data, pull, and write the record before anything runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ngcdl import __version__, choice, fetch, held, plan, trainings
+from ngcdl import __version__, choice, fetch, held, hostfacts, plan, trainings, validation
 from ngcdl.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
 from ngcdl.engines.base import Engine, Order
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
@@ -18,7 +18,6 @@ from ngcdl.record import Image, Machine, Run
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
 from ngcdl.store import NameTaken, Store
-from ngcdl.telemetry import host
 from ngcdl.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settled:
-    """All is decided and fetched, nothing is recorded: as many runs as are wanted can begin from it.
+    """Everything is decided and fetched, nothing is recorded: any number of runs can begin from it.
 
-    `placement` is where they go on a cluster, as it was chosen."""
+    `placement` is where they go on a cluster, as chosen."""
 
     asked: Asked
     picked: choice.Choice
@@ -42,7 +41,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Ready:
-    """All is decided and fetched; `run` is recorded as running, nothing runs yet."""
+    """Everything is decided and fetched; `run` is recorded as running, but nothing runs yet."""
 
     engine: Engine
     order: Order
@@ -58,12 +57,13 @@ def decide(
     data: dataset.Dataset | None = None,
     verdicts: Verdicts | None = None,
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose and plan. With `dry` nothing is downloaded: without a cached CIFAR-10 the plan has the synthetic set.
-    `data` is what an earlier decision found, `verdicts` keep what was seen of the image."""
+    """Choose and plan. `dry` downloads nothing: if CIFAR-10 is not cached, the plan has the synthetic set.
+
+    `data` is what an earlier decision found; `verdicts` remembers what is known about the image."""
     if asked.workload:
-        plan.check_workload(asked.workload, asked.nodes, asked.gpus)
+        validation.check_workload(asked.workload, asked.nodes, asked.gpus)
     elif asked.image is None:
-        raise BadOption("What shall run? An image, or --train.", "    ngcdl run --train cifar10")
+        raise BadOption("Nothing to run: name an image, or a training with --train.", "    ngcdl run --train cifar10")
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(held.cards, shelf)
@@ -86,8 +86,8 @@ def decide(
     elif not dry:
         verdicts.tell(picked, show)
     if asked.workload:
-        plan.check_batch(asked.workload, picked.gpus, asked.nodes)
-        plan.check_place(asked.workload, picked.image, asked.device or picked.device)
+        validation.check_batch(asked.workload, picked.gpus, asked.nodes)
+        validation.check_place(asked.workload, picked.image, asked.device or picked.device)
         if picked.engine.shares_files:
             data = data or _data(asked.workload, settings, show, dry)
         else:
@@ -99,15 +99,15 @@ def decide(
 def _spec(
     asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, shelf: Store
 ) -> RunSpec:
-    """Plan what was asked for, as it was chosen."""
+    """Plan what was asked for, with what was chosen."""
     if asked.workload:
-        assert data is not None  # a training has one, be it the synthetic
+        assert data is not None  # a training always has a data set, if only the synthetic one
         workload = replace(asked.workload, device=asked.device or picked.device)
         resume = shelf.folder(workload.resume) if workload.resume else None
         choices = choices_of(workload, shelf) if picked.engine.shares_files else None
         spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume, choices)
     else:
-        assert asked.own is not None  # Asked has one of the two
+        assert asked.own is not None  # Asked has either a workload or its own spec
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.has_containers:
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
@@ -115,33 +115,33 @@ def _spec(
 
 
 def choices_of(workload: Workload | None, shelf: Store) -> Path | None:
-    """Give the folder in which what --autotune chose outlives the run."""
+    """Return the folder where the choices of --autotune outlive the run; None without --autotune."""
     return shelf.root.with_name("autotune") if workload and workload.autotune else None
 
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
-    """Do all that comes before the start. Raises NgcdlError; then nothing was recorded."""
+    """Do everything that comes before the start. Raise NgcdlError, and then nothing is recorded."""
     settled = settle(asked, settings, shelf, show)
     if not _chose_free(settled):
         return begin(settled, shelf)
     with held.turn(shelf):
         if not held.cards(shelf).keys().isdisjoint(settled.picked.uuids or ()):
-            show.say("another run took the GPU meanwhile: choosing once more")
+            show.say("another run took the GPU meanwhile: choosing again")
             settled = settle(asked, settings, shelf, show, settled.data)
         return begin(settled, shelf)
 
 
 def _chose_free(settled: Settled) -> bool:
-    """Were its cards chosen because they were free? Some time ago then: data and image were fetched meanwhile."""
+    """Were its cards chosen because they were free? They may be taken by now: data and image were fetched meanwhile."""
     return settled.asked.gpus.kind in ("auto", "count") and bool(settled.picked.gpus.devices)
 
 
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
-    """Decide and fetch. Raises NgcdlError. `data` is what an earlier one found."""
+    """Decide and fetch. Raise NgcdlError. `data` is what an earlier call found."""
     shelf.ensure_writable()
     if choices := choices_of(asked.workload, shelf):
         try:
-            choices.mkdir(exist_ok=True)  # Docker would make it, as root's
+            choices.mkdir(exist_ok=True)  # Docker would create it, owned by root
         except OSError as error:
             why = error.strerror or str(error)
             raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
@@ -152,14 +152,14 @@ def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dat
 
 
 def doubt(settled: Settled, shelf: Store) -> str | None:
-    """Give what speaks against it that a run from it can ever be placed. Raises NotPlaceable; nothing is recorded."""
+    """Return a reason to doubt that its runs can ever be placed, or None. Raise NotPlaceable. Nothing is recorded."""
     picked, run_id = settled.picked, "planned"
     spec = _spec(settled.asked, picked, settled.placement, settled.data, shelf)
     return picked.engine.fits(Order(spec, run_id, shelf.folder(run_id), settled.target, picked.way.name))
 
 
 def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
-    """Record a run as running. Raises StateNotWritable."""
+    """Record a run as running. Raise StateNotWritable."""
     picked, data, digest = settled.picked, settled.data, settled.digest
     spec = _spec(settled.asked, picked, settled.placement, data, shelf)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
@@ -175,7 +175,7 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         dataset=data.kind if data else None,
         dataset_note=data.note if data else None,
         gpus=picked.uuids,
-        machine=Machine() if picked.engine.is_cluster else _machine(picked),
+        machine=Machine() if picked.engine.is_cluster else hostfacts.machine(picked.engine, picked.probe),
         spec=spec.as_json(),
         owner=None if picked.engine.is_cluster else this_process(),
         notes=(*picked.loud, *notes),
@@ -213,18 +213,18 @@ def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> data
 
 
 def _data_of_claim(workload: Workload, placement: Placement | None) -> dataset.Dataset:
-    """Give the data that pods see: a volume claim, by its name, or what is made up. No folder of this host is seen."""
+    """Return the data that pods see: a volume claim, by name, or synthetic data. They see no folder of this host."""
     from ngcdl import dataset
 
     known, claim = trainings.bundled(workload.name), placement.data_pvc if placement else None
     if workload.data not in ("auto", "synthetic"):
         raise BadOption(
-            f"--data {workload.data}: a pod sees no folder of this machine.",
-            "Copy it to a volume claim, into whose first folder it goes:\n    ngcdl run ... --data-pvc CLAIM",
+            f"--data {workload.data}: a pod can't see this machine's folders.",
+            "Copy it to the top folder of a volume claim:\n    ngcdl run ... --data-pvc CLAIM",
         )
     if known.data_folder and claim and workload.data == "auto":
         return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)
-    why = f"in place of {known.data}: no claim was named (--data-pvc)" if not claim else "as it was asked for"
+    why = f"in place of {known.data}: no claim was named (--data-pvc)" if not claim else "as requested"
     return dataset.Dataset("synthetic", None, None, f"made up, {why}")
 
 
@@ -243,9 +243,9 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
 
 
 def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str]:
-    """Give the image's digest and the name it is started by; fetch it where it is not here.
+    """Return the image's digest and the name to start it by; fetch the image if the engine lacks it.
 
-    The nodes of a cluster fetch for themselves: they are told the digest, where the registry can be asked for it."""
+    A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
     if picked.image is None:
         return None, picked.engine.without_image(bool(picked.probe.cards), show.pull)
     if picked.engine.is_cluster:
@@ -261,24 +261,18 @@ def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts)
 
 
 def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | None:
-    """Give the digest that `image` has now, None where nobody can say. Raises UnknownTag and UnknownRepository."""
+    """Return the digest that `image` has now, None if unknown. Raise UnknownTag or UnknownRepository."""
     if isinstance(found, UnknownTag | UnknownRepository):
         raise found
     if isinstance(found, NgcdlError):
-        show.say(f"{found.message} The nodes are told the tag, which each of them looks up for itself.")
+        show.say(f"{found.message} The nodes get the tag, and each resolves it itself.")
         return image.digest
     digest = found.facts.digest or image.digest
     if digest is None:
-        show.say(f"The registry can't be asked for the digest of {image}: the nodes are told the tag.")
+        show.say(f"The registry can't be asked for the digest of {image}: the nodes get the tag.")
     return digest
 
 
 def planned_target(picked: choice.Choice) -> str:
-    """Name what would be started, for a plan that fetches nothing: the image, or the local Python."""
+    """Name what a plan that fetches nothing would start: the image, or the local Python."""
     return str(picked.image) if picked.image else picked.engine.without_image(bool(picked.probe.cards), None)
-
-
-def _machine(picked: choice.Choice) -> Machine:
-    probe = picked.probe
-    is_known = probe.absent or probe.error is None
-    return host.machine(probe.driver.version if probe.driver else None, probe.cards if is_known else None)

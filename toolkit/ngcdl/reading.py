@@ -1,6 +1,6 @@
-"""A run as it is kept, read into the story that is drawn of it: by two processes where its files are long.
+"""Reads a stored run into the story that the report draws, in two processes if its files are long.
 
-The other one, forked, reads the end of the events, while this one reads their beginning and the samples.
+The second one, forked, reads the end of the events, while this one reads their beginning and the samples.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from ngcdl.report.lines import number
 from ngcdl.report.story import Story
 from ngcdl.telemetry.processors import processors
 
-# What a process is worth: so many bytes of events are read in 0.15 s; it takes some 0.03 s to have it and its figures.
+# When a process pays off: to read this many bytes of events takes 0.15 s, to fork and return the figures some 0.03 s.
 LEAST_BYTES = 10_000_000
-# A byte of samples takes as long as these of events (docs/performance.md: 1.0 s for 21 MB, 2.3 s for 159 MB).
-_OF_A_SAMPLE = 3
-# Looked through from the end of the events for the last step: what follows it is some hundred bytes long.
+# A byte of samples costs as much as this many bytes of events (docs/performance.md: 0.99 s for 47 MB, 2.3 for 159 MB).
+_OF_A_SAMPLE = 1.5
+# How much of the end of the events is searched for the last step: only some hundred bytes follow it.
 _END_BYTES = 65_536
-# What ends ngcdl ends its child, too: from a terminal it comes to both.
+# Signals that end ngcdl end its child, too: a terminal sends them to both.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
 
 
 def story_of(run: Run, folder: Path) -> Story:
-    """Read the run that is kept in `folder`."""
+    """Read the run stored in `folder`."""
     events = folder / EVENTS
     end = size(events)
-    work = end + _OF_A_SAMPLE * sum(map(size, sample_files(folder)))
-    # the first steps are read here in any case: they tell from when on the samples are of the training
+    work = end + int(_OF_A_SAMPLE * sum(map(size, sample_files(folder))))
+    # the first steps are always read here: they tell when the samples of the training begin
     begin = end - min(work // 2, end - end // 8)
     if end - begin < LEAST_BYTES or processors() < 2:
         return told(run, lines(events), samples(folder))
@@ -47,7 +47,7 @@ def story_of(run: Run, folder: Path) -> Story:
 
 
 def in_two(run: Run, folder: Path, begin: int, end: int) -> Story:
-    """Read it with another process, which takes the events from byte `begin` to `end`."""
+    """Read it with a second process, which takes the events from byte `begin` to `end`."""
     events = folder / EVENTS
     theirs = lines(events, (begin, end))
     with meanwhile(lambda: rest_of(run.started, theirs)) as rest:
@@ -56,20 +56,20 @@ def in_two(run: Run, folder: Path, begin: int, end: int) -> Story:
 
 
 def _last(events: Path, end: int) -> float | None:
-    """Find the time of the last step; None: not near the end."""
+    """Return the time of the last step, None if there is none near the end."""
     steps = [line for line in lines(events, (max(end - _END_BYTES, 0), end)) if line.get("event") == "step"]
     return next((t for line in reversed(steps) if (t := number(line.get("t"))) is not None), None)
 
 
 @contextmanager
 def meanwhile(work: Callable[[], T]) -> Iterator[Callable[[], T | None]]:
-    """Have `work` done by a forked process, which ends with the block at latest; give what waits for its result, None
-    where the process can't be had, fails or is killed."""
-    if threading.active_count() > 1:  # a lock that another thread holds would stay locked in a fork for ever
+    """Run `work` in a forked process, which ends with the block at the latest. Yield a function that waits for its
+    result, and returns None if there can be no such process, or it fails or is killed."""
+    if threading.active_count() > 1:  # a lock held by another thread would stay locked forever in the fork
         yield lambda: None
         return
     readable, writable = os.pipe()
-    # no signal between the fork and the place where each of the two is ready for it
+    # no signal between the fork and the point where each process is ready for it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     child = None
     try:
@@ -87,15 +87,15 @@ def meanwhile(work: Callable[[], T]) -> Iterator[Callable[[], T | None]]:
 
 
 def _serve(work: Callable[[], object], readable: int, writable: int, before: set[signal.Signals | int]) -> None:
-    """Be the forked process; says nothing and leaves no trace, however it ends."""
+    """Be the forked process; print nothing and leave no trace, however it ends."""
     try:
-        os.close(readable)  # so that a write fails when the other has gone
+        os.close(readable)  # so that a write fails when the reader is gone
         for one in _SIGNALS:
             if signal.getsignal(one) is not signal.SIG_IGN:
                 signal.signal(one, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         with os.fdopen(writable, "wb") as file:
-            pickle.dump(work(), file, protocol=5)  # of an array that is its bytes
+            pickle.dump(work(), file, protocol=5)  # an array is pickled as its bytes
     finally:
         os._exit(0)
 
@@ -108,6 +108,6 @@ def _result(file: IO[bytes]) -> Any:
 
 
 def _end(child: int) -> None:
-    with suppress(ProcessLookupError, ChildProcessError):  # whoever started us may have us ignore our children's ends
+    with suppress(ProcessLookupError, ChildProcessError):  # our parent may have set SIGCHLD to be ignored
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

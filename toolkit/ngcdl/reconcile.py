@@ -1,55 +1,69 @@
-"""Runs whose watcher is gone: what became of them is found out and recorded, truthfully, by the next command.
+"""Finds out what became of runs that lost their watcher, and records it truthfully; the next command does this.
 
-A killed ngcdl (kill -9, power) leaves a record that says "running". Its container may have gone on: then the run still
-runs, unwatched, and says so. Has it ended, Docker kept exit code and output. Is it gone, the trainer's events tell, or
-nobody.
+A killed ngcdl (kill -9, power cut) leaves a record that says "running". If the run goes on, its record says that it is
+unwatched. If it has ended, the engine may have kept its exit code and output. If it is gone, only the trainer's events
+may tell.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from ngcdl import engines
 from ngcdl.ending import STOPPED, stopped_by
-from ngcdl.engines.base import Exit, Job
-from ngcdl.errors import ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost, NgcdlError
-from ngcdl.folder import EVENTS, LOG, RECORD, SAMPLES, lines, opened
+from ngcdl.engines.base import Engine, Exit, Job
+from ngcdl.errors import (
+    ClusterHangs,
+    ClusterUnreachable,
+    EngineAbsent,
+    EngineHangs,
+    EngineLost,
+    NgcdlError,
+    RunElsewhere,
+)
+from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.nodesamples import samples
 from ngcdl.owner import is_alive, this_process
 from ngcdl.record import Run
 from ngcdl.report import figures
 from ngcdl.report.diagnosis import diagnosed
 from ngcdl.report.filled import filled
-from ngcdl.spec import USED_BY
+from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
-# A record that no ngcdl wrote (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
+# A record without an ngcdl (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
 QUIET_SECONDS = 30.0
-# One whose machine can't be asked may be in a long step, and only who wants to go on from it needs to know.
+# A run on a machine that can't be asked may be in a long step; only a run that resumes from it needs to know.
 DEAD_SECONDS = 300.0
+# How long an engine may take to create a container after ngcdl stopped waiting for it. A later command looks once more.
+LATE_SECONDS = 3600.0
+FOLLOW_SECONDS = 0.3
+FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is shared by all its users
 RESTARTED = "the host or its engine was restarted while it ran"
-# What a container gives that SIGTERM ended, and one whose end Docker did not see, as after a power cut:
+# The exit code of a container that SIGTERM ended, and of one that ended unseen by Docker, as in a power cut:
 # https://github.com/docker/for-linux/issues/556
 _TERMINATED, _UNSEEN = 143, 255
+_UNKNOWN = ("running", "lost")  # the end of other open runs is known; only their container may be left
+NOTHING = Exit(None)  # nothing is known about its end
 _WATCHERS_FILES = (SAMPLES, LOG)
 _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
-# It did not answer, and would let the next question wait as long: up to 45 s.
+# No answer: the next query would wait as long, up to 45 s.
 _SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
 
 def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
-    """Give `run` as it truly stands, saving what was found out. Never raises; what can't be known stays as it is.
+    """Return `run` in its true state, and save what was found out. Never raise; what can't be known stays as it is.
 
-    An engine in `away` is not asked; one that does not answer comes into it, by its name."""
+    An engine in `away` is not asked; one that does not answer is added to it, by name."""
     if not _is_unwatched(run) or (away and run.engine in away):
         return run
     import filelock
@@ -57,71 +71,95 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
     folder = shelf.folder(run.id)
     try:
         with filelock.FileLock(folder / ".reconcile.lock", timeout=5):
-            run = shelf.load(run.id)  # another command may have been quicker
+            run = shelf.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run
             found = _found_out(shelf, run)
             if found != run:
                 shelf.save(found)
             return found
-    except (NgcdlError, OSError) as error:  # the lock's time-out is one, too
+    except (NgcdlError, OSError) as error:  # the lock's timeout is an OSError, too
         if away is not None and isinstance(error, _SILENT):
             away[str(run.engine)] = error
         return run
 
 
+def standing(
+    shelf: Store,
+    run_id: str,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    away: dict[str, NgcdlError] | None = None,
+) -> Iterator[Run]:
+    """Yield the run's state every FOLLOW_SECONDS. A cluster, which also updates the log then, is asked at growing
+    intervals, and at once when the run's end has been written. An engine that did not answer just now is in `away`."""
+    away = {} if away is None else away
+    ended, due, pause = None, clock(), FIRST_ASK_SECONDS
+    while True:
+        run, before = shelf.load(run_id), ended
+        with contextlib.suppress(OSError):
+            ended = (shelf.folder(run_id) / EXIT).stat().st_mtime_ns
+        if not kind_of(run.engine).is_cluster or ended != before or clock() >= due:
+            away.clear()
+            run = reconcile(shelf, run, away)
+            pause = FIRST_ASK_SECONDS if ended != before else pause
+            due, pause = clock() + pause, min(pause * 1.5, ASK_SECONDS)
+        yield run
+        sleep(FOLLOW_SECONDS)
+
+
 def still_runs(shelf: Store, run: Run) -> bool:
-    """Does `run`, as `reconcile` gave it, still run? One whose machine is another, or was restarted since, may never be
-    asked again: it counts as dead once nothing was written in its folder for DEAD_SECONDS."""
-    if run.status != "running" or run.engine in USED_BY or not (_is_elsewhere(run) or _is_of_another_boot(run)):
-        return run.status == "running"
-    return _quiet_seconds(shelf, run, *_ITS_FILES) <= DEAD_SECONDS
+    """Is `run`, as returned by `reconcile`, still running? If nobody watches it and it is on another machine, or the
+    host has been restarted since, it may never be asked again: it counts as dead once its folder has not changed for
+    DEAD_SECONDS."""
+    can_be_asked = kind_of(run.engine).is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
+    can_be_asked = can_be_asked or is_alive(run.owner)
+    return run.status == "running" and (can_be_asked or _quiet_seconds(shelf, run, *_ITS_FILES) <= DEAD_SECONDS)
 
 
 def _is_unwatched(run: Run) -> bool:
-    """Is there more to find out, and nobody there who will record it?"""
+    """Is it open, with no living process to record its end?"""
     return run.is_open and not is_alive(run.owner)
 
 
 def _found_out(shelf: Store, run: Run) -> Run:
-    if run.engine in USED_BY:
+    if kind_of(run.engine).is_cluster:
         return _by_cluster(shelf, run)
     if run.owner is None:  # nobody watches it: only its files can tell
         return _by_events(shelf, run) if _is_quiet(shelf, run, *_ITS_FILES) else run
     if _is_elsewhere(run) and not _is_quiet(shelf, run, *_WATCHERS_FILES):
-        return run  # its watcher may live where its process is not seen from here
-    if run.engine == "docker":
-        return _by_docker(shelf, run)
-    if training(shelf, run):
-        return run.noting(UNWATCHED)
-    closed = _by_events(shelf, run)
-    return run if _is_elsewhere(run) and closed.status == "lost" else closed.noting(UNWATCHED)
+        return run  # its watcher may be alive where its process is not visible from here
+    return _by_engine(shelf, run)
 
 
 def _is_elsewhere(run: Run) -> bool:
-    """Is it of another machine that shares this home? This one may just be called otherwise by now: a dev container's
-    name is new at each start."""
+    """Did it start on another machine that shares this home? This one may merely have a new name by now: a dev
+    container has a new name at each start."""
     return run.machine.hostname not in (None, socket.gethostname())
 
 
 def _is_of_another_boot(run: Run) -> bool:
-    """Was the host restarted since it began? Where that is not known it was not."""
+    """Has the host been restarted since it began? If that is unknown: no."""
     boot = this_process().boot
     return run.owner is not None and None not in (run.owner.boot, boot) and run.owner.boot != boot
 
 
-def _by_docker(shelf: Store, run: Run) -> Run:
-    engine = engines.connect("docker")
-    if _is_elsewhere(run) if run.engine_id is None else run.engine_id != engine.identity:
-        return run  # it is on another engine: another machine's, or one that DOCKER_HOST or the context named then
+def _by_engine(shelf: Store, run: Run) -> Run:
+    engine = engines.connect(str(run.engine))
+    if run.engine_id != engine.identity and (run.engine_id is not None or _is_elsewhere(run)):
+        return run  # it is on another engine: another machine's, or the one that DOCKER_HOST or the context named then
+    if run.status not in _UNKNOWN:
+        return _without_left(engine, run) if engine.has_containers else run
     job = engine.find(run.id)
     if job is None and run.status == "lost":
         return replace(run, owner=None)
-    if job is None:
-        return _by_events(shelf, run).noting(UNWATCHED)
-    ended = job.ended()
+    ended = job.ended() if job else NOTHING
     if ended is None:
         return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
+    if job is None or ended == NOTHING:
+        closed = _by_events(shelf, run)
+        is_anothers = run.engine_id is None and _is_elsewhere(run)  # whose engine is not asked here, and may know more
+        return run if is_anothers and closed.status == "lost" else closed.noting(UNWATCHED)
     notes = [UNWATCHED]
     try:
         _bring_output(job, shelf.folder(run.id) / LOG)
@@ -129,7 +167,7 @@ def _by_docker(shelf: Store, run: Run) -> Run:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
         notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
     if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
-        ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could be the command's own
+        ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
     closed = _with_exit(shelf, run, ended).noting(*notes)
     shelf.save(closed)
     if notes == [UNWATCHED]:
@@ -137,11 +175,20 @@ def _by_docker(shelf: Store, run: Run) -> Run:
     return closed
 
 
-def _bring_output(job: Job, log: Path) -> None:
-    """Add to `log` what `job` wrote after nobody listened any more. Raises NgcdlError or OSError.
+def _without_left(engine: Engine, run: Run) -> Run:
+    """Remove the container of a start that was given up; if none has been seen yet, it may still be created."""
+    if left := engine.find(run.id):
+        left.remove()
+    elif run.container is None and time.time() - (run.finished or 0.0) < LATE_SECONDS:
+        return run
+    return run if engine.find(run.id) else replace(run, owner=None)
 
-    An engine that keeps only the end of it, or has its two streams in another order, gives other words than `log`
-    begins with: all of them are added then, since twice is better than never.
+
+def _bring_output(job: Job, log: Path) -> None:
+    """Append to `log` what `job` wrote after its watcher was gone. Raise NgcdlError or OSError.
+
+    An engine that keeps only the end, or orders the two streams differently, returns output that does not begin like
+    `log`. Then all of it is appended: twice is better than never.
     """
     with tempfile.TemporaryFile(dir=log.parent) as kept, opened(log, to_extend=True) as file:
         kept.writelines(chunk.data for chunk in job.output())
@@ -153,8 +200,40 @@ def _bring_output(job: Job, log: Path) -> None:
         shutil.copyfileobj(kept, file)
 
 
+def engine_of(run: Run, command: str) -> Engine:
+    """Connect to the engine that `run` is on, for `ngcdl COMMAND`. Raise EngineError, or RunElsewhere if another one is
+    selected here."""
+    engine = engines.connect(str(run.engine))
+    if run.engine_id not in (None, engine.identity):
+        choose = kind_of(run.engine).choose.format(its=run.engine_id)
+        raise RunElsewhere(run.id, engine.name, str(run.engine_id), engine.identity, choose, command)
+    return engine
+
+
+def unheard(run: Run, log: IO[bytes]) -> Iterator[bytes]:
+    """Yield what the container of an unwatched run has written beyond the part of `log` that was read, and writes until
+    it ends; if `log` differs from it, all that the engine has. Raise EngineError or RunElsewhere."""
+    if job := engine_of(run, "logs -f").find(run.id):
+        yield from _beyond(job, log)
+
+
+def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
+    left = log.tell()
+    log.seek(0)
+    for chunk in job.output():
+        known = log.read(min(left, len(chunk.data)))
+        left -= len(known)
+        if not chunk.data.startswith(known):
+            break
+        if len(known) < len(chunk.data):
+            yield chunk.data[len(known) :]
+    else:
+        return
+    yield from (chunk.data for chunk in job.output())
+
+
 def _by_cluster(shelf: Store, run: Run) -> Run:
-    """Ask the cluster that has it. One that can't be asked, or is another than then, leaves it as it stands."""
+    """Ask its cluster. If that can't be asked, or is a different one now, the run stays as it is."""
     engine = engines.connect(str(run.engine))
     if run.engine_id not in (None, engine.identity):
         return run
@@ -181,7 +260,7 @@ def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
 
 
 def _by_events(shelf: Store, run: Run) -> Run:
-    """Nothing is left to ask but what the trainer wrote."""
+    """Close the run by what the trainer wrote: nothing else is left to ask."""
     events = list(lines(shelf.folder(run.id) / EVENTS))
     last = events[-1] if events else {}
     when = figures.number(last.get("t"))
@@ -190,16 +269,18 @@ def _by_events(shelf: Store, run: Run) -> Run:
     if kind == "finish":
         status, reason = "finished", f"{what}; the trainer reports that it finished"
     elif kind == "error":
-        # A training that was stopped says so itself.
+        # A training that was stopped says so.
         status = "interrupted" if last.get("kind") == "interrupted" else "failed"
         reason = f"{last.get('kind')}: {last.get('message')}"
+    elif STOPPED in run.notes:
+        status, reason = "interrupted", stopped_by(run, NOTHING) or what
     else:
         status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
     return _told_by_files(shelf, run.closed(status, run.exit_code, reason, when), events)
 
 
 def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
-    """Give the closed run with what its folder tells: its figures, and what it failed of."""
+    """Return the closed run with what its folder shows: its figures, and why it failed."""
     folder = shelf.folder(closed.id)
     return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
 
@@ -214,12 +295,3 @@ def _quiet_seconds(shelf: Store, run: Run, *names: str) -> float:
         with contextlib.suppress(OSError):
             newest = max(newest, (shelf.folder(run.id) / name).stat().st_mtime)
     return time.time() - newest
-
-
-def training(shelf: Store, run: Run) -> int | None:
-    """Give the process of a local run that still trains: its argv names the run's folder."""
-    pid = (run.container or "").removeprefix("pid:")
-    with contextlib.suppress(OSError):
-        if pid.isdecimal() and os.fsencode(shelf.folder(run.id)) in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return int(pid)
-    return None

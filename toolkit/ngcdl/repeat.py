@@ -1,8 +1,9 @@
-"""A recorded run, asked for once more: same image by digest, same command, cards, seed and data, or a refusal that says
-what can't be the same."""
+"""Repeats a recorded run with the same image (by digest), command, cards, seed and data, or refuses and says what can't
+be the same."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping
@@ -11,19 +12,20 @@ from typing import Any
 
 from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
-from ngcdl.errors import BadOption, BadReference, NotRepeatable
+from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken
 from ngcdl.folder import EVENTS, IMPORTED, lines
+from ngcdl.reconcile import reconcile, still_runs
 from ngcdl.record import Run
 from ngcdl.report import naming, tuned
 from ngcdl.report.lines import last_start
 from ngcdl.settings import Settings
-from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload, kind_of
 from ngcdl.store import Store
 
 
 @dataclass(frozen=True)
 class Again:
-    """`remarks` are sentences on what may be otherwise this time."""
+    """What to run again. `remarks` are sentences about what may differ this time."""
 
     asked: Asked
     remarks: tuple[str, ...]
@@ -32,22 +34,22 @@ class Again:
 def again(
     before: Run, settings: Settings, shelf: Store, show: Show, *, dry: bool = False, trust: bool = False
 ) -> Again:
-    """Make of a record what was typed. Raises NotRepeatable, also for an imported run that nobody said to `trust`.
+    """Turn a record back into what was typed. Raise NotRepeatable, also for an imported run without `trust`.
 
-    With `dry` nothing is to be started: no data is fetched or looked at, and no value of the caller's is put in."""
+    With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
     recorded = before.spec
     if not recorded:
         raise NotRepeatable(
-            before.id, f"{before.engine or 'something else'} started it, and only that knows what was asked"
+            before.id, f"{before.engine or 'something else'} started it, and only that knows what was requested"
         )
     try:
         spec = RunSpec.from_json({**recorded, "workload": None, "image": None})
     except (BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
-        raise NotRepeatable(before.id, f"its record does not say what was asked ({error})") from error
+        raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
     image = _image(before, settings)
-    # what a record from another machine asks for is a stranger's word
+    # don't trust what a record from another machine requests
     if not dry and not trust and os.path.lexists(shelf.folder(before.id) / IMPORTED):
-        why = "it was imported, and nobody here has looked at what it would do"
+        why = "it was imported, and nobody here has checked what it would do"
         raise NotRepeatable(before.id, why, _warning(before, spec, image))
     environment, remarks = _environment(before, spec, dry)
     spec = replace(spec, environment=environment)
@@ -56,7 +58,7 @@ def again(
         workload = _as_chosen(workload, start)
         if tuned.onednn(start):
             spec = replace(spec, environment=(*spec.environment, ("TF_ENABLE_ONEDNN_OPTS", "0")))
-        more = (*more, "--autotune is left out: what it chose then is asked for outright")
+        more = (*more, "--autotune is left out: what it chose then is set explicitly")
     extra = None
     if workload:
         extra = replace(spec, command=(), mounts=_typed(spec), workdir=None, user=None, tty=False, stdin=False)
@@ -64,10 +66,10 @@ def again(
         raise NotRepeatable(
             before.id,
             "a word of its command looked like a secret and was not recorded",
-            f"With the word in the place of {REDACTED}:\n    {naming.command(before)}",
+            f"With the word in place of {REDACTED}:\n    {naming.command(before)}",
         )
     elif spec.stdin:
-        remarks.append("what came in by its stdin was not recorded")
+        remarks.append("its stdin was not recorded")
     asked = Asked(
         engine=before.engine or "auto",
         image=image,
@@ -75,17 +77,17 @@ def again(
         workload=workload,
         own=None if workload else spec,
         device=before.device if workload and before.device in ("cpu", "gpu") else None,
-        root=before.engine in ("docker", "slurm") and recorded.get("user") is None,
+        root=kind_of(before.engine).has_containers and recorded.get("user") is None,
         placement=spec.placement,
         extra=extra,
     )
     if before.ngcdl not in (None, __version__):
-        remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may be another")
+        remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may differ")
     return Again(asked, (*remarks, *more))
 
 
 def _image(before: Run, settings: Settings) -> ImageRef | None:
-    if before.engine == "local":
+    if not kind_of(before.engine).has_containers:
         return None
     if not before.image.reference or not before.image.digest:
         raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
@@ -93,12 +95,12 @@ def _image(before: Run, settings: Settings) -> ImageRef | None:
         image = ImageRef.parse(before.image.reference, settings.registry)
         ImageRef.parse(image.pinned(before.image.digest))
     except BadReference as error:
-        raise NotRepeatable(before.id, f"its image can't be meant ({error})") from error
+        raise NotRepeatable(before.id, f"its record names no valid image ({error})") from error
     return replace(image, tag=None, digest=before.image.digest)
 
 
 def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
-    """Ask for the very cards that it had; for none where it had none, whatever there is today."""
+    """Request the very cards that it had; none if it had none, whatever the host has today."""
     if before.gpus:
         return GpuRequest("devices", devices=before.gpus)
     if before.gpus is not None or before.gpu_way == "none":
@@ -107,12 +109,12 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
 
 
 def _typed(spec: RunSpec) -> tuple[Mount, ...]:
-    """Give the mounts of a training that are not its plan's own."""
+    """Return the mounts of a training that its plan did not add."""
     return tuple(mount for mount in spec.mounts if not mount.container.startswith(f"{plan.INSIDE}/"))
 
 
 def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
-    """Name all that a run would get of this host, for somebody who has to decide whether it may."""
+    """List everything a run would get from this host, for the user who must decide whether to allow it."""
     training = before.workload
     names = [f"{name} as it is set here" if value == REDACTED else name for name, value in spec.environment]
     folders = [str(mount) for mount in _typed(spec)] if training else [str(mount) for mount in spec.mounts]
@@ -132,29 +134,28 @@ def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
 
 
 def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """Put the caller's own values where the record has none because they looked like secrets."""
+    """Fill in the caller's own values where the record redacted what looked like secrets. Raise NotRepeatable."""
     hidden = [name for name, value in spec.environment if value == REDACTED]
     if dry:
-        return spec.environment, [f"the value of {name} was not recorded: it is the one that is set" for name in hidden]
+        return spec.environment, [f"the value of {name} was not recorded: the current one is used" for name in hidden]
     missing = [name for name in hidden if name not in os.environ]
     if missing:
         raise NotRepeatable(
             before.id,
             f"the value of {', '.join(missing)} looked like a secret and was not recorded",
-            "Set it here, and it is taken:\n"
-            f"    {' '.join(f'{name}=...' for name in missing)} ngcdl runs replay {before.id}",
+            f"Set it here:\n    {' '.join(f'{name}=...' for name in missing)} ngcdl runs replay {before.id}",
         )
-    remarks = [f"the value of {name} was not recorded: it is the one that is set here" for name in hidden]
+    remarks = [f"the value of {name} was not recorded: the one set here is used" for name in hidden]
     return tuple((name, os.environ[name] if name in hidden else value) for name, value in spec.environment), remarks
 
 
 def _start(before: Run, shelf: Store) -> Mapping[str, Any]:
-    """Give the last start event, {} where no training began."""
+    """Return the last start event, {} if no training began."""
     return last_start(lines(shelf.folder(before.id) / EVENTS))
 
 
 def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
-    """Ask outright for what a trial chose."""
+    """Request explicitly what autotune chose."""
     known = {name: value for name, value in tuned.chosen(start).items() if name in ("threads", "channels_last", "feed")}
     return replace(workload, **{"feed": workload.feed or "ahead", **known, "autotune": False})
 
@@ -174,9 +175,8 @@ def _workload(
     workload = Workload(**{name: value for name, value in recorded.items() if name in known})
     remarks: tuple[str, ...] = ()
     if workload.resume:
-        if not (shelf.folder(workload.resume) / EVENTS).exists():
-            raise NotRepeatable(before.id, f"it went on from {workload.resume}, which is not here")
-        remarks = (f"it went on from {workload.resume}: from the last checkpoint of it that is there now",)
+        _check_resumed(before, workload.resume, shelf)
+        remarks = (f"it resumed from {workload.resume}: now from the last checkpoint that is there",)
     if before.is_synthetic:
         return replace(workload, data="synthetic"), remarks
     if not dry:
@@ -184,18 +184,31 @@ def _workload(
     return workload, remarks
 
 
+def _check_resumed(before: Run, source: str, shelf: Store) -> None:
+    """Raise NotRepeatable if `source`, which `before` resumed from, is not here, or is still running."""
+    if not (shelf.folder(source) / EVENTS).exists():
+        raise NotRepeatable(before.id, f"it resumed from {source}, which is not here")
+    with contextlib.suppress(RecordBroken, NoSuchRun):  # its checkpoints may be intact all the same
+        if still_runs(shelf, reconcile(shelf, shelf.load(source))):
+            raise NotRepeatable(
+                before.id,
+                f"it resumed from {source}, which is still running; a second training would do the same beside it.",
+                f"Watch it, or stop it first:\n    ngcdl logs -f {source}\n    ngcdl stop {source}",
+            )
+
+
 def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, show: Show) -> str:
-    """Give the folder of the same data set. Raises NotRepeatable where the one that is here is another."""
+    """Return the folder of the same data set. Raise NotRepeatable if the one here is different."""
     from ngcdl import dataset
 
     if before.dataset is None and not trainings.bundled(workload.name).data_folder:
-        return workload.data  # it has none: the smoke test
+        return workload.data  # without data: the smoke test
     if before.dataset == "pictures":
         return str(dataset.pictures(workload.data).folder)
     found = dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
     wanted = _start(before, shelf).get("dataset_sha256")
     if found.kind != before.dataset:
-        raise NotRepeatable(before.id, f"it trained on {before.dataset}, which can't be had now")
+        raise NotRepeatable(before.id, f"it trained on {before.dataset}, which is not available now")
     if wanted and found.sha256 and found.sha256 != wanted:
-        raise NotRepeatable(before.id, "the training images that are here are not to the bit those that it had")
+        raise NotRepeatable(before.id, "the training images here are not bit for bit those that it had")
     return str(found.folder) if found.folder else "synthetic"

@@ -1,10 +1,10 @@
-"""The runs of a comparison: begun and seen through in turn, or handed to a cluster's queue all at once.
+"""Runs the rounds of a comparison: one run after the other, or all submitted to a cluster's queue at once.
 
-Rounds are A B, B A, A B ...: what drifts meanwhile meets each arm early as often as late; there is one run at a time.
-A queue gets all runs at the start, each to begin when those before it have ended (sbatch --dependency=afterany): nobody
-has to be there for the next one to be in the queue, and ngcdl may leave (`--detach`) or die. Why no job array: all its
-elements are one request, and arms of 1, 2 and 4 nodes are three; an array for each arm would run them beside each other
-and in any order. What it costs: where priority grows with a job's age, one that waits for another mostly does not age.
+Rounds are A B, B A, A B ..., so that drift hits each arm early as often as late. Only one run runs at a time. A queue
+gets all runs at the start, each to begin when those before it have ended (sbatch --dependency=afterany). So nobody has
+to be there to submit the next one, and ngcdl may leave (`--detach`) or die. Why not a job array: all its elements are
+the same request, while arms of 1, 2 and 4 nodes are three; an array per arm would run the arms side by side and in any
+order. The cost: where priority grows with a job's age, a job that waits for another usually does not age.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.interrupt import SIGNALS, TIME_IS_UP, Interrupted
 from ngcdl.prepare import Ready, Settled
 from ngcdl.record import Run
-from ngcdl.spec import QUEUES
+from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
-# Why a run ended that this ngcdl was told to stop, and the signal; others' stops, and a cluster's, are none of these.
+# Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
 _OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
 
 
 @dataclass(frozen=True)
 class _Queued:
-    """A run that was handed in."""
+    """A run that was submitted."""
 
     ready: Ready
     job: Job
 
 
 class Comparing:
-    """A comparison on its way. What it has so far is always in its file."""
+    """A comparison in progress. Its file always has what is done so far."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class Comparing:
         until: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`arms` are in their order, by name; all can begin at once. At `until` (s since the epoch) the run under
-        way is stopped, and no other begins."""
+        """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
+        stopped, and no other begins."""
         self.arms, self._shelf, self._show = arms, shelf, show
         self._left, self._until, self._clock = list(arms), until, clock
-        self._queued: dict[tuple[str, int], _Queued] = {}  # by arm and round, in their order
+        self._queued: dict[tuple[str, int], _Queued] = {}  # by arm and round, in order
         self.kept = kept
 
     def go(self) -> None:
-        """Run all rounds. Raises Interrupted, or KeyboardInterrupt, once the run under way was stopped and recorded.
+        """Run all rounds. Raise Interrupted or KeyboardInterrupt once the current run is stopped and recorded.
 
-        An arm whose run did not end well is not tried again; without a second arm there is nothing to go on for.
+        An arm with a failed run is not tried again; with fewer than two arms left, there is no point in going on.
         """
         comparisons.save(self.kept, self._shelf)
         with self._nothing_left():
-            if all(settled.picked.engine.name in QUEUES for settled in self.arms.values()):
+            if all(kind_of(settled.picked.engine.name).has_queue for settled in self.arms.values()):
                 self._hand_in(is_followed=True)
             for number in range(1, self.kept.repeat + 1):
                 if not self._round(number):
@@ -72,7 +72,7 @@ class Comparing:
         comparisons.save(self.kept, self._shelf)
 
     def leave(self) -> None:
-        """Hand all runs in and leave them to the queue; nobody sees them through. Raises as `go` does."""
+        """Submit all runs and leave them to the queue, unattended. Raise as `go` does."""
         comparisons.save(self.kept, self._shelf)
         with self._nothing_left():
             self._hand_in(is_followed=False)
@@ -80,7 +80,7 @@ class Comparing:
 
     @contextlib.contextmanager
     def _nothing_left(self) -> Iterator[None]:
-        """Withdraw in the end, however it comes, what was handed in and is not to run any more."""
+        """At the end of the block, however it comes, withdraw the submitted runs that are not to run any more."""
         try:
             yield
         finally:
@@ -92,7 +92,7 @@ class Comparing:
     # -- in turn ----------------------------------------------------------------------------------------------------
 
     def _round(self, number: int) -> bool:
-        """Run one round, and tell whether another can follow."""
+        """Run one round, and return whether another can follow."""
         for name in self._order(number):
             if self._is_cut_short():
                 return False
@@ -116,8 +116,8 @@ class Comparing:
         return late
 
     def _is_stopped(self) -> bool:
-        """Tell whether `comparisons.stop` has closed the file, from another shell."""
-        with contextlib.suppress(NgcdlError):  # a file that is gone stops nothing
+        """Return whether `comparisons.stop` has closed the file, from another shell."""
+        with contextlib.suppress(NgcdlError):  # a missing file stops nothing
             if comparisons.load(self.kept.id, self._shelf).finished is not None:
                 self._end(comparisons.STOPPED)
                 return True
@@ -134,14 +134,14 @@ class Comparing:
         self.kept = replace(self.kept, remarks=(*self.kept.remarks, why))
 
     def _run(self, name: str, number: int) -> bool:
-        """See one run through, and tell whether it ended well."""
+        """Run one run to its end, and return whether it finished."""
         place = self._place(number)
         queued = self._queued.pop((name, number), None)
         ready, job = (queued.ready, queued.job) if queued else (self._begin(name, number), None)
         try:
             run = launch.follow(ready, self._shelf, self._show, until=self._until, begun=job)
         except NgcdlError as error:
-            if job and isinstance(error, EngineLost):  # they go on, and whichever command comes next finds them
+            if job and isinstance(error, EngineLost):  # they go on, and the next command finds them
                 self._queued.clear()
                 raise
             run = self._shelf.load(ready.run.id)
@@ -158,7 +158,7 @@ class Comparing:
         return f"round {number} of {self.kept.repeat}"
 
     def _begin(self, name: str, number: int) -> Ready:
-        """Record a run as running, in its place of the comparison."""
+        """Record a run as running, with its place in the comparison."""
         ready = prepare.begin(self.arms[name], self._shelf, f"compare {self.kept.id}: {name}, {self._place(number)}")
         self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
         comparisons.save(self.kept, self._shelf)
@@ -167,10 +167,10 @@ class Comparing:
     # -- in a queue -------------------------------------------------------------------------------------------------
 
     def _hand_in(self, is_followed: bool) -> None:
-        """Hand in the runs of all rounds. Raises NgcdlError, and Interrupted.
+        """Submit the runs of all rounds. Raise NgcdlError or Interrupted.
 
-        Many a cluster takes few jobs of one user: those that it refuses behind others begin in their turn, where there
-        is somebody to begin them (`is_followed`)."""
+        Many clusters accept only a few jobs per user. Once some are queued, the refused ones are submitted when it is
+        their turn, if this ngcdl stays to do that (`is_followed`)."""
         for number in range(1, self.kept.repeat + 1):
             for name in self._order(number):
                 try:
@@ -179,11 +179,11 @@ class Comparing:
                     if not (is_followed and self._queued) or isinstance(error, EngineLost):
                         raise
                     self.kept = replace(self.kept, trials=self.kept.trials[:-1])
-                    self._show.say(f"{error.message} The others are handed in when it is their turn.")
+                    self._show.say(f"{error.message} The others will be submitted when it is their turn.")
                     return
 
     def _queue(self, name: str, number: int) -> None:
-        """Hand one run in, to begin when those before it have ended."""
+        """Submit one run, to begin when those before it have ended."""
         ready = self._begin(name, number)
         before = tuple(queued.job.identity for queued in self._queued.values())
         ready = replace(ready, order=replace(ready.order, after=before))
@@ -191,11 +191,11 @@ class Comparing:
         if run.reason in _OURS:
             raise Interrupted(_OURS[run.reason])
         job = ready.engine.find(run.id)
-        assert job is not None  # it has just been taken
+        assert job is not None  # it has just been accepted
         self._queued[name, number] = _Queued(replace(ready, run=run), job)
 
     def _withdraw(self, *names: str) -> None:
-        """End those runs of `names` that nobody follows, the last first; reconcile closes their records."""
+        """Kill the queued runs of `names`, the last first; reconcile closes their records."""
         for name, number in [one for one in reversed(self._queued) if one[0] in names]:
             with contextlib.suppress(NgcdlError):
                 self._queued.pop((name, number)).job.kill()

@@ -23,10 +23,11 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read NGCDL_REGISTRY and the XDG folders. Raises BadOption where a value or a config file can't be read.
+    """Read NGCDL_REGISTRY and the XDG folders. Raise BadOption if a value is invalid or a config file can't be read.
 
-    Config files, later ones win: /etc/ngcdl/config.toml, $XDG_CONFIG_HOME/ngcdl/config.toml. Their one key today is
-    `registry`. https://specifications.freedesktop.org/basedir-spec/latest/
+    Config files, later ones win: /etc/ngcdl/config.toml, $XDG_CONFIG_HOME/ngcdl/config.toml. Their only key is
+    `registry`.
+    https://specifications.freedesktop.org/basedir-spec/latest/
     """
     home = Path(environ.get("HOME") or Path("~").expanduser())
 
@@ -49,10 +50,10 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def host(text: str, typed: str) -> str:
-    """Read a registry's host, perhaps with a path prefix. Raises BadOption, which repeats what was `typed`."""
+    """Parse a registry's host, perhaps with a path prefix. Raise BadOption, which repeats what was `typed`."""
     host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
     first = host.partition("/")[0]
-    wanted = BadOption(f"{typed}: wanted a host, such as nvcr.io or 127.0.0.1:5443.")
+    wanted = BadOption(f"{typed}: must be a host, such as nvcr.io or 127.0.0.1:5443.")
     if not ("." in first or ":" in first or first == "localhost"):
         raise wanted
     try:
@@ -68,12 +69,12 @@ def _read(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadOption(f"{path} is not TOML: {error}", "Mend it, or move it away.") from error
+        raise BadOption(f"{path} is not TOML: {error}", "Fix it, or move it away.") from error
     except OSError as error:
-        raise BadOption(f"{path} can't be read: {error.strerror}", "Mend it, or move it away.") from error
+        raise BadOption(f"{path} can't be read: {error.strerror}", "Fix it, or move it away.") from error
     unknown = set(data) - {"registry"}
     if unknown or not isinstance(data.get("registry", ""), str):
         raise BadOption(
-            f'{path}: {", ".join(sorted(unknown)) or "registry"} can\'t be meant; registry = "HOST" is known.'
+            f'{path}: {", ".join(sorted(unknown)) or "registry"} is not valid; the only setting is registry = "HOST".'
         )
     return {key: str(value) for key, value in data.items()}

@@ -1,4 +1,4 @@
-"""All runs of a user: create, save, load, list. What lies in a run's folder is in folder.py.
+"""All runs of a user: create, save, load, list. For the content of a run's folder see folder.py.
 
 One broken record never hides the others. Nothing here deletes anything.
 """
@@ -19,7 +19,7 @@ from ngcdl.record import Run
 
 
 class NameTaken(Exception):
-    """Another run has that id. Not for users: there are more."""
+    """Another run has that id. Not for users: the caller tries another."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Store:
     root: Path
 
     def new_id(self, what: str) -> str:
-        """Give an id that most likely nobody has: of two in one 1/4096 s one in 4,096 is told twice."""
+        """Return an id that is most likely unique: two made within the same 1/4096 s collide once in 4,096 times."""
         now = time.time()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
         return f"{stamp}-{what}-{int(now % 1 * 4096):03x}{os.urandom(2).hex()[:3]}"
@@ -38,7 +38,7 @@ class Store:
         return self.root / run_id
 
     def ensure_writable(self) -> None:
-        """Make the root and prove that it takes a file. Raises StateNotWritable."""
+        """Create the root and prove that a file can be written there. Raise StateNotWritable."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             probe = self.root / f".probe.{os.getpid()}"
@@ -50,7 +50,7 @@ class Store:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
 
     def create(self, run: Run) -> Path:
-        """Make the folder of a new run and write its first record. Raises StateNotWritable, or NameTaken."""
+        """Create the folder of a new run and write its first record. Raise StateNotWritable or NameTaken."""
         folder = self.folder(run.id)
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -65,11 +65,11 @@ class Store:
         return folder
 
     def save(self, run: Run) -> None:
-        """Write run.json whole or not at all; the one before stays on failure. Raises StateNotWritable."""
+        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable."""
         write_whole(self.folder(run.id) / RECORD, json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n")
 
     def load(self, run_id: str) -> Run:
-        """Raises NoSuchRun or RecordBroken."""
+        """Load a run's record. Raise NoSuchRun or RecordBroken."""
         path = self.folder(run_id) / RECORD
         try:
             with opened(path) as file:
@@ -83,12 +83,12 @@ class Store:
         except ValueError as error:
             raise RecordBroken(path, str(error)) from error
         if run.id != run_id:
-            why = f"it is that of {run.id}, in a folder of another name"
-            raise RecordBroken(path, why, f"Give the folder that name, or move it out of {self.root}.")
+            why = f"it belongs to {run.id}, but its folder has another name"
+            raise RecordBroken(path, why, f"Rename the folder to that id, or move it out of {self.root}.")
         return run
 
     def ids(self) -> list[str]:
-        """All runs' ids, newest first: by the second in which an id begins, then by the part of it in which it ends."""
+        """Return all runs' ids, newest first: by the second at the start of an id, then by the fraction at its end."""
         try:
             found = [entry.name for entry in os.scandir(self.root) if self.has(entry.name)]
         except FileNotFoundError:
@@ -98,8 +98,8 @@ class Store:
         return sorted(found, key=age, reverse=True)
 
     def is_ended(self, run_id: str) -> bool:
-        """Does its record say so? Nothing else of it is looked at; False also where it can't be read, and of one that
-        lost its engine and still has its owner: what became of it is not known yet."""
+        """Does its record say that it has ended? Nothing else is read. Return False also if it can't be read, and for a
+        run that still has its owner: what became of it, or of its container, is not known yet."""
         import orjson
 
         try:
@@ -109,10 +109,10 @@ class Store:
             return False
         if not isinstance(data, dict) or data.get("status") in (None, "running"):
             return False
-        return data["status"] != "lost" or data.get("owner") is None
+        return data.get("owner") is None
 
     def has(self, run_id: str) -> bool:
-        """Is it a run's? A folder that may not be entered counts as one: who asks for this one is told so by `load`."""
+        """Is there a run with that id? A folder that may not be entered counts: `load` reports it when asked."""
         try:
             (self.folder(run_id) / RECORD).stat()
         except PermissionError:
@@ -122,7 +122,7 @@ class Store:
         return True
 
     def find(self, name: str) -> str:
-        """Give the id that `name` means, as `named` reads it. Raises NoSuchRun."""
+        """Return the id that `name` means, as `named` reads it. Raise NoSuchRun."""
         found = named(name, self.ids())
         if found is None:
             raise NoSuchRun(name, self.root)
@@ -130,13 +130,13 @@ class Store:
 
 
 def age(run_id: str) -> tuple[str, str]:
-    """Give what ids are in the order of time by."""
+    """Return the key that sorts ids chronologically."""
     return run_id[:15], run_id.rpartition("-")[2]
 
 
 def named(name: str, ids: Sequence[str]) -> str | None:
-    """Give the one of `ids`, the newest first, that `name` means: last, last-1 (the one before), an id, or the
-    beginning or end of just one; None where it means none, or several."""
+    """Return which of `ids`, newest first, `name` means: last, last-1 (the one before), an id, or the beginning or end
+    of exactly one; None if it means none, or several."""
     if name == "last" or name.startswith("last-"):
         back = name.removeprefix("last").removeprefix("-") or "0"
         return next((one for number, one in enumerate(ids) if str(number) == back), None)
@@ -146,7 +146,7 @@ def named(name: str, ids: Sequence[str]) -> str | None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write `path` whole or not at all; the one before stays on failure. Raises StateNotWritable."""
+    """Write `path` atomically; on failure the old file stays. Raise StateNotWritable."""
     try:
         with whole.written(path) as file:
             file.write(text.encode())

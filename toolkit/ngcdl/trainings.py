@@ -1,109 +1,126 @@
-"""The bundled trainings, as their files describe them, and where those are."""
+"""The bundled trainings, as their files describe them, and where these files are."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ngcdl.errors import BadOption, LocalUnavailable
+from ngcdl.spec import GpuRequest, Workload
 
 
 def containers_folder() -> Path:
-    """Find containers/ beside the checkout first: an editable install leaves old copies in site-packages."""
+    """Find containers/, first in the checkout: an editable install leaves old copies in site-packages."""
     package = Path(__file__).resolve().parent
     for folder in (package.parents[1] / "containers", package / "containers"):
         if (folder / "trainer" / "__main__.py").exists():
             return folder
-    raise LocalUnavailable("The trainer is missing from this installation of ngcdl.", "Install ngcdl once more.")
+    raise LocalUnavailable("The trainer is missing from this installation of ngcdl.", "Reinstall ngcdl.")
 
 
 @dataclass(frozen=True)
 class Bundled:
-    """What the trainer's file says of a workload. `batch` is its source's, `steps` about ten minutes on a small GPU.
-
-    `data` is "cifar10", or the name of what its made-up data stands for; `data_folder` is what --data takes: "cifar10",
-    "pictures", or None for nothing. `unit` is what one example is, `input` its shape. `forward_macs` are
-    multiply-accumulates of one example, `flops_per_example` the operations of a training step for one: convolutions and
-    matrix products alone. `parameters` is as the source counts them. `vary` is what a comparison of it varies, None:
-    the CPU against the GPU. One that does not train only computes forward; one without parameters is a check, which is
-    run once. `classes`: so many folders of pictures --data must have, None where it takes none. Without `has_replicas`
-    it is trained on one GPU alone; without `has_epochs` its examples have no turns to count. `least_batch`: so many
-    examples each of its replicas must have. With `has_times` it is trained several times in one run, if asked for.
-    """
+    """What a workload's file says at its top; the trainer's workloads/__init__.py explains each word."""
 
     name: str
     summary: str
-    source: str
-    data: str
-    data_folder: str | None
-    unit: str
-    steps: int
-    batch: int
-    input: tuple[int, ...]
-    parameters: int
-    forward_macs: int
-    flops_per_example: int
+    source: str  # where these numbers come from
+    data: str  # "cifar10", or the name of what its synthetic data stands for
+    data_folder: str | None  # what --data takes: "cifar10", "pictures", None: nothing
+    unit: str  # what one example is
+    steps: int  # about ten minutes on a small GPU
+    batch: int  # the source's
+    input: tuple[int, ...]  # the shape of one example
+    parameters: int  # as the source counts them; a workload without any is a check, which runs once
+    forward_macs: int  # multiply-accumulates for one example, in convolutions and matrix products only
+    flops_per_example: int  # operations of a training step for one example, in the same only
     frameworks: tuple[str, ...]
-    vary: str | None = None
-    trains: bool = True
-    classes: int | None = None
-    has_replicas: bool = True
-    has_epochs: bool = True
-    least_batch: int = 1
-    has_times: bool = False
+    vary: str | None = None  # what a comparison of it varies; None: CPU against GPU
+    trains: bool = True  # else it only runs the forward pass
+    classes: int | None = None  # how many folders of pictures --data must have
+    has_replicas: bool = True  # else it trains on one GPU only
+    has_epochs: bool = True  # else none to count, and no order of one in which to gather batches on the device
+    least_batch: int = 1  # how many examples each replica needs at least
+    has_times: bool = False  # it can be trained several times in one run
+    teacher: str | None = None  # the workload whose network teaches it
+    refuses: tuple[str, ...] = ()  # options that it refuses, as typed: --clip, --feed plain
+    because: str | None = None  # why, as the rest of a sentence that begins with its name
+    whole: str | None = None  # what all of its examples make together, if the time for that is the question
+
+
+# In a workload's file a field is its name in capitals, except these.
+_WORDS = {
+    "forward_macs": "MACS", "flops_per_example": "FLOPS", "has_replicas": "REPLICAS", "has_epochs": "EPOCHS",
+    "has_times": "TIMES",
+}  # fmt: skip
 
 
 def names() -> tuple[str, ...]:
-    """What --train takes: the files of containers/trainer/workloads, whose names have - for _."""
+    """Return what --train takes: the files in containers/trainer/workloads, with - for _."""
     folder = containers_folder() / "trainer" / "workloads"
     return tuple(sorted(path.stem.replace("_", "-") for path in folder.glob("*.py") if not path.stem.startswith("_")))
 
 
 def bundled(name: str) -> Bundled:
-    """Read what a workload's file says at its top, without running it: it wants numpy, which need not be here.
+    """Read the top of a workload's file without running it: it needs numpy, which may be missing here.
 
-    Raises BadOption where there is no such workload.
+    Raise BadOption if there is no such workload, or as `read` does.
     """
     if name not in names():
         near = difflib.get_close_matches(name.lower().replace("_", "-"), names(), 1)
         meant = f"Did you mean --train {near[0]}?\n" if near else ""
-        raise BadOption(f"--train {name}: there is {', '.join(names())}.", f"{meant}    ngcdl workloads")
-    path = containers_folder() / "trainer" / "workloads" / f"{name.replace('-', '_')}.py"
-    said = _literals(path.read_text(encoding="utf-8"))
-    return Bundled(
-        name=name,
-        summary=said["SUMMARY"],
-        source=said["SOURCE"],
-        data=said["DATA"],
-        data_folder=said.get("DATA_FOLDER", "cifar10" if said["DATA"] == "cifar10" else None),
-        unit=said["UNIT"],
-        steps=said["STEPS"],
-        batch=said["BATCH"],
-        input=said["INPUT"],
-        parameters=said["PARAMETERS"],
-        forward_macs=said["MACS"],
-        flops_per_example=said["FLOPS"],
-        frameworks=said["FRAMEWORKS"],
-        vary=said.get("VARY"),
-        trains=said.get("TRAINS", True),
-        classes=said.get("CLASSES"),
-        has_replicas=said.get("REPLICAS", True),
-        has_epochs=said.get("EPOCHS", True),
-        least_batch=said.get("LEAST_BATCH", 1),
-        has_times=said.get("TIMES", False),
-    )
+        raise BadOption(f"--train {name}: choose one of {', '.join(names())}.", f"{meant}    ngcdl workloads")
+    return read(containers_folder() / "trainer" / "workloads" / f"{name.replace('-', '_')}.py")
 
 
-def _literals(source: str) -> dict[str, Any]:
-    """Give the module's variables that are given plain values."""
+def read(path: Path) -> Bundled:
+    """Read a workload's file. Raise BadOption if it lacks a required word."""
+    name, said = path.stem.replace("_", "-"), _literals(path)
+    said.setdefault("DATA_FOLDER", "cifar10" if said.get("DATA") == "cifar10" else None)
+    words = {one.name: _WORDS.get(one.name, one.name.upper()) for one in fields(Bundled) if one.name != "name"}
+    required = {words[one.name] for one in fields(Bundled) if one.name in words and one.default is MISSING}
+    if missing := sorted(required - said.keys()):
+        raise BadOption(f"--train {name}: its file sets no plain value for {', '.join(missing)}.", f"    {path}")
+    return Bundled(name, **{field: said[word] for field, word in words.items() if word in said})
+
+
+def find(name: str | None) -> Bundled | None:
+    """Read the file of a record's workload; return None if this ngcdl has none of that name, or a broken one."""
+    with contextlib.suppress(BadOption):
+        return bundled(name) if name in names() else None
+    return None
+
+
+def has_replicas(workload: Workload) -> bool:
+    """Can several replicas train it together?"""
+    known = bundled(workload.name)
+    is_taught = known.teacher is not None and workload.teacher != "none"
+    return known.trains and known.has_replicas and workload.feed != "input" and not is_taught
+
+
+def replicas(workload: Workload, gpus: GpuRequest) -> int:
+    """Return how many replicas train on a machine: one for each card that was requested by number or name.
+
+    A workload that can't have several replicas has one, whatever it gets.
+    """
+    return (gpus.count or len(gpus.devices) or 1) if has_replicas(workload) else 1
+
+
+def _literals(path: Path) -> dict[str, Any]:
+    """Return the module's variables that have plain values. Raise BadOption if the file is not valid Python."""
+    try:
+        module = ast.parse(path.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        raise BadOption(f"{path}: line {error.lineno}: {error.msg}.", f"    python3 -m py_compile {path}") from error
     found = {}
-    for statement in ast.parse(source).body:
+    for statement in module.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             try:
                 found[statement.targets[0].id] = ast.literal_eval(statement.value)
             except ValueError:
-                continue  # computed: not among what is read
+                continue  # a computed value is not read
     return found

@@ -1,4 +1,4 @@
-"""What the preflight says of a run's image before it is pulled: for this host's cards, or for a cluster's nodes."""
+"""The preflight's verdict on a run's image before it is pulled: for this host's cards, or for a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from ngcdl.engines.base import Cluster, Engine
 from ngcdl.errors import NgcdlError
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
-from ngcdl.telemetry.card import Probe
+from ngcdl.telemetry.card import Card, Probe, is_mig
 
 if TYPE_CHECKING:
     from ngcdl.imagefacts import Found
     from ngcdl.preflight.facts import Gpu, HostFacts
 
 
-def _named(uuids: Collection[str], cards: Sequence[Gpu]) -> Iterator[Gpu]:
-    """Give the cards that are meant: of a MIG device its card, or each with MIG on where the name tells none."""
-    slices = [uuid for uuid in uuids if uuid.startswith("MIG-") or ":" in uuid]
+def _named(uuids: Collection[str], cards: Sequence[Gpu], seen: Sequence[Card]) -> Iterator[Gpu]:
+    """Yield the cards that `uuids` mean. A MIG device means its card, or every card with MIG on if neither the driver's
+    list (`seen`) nor the device's name identifies it."""
+    of_card = {part.uuid: card.uuid for card in seen for part in card.mig_devices}
+    meant = {of_card.get(uuid, uuid) for uuid in uuids}
+    slices = [uuid for uuid in meant if uuid and (is_mig(uuid) or ":" in uuid)]
     for card in cards:
-        if card.uuid in uuids or any(_is_of(one, card) for one in slices):
+        if card.uuid in meant or any(_is_of(one, card) for one in slices):
             yield card
 
 
 def _is_of(device: str, card: Gpu) -> bool:
-    """MIG-GPU-<uuid>/1/0 and 0:1 name their card, MIG-<uuid> does not.
+    """Is `device` part of `card`? MIG-GPU-<uuid>/1/0 and 0:1 name their card, MIG-<uuid> does not.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
     """
@@ -40,9 +43,9 @@ def _is_of(device: str, card: Gpu) -> bool:
 
 @dataclass
 class Verdicts:
-    """What the preflight says of an image that was asked for, on the whole host and on the cards that were chosen.
+    """What the preflight says about the requested image, on the whole host and on the chosen cards.
 
-    Host and image are looked at once: a registry that is silent is waited for once.
+    Host and image are inspected only once, so a silent registry costs only one wait.
     """
 
     asked: Asked
@@ -51,7 +54,7 @@ class Verdicts:
     _found: Found | NgcdlError | None = None
 
     def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
-        """Give the UUIDs of the cards that `image` can't use; () where it can use none, which tell() explains."""
+        """Return the UUIDs of the cards that `image` can't use; () if it can use none, which tell() explains."""
         from ngcdl import judge
 
         host, found = self._look(engine, image, probe)
@@ -59,14 +62,14 @@ class Verdicts:
         return useless if len(useless) < len(probe.cards) else ()
 
     def tell(self, picked: choice.Choice, show: Show) -> None:
-        """Say what there is to say of the image on this host. Raises ImageUnfit, and what no pull can mend."""
+        """Show the warnings about the image on this host. Raise ImageUnfit, or an error that no pull can fix."""
         if picked.image is None:
             return
         from ngcdl import judge
 
         host, found = self._look(picked.engine, picked.image, picked.probe)
         if picked.uuids:
-            host = replace(host, gpus=tuple(_named(picked.uuids, host.gpus)))
+            host = replace(host, gpus=tuple(_named(picked.uuids, host.gpus, picked.probe.cards)))
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
         told = judge.before(
             picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force,
@@ -76,9 +79,9 @@ class Verdicts:
             show.say(line)
 
     def placement(self, picked: choice.Choice, show: Show, dry: bool) -> Placement | None:
-        """Give a placement on nodes that can run the image, and say what there is to say. Raises ImageUnfit.
+        """Return a placement on nodes that can run the image, and show the warnings. Raise ImageUnfit.
 
-        With `dry` the registry is not asked, the cluster is."""
+        With `dry` the cluster is asked, but the registry is not."""
         place, cluster = self.asked.placement or Placement(), picked.engine
         if picked.image is None or not isinstance(cluster, Cluster):
             return self.asked.placement
@@ -97,9 +100,9 @@ class Verdicts:
         return place
 
     def found(self, image: ImageRef, architecture: str = "amd64", dry: bool = False) -> Found | NgcdlError:
-        """Give what the registry, which is asked once, says of an image for a cluster's nodes, or why it says nothing.
+        """Return what the registry says about an image for a cluster's nodes, or the error that leaves it unknown.
 
-        With `dry` it is not asked."""
+        The registry is asked once; with `dry`, not at all."""
         if self._found is None:
             from ngcdl import judge
             from ngcdl.preflight.facts import HostFacts

@@ -1,4 +1,4 @@
-"""A file written whole or not at all: what was there before stays until all of it is written, and where that fails."""
+"""Atomic file writes: the old file stays until all of the new one is written, and if that fails."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-DRAFT = ".ngcdl-"  # what the names of drafts begin with; one stays only where its writer was killed
+DRAFT = ".ngcdl-"  # the prefix of drafts; one is left behind only if its writer was killed
 
 
 @contextmanager
 def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = False) -> Iterator[IO[bytes]]:
-    """Give a draft beside `path`, which takes its place when the block ends; where the block or a call of the operating
-    system fails nothing is left of it. Raises OSError.
+    """Yield a draft beside `path` that replaces it when the block ends. Raise OSError.
 
-    It has `mode`, less the umask, before its first byte. `sync`: its bytes are on the disk before it has the name, so
-    that a power cut leaves the old or the new; for the name to be there as well see sync_folder. A link in its place is
-    replaced, not followed. `is_new`: another in its place stays, and is a FileExistsError.
+    If the block or a system call fails, the draft is removed. It has `mode`, less the umask, before its first byte.
+    `sync`: its bytes are on disk before the rename, so a power cut leaves the old file or the new one; sync_folder
+    makes the rename durable, too. A link at `path` is replaced, not followed. `is_new`: raise FileExistsError if `path`
+    exists, and leave it alone.
     """
-    draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}")  # of its own: two threads may write the same
+    draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}")  # unique: two threads may write the same file
     way = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(draft, way, mode), "wb") as file:
@@ -30,7 +30,7 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             if sync:
                 os.fsync(file.fileno())
         if is_new:
-            os.link(draft, path)  # fails where there is one, as a rename does not
+            os.link(draft, path)  # fails if there is one, unlike a rename
         else:
             draft.replace(path)
     finally:
@@ -39,7 +39,7 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in `folder` outlive a power cut. Raises OSError."""
+    """Make the names in `folder` survive a power cut. Raise OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

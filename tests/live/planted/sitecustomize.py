@@ -2,7 +2,7 @@
 
 slow  a batch is made by one thread, SECONDS each, on the one processor that the training is held to: it is full
 tiny  a step is over at once, as on a card that is far too fast for its batch: nothing is computed
-Both claim a GPU in the start event: the bench's frameworks have none, and its cards are a text file. Python 2.7 and 3.
+Both claim a GPU in the start event: the lab's frameworks have none, and its cards are a text file. Python 2.7 and 3.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""What NVIDIA documents: releases, drivers, compute capabilities, versions with known holes, famous failures.
+"""What NVIDIA documents: releases, drivers, compute capabilities, vulnerable versions, well-known failures.
 
-Every row has a source and says how sure it is.
+Every row names its source and how certain it is.
 """

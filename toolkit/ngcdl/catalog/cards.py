@@ -1,4 +1,4 @@
-"""Compute capabilities: the architecture's name, and cards that have it. https://developer.nvidia.com/cuda-gpus"""
+"""The architecture and the cards of each compute capability. https://developer.nvidia.com/cuda-gpus"""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ngcdl.catalog.rows import address, is_recalled, rows
 class Family:
     capability: str
     architecture: str  # Turing
-    gpus: str  # for people: T4; Quadro RTX 8000..3000; ...
+    gpus: str  # for display: T4; Quadro RTX 8000..3000; ...
     source: str
     recalled: bool
 
 
 def family(capability: str) -> Family | None:
-    """Find the cards of a compute capability such as 7.5."""
+    """Return the cards of a compute capability such as 7.5."""
     for row in rows("gpu_families"):
         if row["capability"] == capability:
             return Family(capability, row["architecture"], row["gpus"], address(row["source"]), is_recalled(row))

@@ -1,4 +1,4 @@
-"""CUDA toolkits: the driver that each wants, the cards that it knows, the older drivers that its compat package takes.
+"""CUDA toolkits: the driver each needs, the cards it supports, the older drivers its compat package runs on.
 
 https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ and https://docs.nvidia.com/deploy/cuda-compatibility/
 """
@@ -16,7 +16,9 @@ _FLOORS = "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html"
 
 @dataclass(frozen=True)
 class Toolkit:
-    """`driver` is the oldest Linux driver that runs it natively; `minor_floor` None where there is no such way."""
+    """One CUDA toolkit. `driver` is the oldest Linux driver that runs it natively.
+
+    `minor_floor` is None where it has no minor-version compatibility."""
 
     cuda: str
     driver: str
@@ -28,7 +30,7 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The compute capabilities that a toolkit can compile for, ascending."""
+    """The compute capabilities a toolkit can compile for, ascending."""
 
     listed: tuple[str, ...]
     source: str
@@ -41,10 +43,11 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Compat:
-    """The driver branches over which an image's cuda-compat package may stand; None where no list is known.
+    """The driver branches an image's cuda-compat package supports.
 
-    `likely` are then those of the last list before.
-    `brands` in the spelling of preflight.facts.BRANDS. `recalled` is of the branches, `brands_recalled` of the brands.
+    `branches` is None where no list is known; `likely` then holds those of the most recent earlier list.
+    `brands` uses the spelling of preflight.facts.BRANDS. `recalled` refers to the branches, `brands_recalled` to the
+    brands.
     """
 
     branches: tuple[int, ...] | None
@@ -56,9 +59,9 @@ class Compat:
 
 
 def driver_for(cuda: str) -> Toolkit | None:
-    """Find a toolkit's row: its own, else the nearest below it of the same major.minor. `cuda` may have a build number.
+    """Return a toolkit's row: its own, else the nearest below it with the same major.minor.
 
-    None for texts that are no version, too.
+    `cuda` may carry a build number. Also None if it is not a version.
     """
     try:
         asked, near = comparable(cuda), _toolkits_of(minor(cuda))
@@ -67,15 +70,15 @@ def driver_for(cuda: str) -> Toolkit | None:
     for toolkit, names in near:
         if any(asked[: len(name)] == name for name in names):
             return toolkit
-    # (9, 0) is below (9, 0, 76), the only row: 9.0 then means that one
+    # (9, 0) is below (9, 0, 76), the only 9.0 row: 9.0 then means that row
     below = [toolkit for toolkit, names in near if names[0] <= asked] or [toolkit for toolkit, _ in near[-1:]]
     return below[0] if below else None
 
 
 def newest_cuda(driver: str) -> str | None:
-    """Name the CUDA version that a driver runs, as nvidia-smi shows it (12.2): that of its branch, or at least so much.
+    """Return the CUDA version a driver supports, as nvidia-smi shows it (12.2): that of its branch, or a lower bound.
 
-    None for drivers before the table, and for texts that are no version.
+    None for drivers older than the table, and for text that is not a version.
     """
     try:
         branch = comparable(driver)[0]
@@ -86,7 +89,7 @@ def newest_cuda(driver: str) -> str | None:
 
 
 def minor_floor(cuda: str) -> tuple[str, str] | None:
-    """Give the oldest driver of minor-version compatibility with this CUDA version, and the source. None for <= 10."""
+    """Return the oldest driver with minor-version compatibility for this CUDA, and the source. None for CUDA <= 10."""
     try:
         major = comparable(cuda)[0]
     except ValueError:
@@ -97,7 +100,7 @@ def minor_floor(cuda: str) -> tuple[str, str] | None:
 
 
 def capabilities(cuda: str) -> Capabilities | None:
-    """Give the cards that a toolkit knows; None for majors that are not in the table."""
+    """Return the compute capabilities a toolkit supports; None for major versions that are not in the table."""
     try:
         asked = comparable(cuda)
     except ValueError:
@@ -110,10 +113,10 @@ def capabilities(cuda: str) -> Capabilities | None:
 
 
 def compat(release: str | None = None, cuda: str | None = None) -> Compat | None:
-    """Find what the compat package of a container release, or of a CUDA version, may stand over.
+    """Return the drivers supported by the compat package of a container release, or of a CUDA version.
 
-    With both, the row is the release's if its CUDA is this one, else the CUDA's. Of a CUDA that is newer than the table
-    no list is known. None where no row is.
+    Given both, use the release's row if its CUDA matches, else the CUDA version's. For a CUDA newer than the table the
+    list of branches is unknown. None where no row matches.
     """
     try:
         month = comparable(release) if release else None
@@ -126,18 +129,17 @@ def compat(release: str | None = None, cuda: str | None = None) -> Compat | None
         return _compat(own[0])
     if asked and asked > comparable(table[-1]["cuda_last"]):
         return replace(_compat(table[-1]), branches=None, likely=_likely(len(table)))
-    # the first of several rows has the fewest branches: those that every release of that CUDA allows
+    # of several rows the first has the fewest branches: those that every release of that CUDA allows
     return next((_compat(row) for row in table if asked and _has(row, asked)), None)
 
 
 def _likely(place: int) -> tuple[int, ...]:
-    """Give the branches of the last list before a place in the table."""
+    """Return the branches of the last list before a position in the table."""
     return next((_branches(row) for row in rows("forward_compat")[:place][::-1] if row["branches"]), ())
 
 
 def _branches(row: dict[str, str]) -> tuple[int, ...]:
-    excluded = row["excluded"].split()  # one page both allows and excludes 545: then it is not allowed
-    return tuple(int(branch) for branch in row["branches"].split() if branch not in excluded)
+    return tuple(map(int, row["branches"].split()))
 
 
 def _has(row: dict[str, str], cuda: tuple[int, ...]) -> bool:
@@ -158,7 +160,7 @@ def _compat(row: dict[str, str]) -> Compat:
 
 @cache
 def _toolkits() -> tuple[tuple[Toolkit, tuple[tuple[int, ...], ...]], ...]:
-    """Every toolkit, newest first, with the versions that it goes by; the first one is its own."""
+    """Return every toolkit, newest first, with the versions it is known by; the first of these is its own."""
     return tuple(
         (
             Toolkit(

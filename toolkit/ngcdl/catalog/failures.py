@@ -1,10 +1,10 @@
-"""Famous failures: by which words one is known in a log or in a daemon's answer, its cause and its remedy.
+"""Well-known failures: the words that identify each in a log or a daemon's reply, its cause and its remedy.
 
-The rows are in tables/failures.toml. A row is known by plain texts, whatever their case, and never by an expression:
-logs are hostile, and a search for texts takes the same few milliseconds whatever stands in them.
+The rows are in tables/failures.toml. A row is matched by plain, case-insensitive texts and never by a regular
+expression: logs are hostile input, and a plain search takes the same few milliseconds whatever they contain.
 
-Which one counts where a log has several: the lowest rank, then the earliest, then the longest text. So what names the
-cause comes before what follows from it, and an image's banner, which warns of much that does no harm, comes last.
+Where a log matches several, the lowest rank wins, then the earliest match, then the longest text. So a line that names
+the cause beats one that follows from it, and an image's banner, most warnings of which are harmless, comes last.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")
 
 @dataclass(frozen=True)
 class Failure:
-    """One row. `cause` is a sentence; `remedy` has lines, in which a command stands on its own, four blanks in.
+    """One row. `cause` is a sentence; in `remedy` each command is on a line of its own, indented by four spaces.
 
-    `beside`: it counts only where one of these stands, too. `needs_gpu`: it is none in a run that asked for no GPU.
-    `matters_at_exit_0`: also a run that ended well is told of it. `exit_code`: a run that ended with it and without a
-    word of any row most likely failed of it. `confidence`: seen (at `source`), recalled (read nowhere).
+    `beside`: counts only if one of these texts is present, too. `needs_gpu`: not a failure in a run that requested no
+    GPU. `matters_at_exit_0`: also reported for a run that succeeded. `exit_code`: a run that ended with this code and
+    matches no row's text most likely failed for this reason. `confidence`: seen (at `source`) or recalled (not read
+    anywhere).
     """
 
     name: str
@@ -42,19 +43,19 @@ class Failure:
 
     @property
     def advice(self) -> str:
-        """Cause and remedy, as a hint."""
+        """Return cause and remedy, as a hint."""
         return f"{self.cause}\n{self.remedy}".rstrip()
 
 
 @dataclass(frozen=True)
 class Recognised:
     failure: Failure
-    text: str  # which of its texts it was
+    text: str  # the one of its texts that matched
 
 
 @cache
 def table() -> tuple[Failure, ...]:
-    """Give all rows; they are read once, at the first question."""
+    """Return all rows, read once on first use."""
     import tomllib
 
     text = (Path(__file__).with_name("tables") / "failures.toml").read_text("utf-8")
@@ -62,19 +63,19 @@ def table() -> tuple[Failure, ...]:
 
 
 def _row(row: dict[str, Any]) -> Failure:
-    """Raises TypeError where a row lacks a field, or has one that is none."""
+    """Raise TypeError if a row lacks a field or has an unknown one."""
     lists = {name: tuple(row.get(name, ())) for name in ("texts", "beside")}
     return Failure(**(row | lists | {"remedy": str(row["remedy"]).strip("\n")}))
 
 
 def find(text: str) -> Failure | None:
-    """Give the famous failure that `text` tells of, None where it tells of none."""
+    """Return the well-known failure that `text` reports, or None."""
     found = recognise(text, table())
     return found.failure if found else None
 
 
 def recognise(text: str, among: Iterable[Failure]) -> Recognised | None:
-    """Give the one of `among` that counts in `text`, with the words it was known by."""
+    """Return the one of `among` that wins in `text`, with the words that matched; None without a match."""
     lower = text.lower()
     hits = []
     for failure in among:

@@ -1,6 +1,6 @@
-"""Versions with known security holes: what was public when the table was read, which each row dates.
+"""Versions with known security holes, as published on the date that each row records.
 
-Holes that Docker is not open to, by their own advisory (runc's CVE-2026-41579), are left out.
+Holes that do not affect Docker according to their own advisory (runc's CVE-2026-41579) are left out.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from ngcdl.catalog.rows import address, is_recalled, rows
 
-# 1.17.8, v1.4.0-rc.3, 1.0.0-rc93; and 1.17.8-1, as NVIDIA's own packages are called
+# 1.17.8, v1.4.0-rc.3, 1.0.0-rc93; and 1.17.8-1, as in NVIDIA's own packages
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?:-rc\.?(\d{1,6}))?(?:-1)?", re.ASCII)
-_FINAL = 1 << 30  # a release is newer than all its candidates
+_FINAL = 1 << 30  # a release is newer than all its release candidates
 
 
 @dataclass(frozen=True)
 class Hole:
-    """`fixed_in` has one version for each branch that was mended, ascending. `read` is the month of the reading."""
+    """`fixed_in` has one version for each branch that was fixed, ascending. `read` is the month the source was read."""
 
     component: str
     cve: str
@@ -30,10 +30,10 @@ class Hole:
 
 
 def known(component: str, version: str) -> tuple[Hole, ...] | None:
-    """List the known holes of nvidia-container-toolkit, runc or docker at `version`: without a figure, then the worst.
+    """Return the known holes of nvidia-container-toolkit, runc or docker at `version`: unscored first, then the worst.
 
-    () = none is known. None = can't tell: a distribution's package, whose number says nothing of what was mended in
-    it (1.1.5+ds1-1+deb12u1), a text that is no version, or a component that the table does not have.
+    () = none is known. None = unknown: a distribution's package, as its version does not show which fixes it has
+    (1.1.5+ds1-1+deb12u1), text that is not a version, or a component that is not in the table.
     """
     table = [row for row in rows("known_holes") if row["component"] == component]
     parsed = parse(version)
@@ -44,7 +44,7 @@ def known(component: str, version: str) -> tuple[Hole, ...] | None:
 
 
 def parse(version: str) -> tuple[int, ...] | None:
-    """Read a version as its own makers write it; None for every other text."""
+    """Parse a version as the project itself writes it; None for any other text."""
     match = _VERSION.fullmatch(version)
     return (*(int(match[n]) for n in (1, 2, 3)), int(match[4]) if match[4] else _FINAL) if match else None
 
@@ -55,7 +55,7 @@ def _is_open(version: tuple[int, ...], row: dict[str, str]) -> bool:
     if (since and version < since) or version >= fixed[-1]:
         return False
     own_branch = [one for one in fixed if one[:2] == version[:2]]
-    return version < own_branch[0] if own_branch else True  # a branch that was never mended
+    return version < own_branch[0] if own_branch else True  # a branch that was never fixed
 
 
 def _hole(row: dict[str, str]) -> Hole:

@@ -1,13 +1,13 @@
-"""What a card can compute at most, by NVIDIA's own reckoning: operations per second, for each precision.
+"""A card's peak throughput by NVIDIA's own figures: operations per second, for each precision.
 
-FP32 is cores * 2 * boost clock, as in NVIDIA's datasheets; TF32, FP16 and BF16 are of the tensor cores, dense and
-summing in FP32, which GeForce cards do at half the speed of the others. What a card does not have is empty: it computes
-in FP32. `tensor_mhz` is their clock where it is rated lower than the others'. A card in none of the rows (laptops', MIG
-slices, vGPUs) has no peak, and nothing is said of it.
+FP32 is cores * 2 * boost clock, as in NVIDIA's datasheets. TF32, FP16 and BF16 are dense tensor-core rates with FP32
+accumulation, which GeForce cards do at half the speed of the others. A precision the card does not have is empty: it
+computes in FP32. `tensor_mhz` is the tensor cores' clock where it is rated lower. A card in none of the rows (laptop
+GPUs, MIG slices, vGPUs) has no known peak, and nothing is reported for it.
 
-Neither has one whose name other cards share that have more cores, or another clock:
+The same goes for a card that shares its name with others that have more cores or another clock:
 GTX 1060: https://custompcreview.com/news/nvidia-launches-geforce-gtx-1060-3gb-priced-200
-GTX 1070, a notebook's: https://mobipicker.com/gtx-1080-and-gtx-1070-for-laptops
+GTX 1070 (notebook): https://mobipicker.com/gtx-1080-and-gtx-1070-for-laptops
 RTX 2060: https://hmc-tech.com/gpu/nvidia-geforce-rtx-2060-12gb-vs-nvidia-geforce-gtx-1650-gddr5
 RTX 3080: https://atizone.it/news/reader.php?objid=32859
 MX150, GT 1030, GTX 1050, GTX 1650, RTX 3050, Quadro P5000: recalled.
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 from ngcdl.catalog.rows import address, is_recalled, rows
 
-# NVML says "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "GeForce GTX 1080".
+# NVML reports "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "GeForce GTX 1080".
 _BESIDE = re.compile(r"\b(nvidia|geforce|tesla|graphics|\d+gb|hbm\d\w?)\b")
 
 
 @dataclass(frozen=True)
 class Peak:
-    """`flops` per second at `boost_mhz`, which a card with room in its power and heat exceeds."""
+    """`flops` per second at `boost_mhz`, a clock that a card with power and thermal headroom exceeds."""
 
     card: str
     boost_mhz: float
@@ -36,7 +36,7 @@ class Peak:
 
 
 def peak(name: str, precision: str) -> Peak | None:
-    """Find the peak of the card that NVML calls `name`; precision: float32, tf32, float16 or bfloat16."""
+    """Return the peak of the card that NVML calls `name`; precision: float32, tf32, float16 or bfloat16."""
     for row in rows("peaks"):
         if normal(row["card"]) == normal(name):
             column = {"float32": "fp32_tflops", "tf32": "tf32_tflops"}.get(precision, "half_tflops")
@@ -47,5 +47,5 @@ def peak(name: str, precision: str) -> Peak | None:
 
 
 def normal(name: str) -> str:
-    """Give what tells cards apart in a name: without maker, brand and memory, in small letters."""
+    """Reduce a name to what tells cards apart: lower case, without vendor, brand and memory."""
     return " ".join(_BESIDE.sub(" ", re.sub(r"[-()]", " ", name.lower())).split())

@@ -1,4 +1,4 @@
-"""NVIDIA's monthly framework images: what each release holds, and which tags it has.
+"""NVIDIA's monthly framework images: what each release contains, and its tags.
 
 https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html
 """
@@ -12,7 +12,7 @@ from functools import cache
 
 from ngcdl.catalog.rows import address, comparable, rows
 
-# column -> the field of preflight.facts.ImageFacts that is made of it
+# column -> the field of preflight.facts.ImageFacts it fills
 FIELDS = {
     "suffixes": "reference", "pythons": "python", "framework_version": "framework_version", "cuda": "cuda",
     "driver": "driver", "min_capability": "min_capability", "ptx": "ptx", "architectures": "architectures",
@@ -22,10 +22,10 @@ _TAG = re.compile(r"(\d{2})\.(0[1-9]|1[0-2])((?:[-.]\w[\w.-]*)?)", re.ASCII)
 
 @dataclass(frozen=True)
 class Release:
-    """One release of one framework. A tag is the release and one of `suffixes`, which may be "".
+    """One release of one framework. A tag is the release plus one of `suffixes`, which may be "".
 
-    `driver` is the one that the image was built with (CUDA_DRIVER_VERSION). `compat_drivers` are the oldest drivers of
-    older branches that the release notes allow on data-centre cards. `unverified` names columns that nobody has read.
+    `driver` is the one the image was built with (CUDA_DRIVER_VERSION). `compat_drivers` are the oldest drivers of
+    earlier branches that the release notes allow on data-centre cards. `unverified` names columns not read at a source.
     """
 
     framework: str
@@ -46,7 +46,7 @@ class Release:
 
     @property
     def recalled(self) -> frozenset[str]:
-        """The fields of ImageFacts that nobody has read; `reference`: that the tag exists."""
+        """Return the fields of ImageFacts not read at a source; `reference` stands for the tag's existence."""
         return self.recalled_on("amd64") | self.recalled_on("arm64")
 
     def recalled_on(self, architecture: str) -> frozenset[str]:
@@ -54,7 +54,7 @@ class Release:
         return frozenset(named | ({"sass"} if f"sass_{architecture}" in self.unverified else set()))
 
     def source_of(self, field: str) -> str:
-        """Give the address that one field of ImageFacts is from."""
+        """Return the address that one field of ImageFacts was read at."""
         parts = self.source.split(" ; ")
         own = [part.removeprefix(f"{field}: ") for part in parts if part.startswith(f"{field}: ")]
         return address((own or parts)[0])
@@ -65,19 +65,19 @@ class Release:
 
 
 def releases(framework: str | None = None) -> tuple[Release, ...]:
-    """List what the table has, newest first; TensorFlow 2 before 1 within a month."""
+    """List the table's releases, newest first; TensorFlow 2 before 1 within a month."""
     return tuple(release for release in _all() if framework in (None, release.framework))
 
 
 @cache
 def tags(framework: str) -> tuple[str, ...]:
-    """List a framework's tags in the table, newest first, Python 3 before 2; those for Jetson are left out."""
+    """List a framework's tags in the table, newest first, Python 3 before 2, without those for Jetson."""
     every = (tag for release in releases(framework) for tag in release.tags if not is_jetson(tag))
     return tuple(sorted(every, key=_key, reverse=True))
 
 
 def find(framework: str, tag: str) -> Release | None:
-    """Find the release that has this tag, whole."""
+    """Return the release that has exactly this tag."""
     return _by_tag().get((framework, tag))
 
 
@@ -86,9 +86,9 @@ def frameworks() -> tuple[str, ...]:
 
 
 def order(tag: str) -> tuple[int, ...] | None:
-    """Give a key that is larger for the newer of two YY.MM tags, known or not; None for other tags.
+    """Return a sort key that is larger for the newer of two YY.MM tags, in the table or not; None for other tags.
 
-    Within a month: TensorFlow 2, 1; Python 3, 2; then the shorter tag, for longer ones are special builds.
+    Within a month: TensorFlow 2, 1; Python 3, 2; then the shorter tag, as longer ones are special builds.
     """
     return _key(tag) if _TAG.fullmatch(tag) else None
 

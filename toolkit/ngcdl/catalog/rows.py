@@ -1,13 +1,13 @@
-"""The tables as they lie in tables/, and how their cells are read. `scripts/catalog --check` checks them.
+"""The CSV tables in tables/, and how their cells are read. `scripts/catalog --check` checks them.
 
-An empty cell is an unknown value. Columns that no code reads are for those who mend a row: `notes` (but those of
-known_holes, which the doctor tells), and of releases `ubuntu` and `docs_min_driver`: what NVIDIA's prose says, which
-its images contradict at times.
-`source` is an address, sometimes with a word on where it was read; `confidence`:
+An empty cell is an unknown value. Columns that no code reads are for maintainers: `notes` (except in known_holes,
+where the doctor prints them); `excluded` of forward_compat, the branches that NVIDIA lists as not compatible;
+`ubuntu` and `docs_min_driver` of releases, what NVIDIA's prose says and its images sometimes contradict.
+`source` is an address, sometimes with a note on where it was read; `confidence`:
 seen          read at the source
-seen-secondary  read at somebody's who had read it
-mixed, partly-recalled   some fields of the row; the column `unverified` names those that were not read
-inferred, recalled       read nowhere
+seen-secondary  read in a secondary source
+mixed, partly-recalled   some fields of the row were read; the column `unverified` names those that were not
+inferred, recalled       not read anywhere
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"https?://[^\s;,(]+")
 @cache
 def rows(table: str) -> tuple[dict[str, str], ...]:
     """Read one table; `table` is its name without .csv."""
-    # not importlib.resources: it costs 10 ms of a start, for packages in archives, which this one never is
+    # not importlib.resources: it adds 10 ms to start-up, to support packages in archives, which this one never is
     path = Path(__file__).with_name("tables") / f"{table}.csv"
     with path.open(encoding="utf-8", newline="") as lines:
         return tuple(csv.DictReader(lines))
@@ -32,7 +32,7 @@ def rows(table: str) -> tuple[dict[str, str], ...]:
 
 @cache
 def comparable(text: str) -> tuple[int, ...]:
-    """535.104.05 -> (535, 104, 5). Raises ValueError where it is not a version."""
+    """535.104.05 -> (535, 104, 5). Raise ValueError if it is not a version."""
     return tuple(int(part) for part in text.split("."))
 
 
@@ -42,11 +42,11 @@ def minor(text: str) -> tuple[int, ...]:
 
 
 def address(source: str) -> str:
-    """Give the first address in a source, or its words where it has none."""
+    """Return the first address in a source, or the whole text if it has none."""
     found = _ADDRESS.search(source)
     return found[0].rstrip("/") if found else source
 
 
 def is_recalled(row: dict[str, str]) -> bool:
-    """Was this row read nowhere?"""
+    """Return whether this row was not read anywhere."""
     return row["confidence"] in ("inferred", "recalled")

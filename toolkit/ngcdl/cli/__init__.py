@@ -1,4 +1,4 @@
-"""argv -> one call -> console. Decides nothing."""
+"""The entry point: argv -> one call -> console. Decides nothing."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import BadOption
 
-# Options of `docker run` that are typed out of habit and ngcdl has not, with what is in their place.
+# Options of `docker run` that people type out of habit, which ngcdl lacks, with what takes their place.
 _DOCKERS = {
-    "--ipc": "the container has a /dev/shm of its own, of --shm-size (1g)",
+    "--ipc": "the container has its own /dev/shm, whose size --shm-size sets (1g)",
     **dict.fromkeys(("--net", "--network"), "the container has the engine's own network, and -p publishes a port"),
-    "--name": "a run is named by its id",
-    "--user": "the container runs as you, with --root as the image's own user",
+    "--name": "a run's name is its id",
+    "--user": "the container runs as you, or, with --root, as the image's own user",
     "--env-file": "-e NAME=VALUE sets each variable",
-    "--entrypoint": "the image's own entrypoint starts the command that stands after --",
-    "--privileged": "the container gets the GPUs that --gpus asks for, and no rights beside",
+    "--entrypoint": "the image's own entrypoint starts the command after --",
+    "--privileged": "the container gets the GPUs that --gpus asks for, and no further rights",
 }
 
 
 def main(argv: list[str]) -> int:
-    """Run one command and give its exit code. What stands after the first `--` is the container's, untouched."""
+    """Run one command and return its exit code. Whatever follows the first `--` is the container's, untouched."""
     if argv[:1] == ["_watch"]:
         from ngcdl.cli.watch import watch
 
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         code = app(args=argv[:at], prog_name=console.program(), standalone_mode=False, obj=tuple(argv[at + 1 :]))
         return code if isinstance(code, int) else 0
     except SystemExit as error:
-        # click makes a plain 1 of a reader that has gone.
+        # click turns a reader that has gone into a plain 1.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
         raise
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def _usage(error: Exception, argv: list[str], has_command: bool) -> int:
-    """Show typer's own usage errors as typer does; anything else is not for here."""
+    """Show typer's own usage errors as typer does; re-raise anything else."""
     import typer
 
     if isinstance(error, typer.Abort):
@@ -57,9 +57,9 @@ def _told(error: Any, argv: list[str], has_command: bool) -> int:
     is_dockers = option in _DOCKERS
     if argv[:1] == ["run"] and (is_dockers or not has_command) and "No such option" in said:
         raise BadOption(
-            f"{option}: ngcdl has no such option of docker's; {_DOCKERS[option]}." if is_dockers else said,
-            "A command for the container stands after --, with its options:\n"
-            "    ngcdl run IMAGE -- python train.py --epochs 3\nWhat ngcdl takes:\n    ngcdl run --help",
+            f"{option}: ngcdl does not have this option of docker's; {_DOCKERS[option]}." if is_dockers else said,
+            "A command for the container goes after --, with its options:\n"
+            "    ngcdl run IMAGE -- python train.py --epochs 3\nThe options of ngcdl:\n    ngcdl run --help",
         ) from error
     error.show()
     return int(error.exit_code)

@@ -1,4 +1,4 @@
-"""`ngcdl compare`: what was typed becomes arms; then all rounds, and what came out."""
+"""`ngcdl compare`: turns what was typed into arms, runs all rounds, and prints the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import choice, comparisons, console, plan, settings, trainings
+from ngcdl import choice, comparisons, console, settings, trainings, validation
 from ngcdl import compare as comparing
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
@@ -17,27 +17,27 @@ from ngcdl.cli.typed import Typed, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of
 from ngcdl.comparisons import Kept
 from ngcdl.engines.base import Chunk
-from ngcdl.errors import BadOption, NoSuchRun, RecordBroken, signal_exit_code
+from ngcdl.errors import BadOption, signal_exit_code
 from ngcdl.interrupt import Interrupted
 from ngcdl.report import compared
 from ngcdl.report.comparison import Comparison
 from ngcdl.rounds import Comparing
-from ngcdl.spec import QUEUES, USED_BY, GpuRequest, ImageRef, Workload
+from ngcdl.spec import KINDS, GpuRequest, ImageRef, Workload, kind_of
 from ngcdl.store import Store
 
 REFUSED = 1
-# What one run computes where no --steps were given: two minutes of a desktop's CPU at 250 GFLOP/s.
+# What one run computes without --steps: two minutes of a desktop's CPU at 250 GFLOP/s.
 RUN_FLOPS = 30e12
 STEPS_LEAST, STEPS_MOST = 31, 200
-# A network so small that 200 steps are over before a clock has seen them gets as many as make this, up to 2,000.
+# A network too small for a clock to time 200 steps gets enough steps for this much, up to 2,000.
 MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
-# The trainer tells a figure every ten steps, and none of the first.
+# The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
 
 
 class _Hushed(Screen):
-    """What the runs write is in their log.txt; here it would bury their results. Not what a cluster lets them wait for,
-    which is all that comes on stderr from there."""
+    """A Screen without the runs' output, which is in their log.txt and would bury the results here. What a cluster lets
+    them wait for is still shown: nothing else comes on stderr from there."""
 
     def __init__(self, is_cluster: bool) -> None:
         super().__init__(output_to_stderr=True)
@@ -49,7 +49,7 @@ class _Hushed(Screen):
 
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
-    """Run the comparison that was typed, print it and give the exit code. `others` are further images."""
+    """Run the comparison that was typed, print it and return the exit code. `others` are further images."""
     if not typed.train:
         vary = rounds.vary
         form = f"--train with {', '.join(trainings.names())}"
@@ -67,9 +67,9 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is varied, None: what the workload's file says, else CPU against GPU; and how often. When `until` (s since
-    the epoch) has come, the run under way is stopped, and no other begins. `tells_gpu`: say at once that there is none.
-    `scaling` is as it was typed.
+    """What is varied, and how often. `vary` None: what the workload's file says, else CPU against GPU. At `until` (s
+    since the epoch) the current run is stopped, and no other begins. `tells_gpu`: say at once if there is no GPU.
+    `scaling` is as typed.
     """
 
     vary: str | None
@@ -80,7 +80,7 @@ class Rounds:
 
 
 def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Kept, int | None]:
-    """Run a comparison and give what is kept of it, and the signal that ended it. Raises NgcdlError before its runs."""
+    """Run a comparison; return what is kept of it, and the signal that ended it. Raise NgcdlError before its runs."""
     config = settings.load()
     shelf = Store(config.runs)
     known = trainings.bundled(typed.train or "")
@@ -93,11 +93,11 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     asked = replace(parsed(typed, config, shelf), command="compare")
     name, variants = arms(asked, vary, images, config.registry, scaling)
     for one in (variant.asked for variant in variants):
-        plan.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
+        validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         image = one.image or choice.named_default(config.registry)
-        plan.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
+        validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(shelf)
-    screen, number = _Hushed(typed.engine in USED_BY), None
+    screen, number = _Hushed(kind_of(typed.engine).is_cluster), None
     with screen:
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         for remark in remarks if rounds.tells_gpu else ():
@@ -106,31 +106,34 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         kept = Kept(shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
         going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, rounds.until)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
-        look = "ngcdl runs" if typed.engine in QUEUES else "ngcdl logs -f last"
+        look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
         screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
         try:
             with no_open_record(shelf):
                 going.leave() if typed.detach else going.go()
         except (KeyboardInterrupt, Interrupted) as error:
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
-            screen.say(f"stopped by {signal.Signals(number).name}; what is whole:")
+            screen.say(f"stopped by {signal.Signals(number).name}; what is complete:")
     return going.kept, number
 
 
 def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled) -> None:
-    """Raises BadOption where something was typed that no comparison has."""
+    """Raise BadOption if something was typed that no comparison has."""
     if rounds.repeat < 1:
-        raise BadOption("--repeat is a whole number from 1 on.")
+        raise BadOption("--repeat must be a whole number, 1 or more.")
     if typed.batch == "largest":
-        raise BadOption("--batch largest: what is compared has the same batch.", "    ngcdl run ... --batch largest")
+        raise BadOption(
+            "--batch largest: all arms of a comparison have the same batch.", "    ngcdl run ... --batch largest"
+        )
     if not known.parameters:
         raise BadOption(f"{known.name} is a check without a speed to compare.", f"    ngcdl run --train {known.name}")
     if typed.steps is not None and typed.steps < STEPS_FEWEST:
-        raise BadOption(f"--steps {typed.steps}: less than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
-    if typed.detach and typed.engine not in QUEUES:
+        raise BadOption(f"--steps {typed.steps}: fewer than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
+    if typed.detach and not kind_of(typed.engine).has_queue:
+        queues = [name for name, one in KINDS.items() if one.has_queue]
         raise BadOption(
-            f"--detach: {typed.engine} has no queue that would keep the order of the runs; {' and '.join(QUEUES)} has.",
-            "Leave it out: ngcdl begins one run when the other has ended.",
+            f"--detach: {typed.engine} has no queue that would keep the order of the runs; {' and '.join(queues)} has.",
+            "Leave it out: ngcdl starts each run when the one before has ended.",
         )
 
 
@@ -139,16 +142,16 @@ def _device(gpus: GpuRequest) -> str:
 
 
 def steps_of(known: trainings.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
-    """Give as many steps as make RUN_FLOPS, in bounds: a big network's are few on a CPU, and enough for a median; those
-    of a tiny one are many, until they take a moment. Of several batches the largest counts."""
-    typed = str(batch or "")  # what is no number is refused later
+    """Return the number of steps that make RUN_FLOPS, within bounds: for a big network few enough for a CPU, and enough
+    for a median; for a tiny one so many that they take a moment. Of several batches the largest counts."""
+    typed = str(batch or "")  # anything but a number is refused later
     largest = max([int(typed) if typed.isdecimal() else known.batch, *batches_of(vary)])
     flops = max(known.flops_per_example * largest, 1)
     return int(max(min(max(RUN_FLOPS / flops, STEPS_LEAST), STEPS_MOST), min(MOMENT_FLOPS / flops, STEPS_TINY)))
 
 
 def batches_of(vary: str | None) -> list[int]:
-    """Give the batches that are varied; what is none is refused later."""
+    """Return the batches that are varied; anything but a number is refused later."""
     name, _, values = (vary or "").partition("=")
     return [int(value) for value in values.split(",") if value.strip().isdecimal()] if name == "batch" else []
 
@@ -158,35 +161,30 @@ def _left(kept: Kept, as_json: bool) -> int:
         console.result_json(kept.as_json())
     else:
         console.result(kept.id)
-        console.say(f"it goes on; look with: ngcdl compare --show {kept.id}, end it with: ngcdl stop {kept.id}")
+        console.say(f"detached; see it with: ngcdl compare --show {kept.id}, stop it with: ngcdl stop {kept.id}")
     return 0
 
 
 def stop(name: str) -> None:
-    """Stop the runs of a comparison that have not ended, the last of a queue first, and begin no other. Raises
-    NoSuchComparison."""
-    from ngcdl.cli import runs
+    """Stop a comparison and say how its runs ended. Raise NoSuchComparison, or as stopping.stopped does."""
+    from ngcdl import stopping
+    from ngcdl.cli.shown import how_it_ended
 
     shelf = Store(settings.load().runs)
     kept = reconciled.comparison(shelf, name)
-    left = [trial.run for trial in reversed(kept.trials) if _is_under_way(trial.run, shelf)]
-    if not left and (kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)):
-        console.say(f"{kept.id}: it has ended; look with: ngcdl compare --show {kept.id}")
+    if stopping.is_over(shelf, kept):
+        console.say(f"{kept.id}: it has ended; see it with: ngcdl compare --show {kept.id}")
         return
-    comparisons.stop(kept, shelf)
-    for run in left:
-        runs.stop(run)
-
-
-def _is_under_way(run: str, shelf: Store) -> bool:
-    try:
-        return shelf.load(run).status == "running"
-    except (NoSuchRun, RecordBroken):
-        return False
+    is_silent = True
+    for run in stopping.comparison(shelf, kept):
+        console.say(f"{run.id}: {how_it_ended(run)}")
+        is_silent = False
+    if is_silent:
+        console.say(f"{kept.id}: nothing was running, and no further run starts; ngcdl compare --show {kept.id}")
 
 
 def show(name: str, as_json: bool) -> int:
-    """Print a comparison from its records once more. Raises NoSuchComparison or RecordBroken."""
+    """Print a comparison again from its records. Raise NoSuchComparison or RecordBroken."""
     shelf = Store(settings.load().runs)
     return _print(reconciled.comparison(shelf, name), shelf, as_json)
 
@@ -200,12 +198,12 @@ def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
         return exit_code(found)
     for line in compared.lines(found, console.columns(sys.stdout)):
         console.result(console.wrapped(console.plain(line), sys.stdout))
-    console.say(f"once more: ngcdl compare --show {kept.id}; as a page: ngcdl report {kept.id}")
+    console.say(f"again: ngcdl compare --show {kept.id}; as a page: ngcdl report {kept.id}")
     return exit_code(found)
 
 
 def exit_code(found: Comparison) -> int:
-    """Give 1 where an arm that was to be compared was refused altogether, else 0."""
+    """Return 1 if an arm that was to be compared was refused altogether, else 0."""
     empty = [arm for arm in found.arms if not arm.counted]
     has_all = all(any(ratio.arm == arm.name for ratio in found.ratios) for arm in found.arms[1:])
     return REFUSED if empty or (found.refused and not has_all) else 0

@@ -1,4 +1,4 @@
-"""`ngcdl doctor`: the chain on the screen, as JSON, as an archive for a report, and with its remedies."""
+"""`ngcdl doctor`: shows the chain on the screen, as JSON or in an archive for a report, and runs its remedies."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ngcdl.errors import BadOption
 
 _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
 _COLOURS = {"ok": "32", "warning": "33", "broken": "31", "unchecked": "2"}
-_NARROWEST, _WIDEST = 40, 120  # longer lines read badly
+_NARROWEST, _WIDEST = 40, 120  # longer lines are hard to read
 
 
 def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> int:
-    """Look at the whole chain; 1 where a link is broken, else 0. Raises BadOption."""
+    """Check the whole chain; return 1 if a link is broken, else 0. Raise BadOption."""
     from ngcdl.doctor import look
 
     if fix and json:
-        raise BadOption("--fix asks questions, and --json answers a program: take one of them.")
+        raise BadOption("--fix asks questions, and --json answers a program: use only one.")
     file = Path(bundle).expanduser() if bundle is not None else None
     try:
-        is_there = file is not None and file.exists()  # told before, and not after, seconds of looking
+        is_there = file is not None and file.exists()  # checked before the examination, which takes seconds
     except OSError as error:
         raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
     if is_there:
-        raise BadOption(f"--bundle {file}: it is there already, and is left as it is.")
+        raise BadOption(f"--bundle {file}: it already exists, and is left as it is.")
     findings: Sequence[Finding] = chain.examine(look.gather())
     if json:
         console.result_json(chain.document(findings))
@@ -51,7 +51,7 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
 
 
 def screen(findings: Sequence[Finding], width: int, *, in_colour: bool = False) -> str:
-    """One line a link; below it, where there is one, the cause and what to type. The last line is the sum."""
+    """Return a line per link, with the cause, if any, and what to type below it. The last line is the summary."""
     lines = [line for finding in findings for line in _lines(finding, width, in_colour=in_colour)]
     return "\n".join([*lines, "", summary(findings)])
 
@@ -65,7 +65,7 @@ def summary(findings: Sequence[Finding]) -> str:
         return f"All is well: {len(findings) - unchecked} ok{more}."
     warnings = len(worst) - broken
     said = f"{broken} broken, {warnings} warning{'' if warnings == 1 else 's'}{more}; first: {worst[0].name}"
-    steps = sorted(worst[0].remedy, key=lambda step: step.by_hand)  # one that mends, before one that only looks
+    steps = sorted(worst[0].remedy, key=lambda step: step.by_hand)  # a step that repairs, before one that only inspects
     step = next((step.command for step in steps), None)
     return f"{said}\n    {step}" if step and broken else said
 
@@ -86,7 +86,7 @@ def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
 
 
 def _filled(text: str, width: int, indent: int) -> list[str]:
-    """Break between words; what is one word, such as a path, stays whole."""
+    """Wrap between words; a single word, such as a path, stays whole."""
     return textwrap.wrap(
         text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
         drop_whitespace=True, replace_whitespace=False,
@@ -138,5 +138,5 @@ def _ask(command: str) -> bool:
 
 
 def _run(command: str) -> int:
-    """Run a remedy as it was shown, by a shell, with this terminal: sudo may ask for a password."""
+    """Run a remedy as shown, in a shell on this terminal: sudo may ask for a password."""
     return subprocess.run(["sh", "-c", command], check=False).returncode

@@ -1,4 +1,4 @@
-"""`ngcdl export`: the script or manifest by which a cluster does a recorded run, wherever that was."""
+"""`ngcdl export`: prints the script or manifest for a cluster to repeat a recorded run, wherever it ran."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
 from ngcdl.errors import BadOption
 from ngcdl.record import Run
-from ngcdl.spec import GpuRequest, Placement
-
-FORMS = {"slurm": "slurm", "k8s": "kubernetes", "kubernetes": "kubernetes"}
+from ngcdl.spec import KINDS, GpuRequest, Placement
 
 
 def export(form: str, name: str) -> None:
-    """Print it. Raises BadOption, and NotRepeatable where the record does not say enough."""
-    if form not in FORMS:
-        raise BadOption(f"export {form}: slurm or k8s.", f"    ngcdl export k8s {name}")
+    """Print the script or manifest. Raise BadOption, or NotRepeatable if the record does not say enough."""
+    engine = _cluster(form, name)
     config, shelf = settings.load(), kept.shelf()
     run = shelf.load(shelf.find(name))
     with Screen(output_to_stderr=True) as screen:
         before = repeat.again(run, config, shelf, screen, dry=True).asked
-        asked = replace(before, engine=FORMS[form], gpus=_gpus(run), device=None, placement=_placement(run, form))
+        asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
         picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     target = prepare.planned_target(picked)
     order = Order(spec, run.id, shelf.folder(run.id), target, picked.way.name)
@@ -31,14 +28,24 @@ def export(form: str, name: str) -> None:
     console.result_exact(request.get("to_keep", request["script"]).rstrip())
 
 
+def _cluster(form: str, name: str) -> str:
+    """Return the engine that `form` means: its name or its short name."""
+    clusters = {one.short or engine: engine for engine, one in KINDS.items() if one.is_cluster}
+    if form not in (*clusters, *clusters.values()):
+        raise BadOption(
+            f"export {form}: must be {' or '.join(clusters)}.", f"    ngcdl export {[*clusters][-1]} {name}"
+        )
+    return clusters.get(form, form)
+
+
 def _gpus(run: Run) -> GpuRequest:
-    """As many of each node as it had: which cards they were means nothing elsewhere."""
+    """Return as many GPUs per node as the run had: which cards they were means nothing elsewhere."""
     asked = GpuRequest.parse(str((run.spec or {}).get("gpus") or "auto"))
     if run.gpus == () or asked.kind == "none":
         return GpuRequest("none")
     return GpuRequest("count", count=asked.count or len(run.gpus or asked.devices) or 1)
 
 
-def _placement(run: Run, form: str) -> Placement:
+def _placement(run: Run, engine: str) -> Placement:
     said = run.placement
-    return Placement.from_json(said) if said and run.engine == FORMS[form] else Placement()
+    return Placement.from_json(said) if said and run.engine == engine else Placement()

@@ -1,4 +1,4 @@
-"""`ngcdl gpu`: what the NVIDIA driver says about the GPUs of this host, and who uses them."""
+"""`ngcdl gpu`: shows what the NVIDIA driver reports about this host's GPUs, and who uses them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class _Report:
 
 
 def gpu(json: bool = False, watch: float | None = None) -> None:
-    """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raises NvmlUnavailable."""
+    """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raise NvmlUnavailable."""
     if watch is not None and not watch > 0:
-        raise BadOption(f"--watch {watch:g}: wanted seconds, more than 0.")
+        raise BadOption(f"--watch {watch:g}: must be a number of seconds above 0.")
     nvml = within(connect)
     try:
         if watch is not None:
@@ -48,7 +48,7 @@ def gpu(json: bool = False, watch: float | None = None) -> None:
 
 
 def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
-    """Redraw on a terminal; elsewhere add each reading with its time, as JSON on one line."""
+    """Redraw on a terminal; elsewhere append each reading with its time, or, for JSON, as one line."""
     if json or not console.on_terminal(sys.stdout):
         while True:
             now, report = time.time(), _read(nvml)
@@ -106,9 +106,9 @@ def _card(card: GpuReading, names: Mapping[str, str]) -> str:
 
 
 def _mig(card: GpuReading, names: Mapping[str, str]) -> list[str]:
-    """List the MIG devices by their names for --gpus; the processes of the card are theirs."""
+    """List the MIG devices by their names for --gpus, with their processes, which are the card's."""
     if not card.mig_devices:
-        return ["  MIG is on, and no MIG device is to be seen: nothing can compute on it"]
+        return ["  MIG is on, but no MIG device is visible: nothing can compute on it"]
     lines = ["  MIG is on: programs compute on its MIG devices"]
     for name, one in computing([card]).items():
         memory = _of(_mib(one.memory_used_bytes), _mib(one.memory_total_bytes), "MiB")
@@ -152,7 +152,7 @@ def _mib(value: int | None) -> float | None:
 
 
 def _container_names(ids: Collection[str]) -> dict[str, str]:
-    """Ask Docker what containers are called. An engine that does not answer at once leaves them without a name."""
+    """Ask Docker for the names of containers. If it does not answer at once, they stay without a name."""
     found: dict[str, str] = {}
     if ids:
         thread = threading.Thread(target=_ask_docker, args=(found,), daemon=True)
@@ -164,6 +164,6 @@ def _container_names(ids: Collection[str]) -> dict[str, str]:
 def _ask_docker(found: dict[str, str]) -> None:
     from ngcdl.engines.docker import connect
 
-    # A name is only worth having if it is there: what is wrong with the engine is not this command's to tell.
+    # Names are a bonus: it is not this command's task to report what is wrong with the engine.
     with suppress(NgcdlError):
         found.update(connect().names())

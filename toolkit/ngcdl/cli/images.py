@@ -1,4 +1,4 @@
-"""`ngcdl check`, `images`, `resolve` and `pull`: which image runs here, and getting it."""
+"""`ngcdl check`, `images`, `resolve` and `pull`: show which image runs here, and fetch it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
+from ngcdl.catalog import releases
 from ngcdl.console import NOT_AVAILABLE, size
 from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, NoneRuns, RegistryError
 from ngcdl.spec import ImageRef
@@ -21,15 +22,14 @@ if TYPE_CHECKING:
 NEWEST = 10
 _RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
-_TELL = "Say what that machine is:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
+_TELL = "Describe that machine:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
 _WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run"}
-FRAMEWORKS = ("tensorflow", "pytorch")
-# A rule's name where it says too little beside its numbers.
+# Replacements for rules' names that say too little beside their numbers.
 _RULES = {"unknown": "can't tell", "mixed": "not on all cards", "no-gpu": "no GPU", "gpu-way": "no way for GPUs in"}
 
 
 def pull(name: str, force: bool = False) -> None:
-    """Pull the image and print its reference by digest. Raises ImageUnfit, RegistryError or EngineError."""
+    """Pull the image and print its reference by digest. Raise ImageUnfit, RegistryError or EngineError."""
     from ngcdl import fetch, hostfacts, judge
     from ngcdl.cli.screen import Screen
 
@@ -46,7 +46,7 @@ def pull(name: str, force: bool = False) -> None:
 
 
 def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> int:
-    """Judge one image and give the exit code. Raises RegistryError where nothing is known of it."""
+    """Judge one image and return the exit code. Raise RegistryError if nothing is known about it."""
     from ngcdl import judge
 
     config = settings.load()
@@ -60,10 +60,11 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
 
 
 def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> None:
-    """Print the newest reference that runs, by digest. Raises NoneRuns, or RegistryError: only it knows digests.
+    """Print the newest reference that runs, by digest. Raise NoneRuns, or RegistryError: only the registry knows
+    digests.
 
-    What is printed is used unseen: where the registry can't be asked that is nothing, and the tag that is known here
-    stands in the error's hint."""
+    The output is used unseen: if the registry can't be asked, nothing is printed, and the error's hint has the newest
+    tag known here."""
     from ngcdl import judge
     from ngcdl.fetch import FINAL
 
@@ -75,13 +76,15 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
     except RegistryError as error:
         known = None if isinstance(error, FINAL) else judge.newest_known(typed, there, config)
         if known:
-            error.hint += f"\nBy what is known here the newest that runs is this; its digest is not known:\n    {known}"
+            error.hint += (
+                f"\nAs far as is known here, this is the newest that runs; its digest is unknown:\n    {known}"
+            )
         raise
     if judged is None:
         raise NoneRuns(typed.name)
     for reason in judged.verdict.reasons:
-        if reason.rule == "elsewhere":  # a reference is used unseen, so none is given unjudged
-            raise EngineElsewhere("what runs there can't be told from here.", _TELL.format(name=typed.framework))
+        if reason.rule == "elsewhere":  # a reference is used unseen, so never print one unjudged
+            raise EngineElsewhere("what runs there can't be judged from here.", _TELL.format(name=typed.framework))
         if reason.level == "caution":
             console.say(reason.text)
     assert judged.facts.digest is not None  # the registry's own answer has one
@@ -92,12 +95,12 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
 
 
 def images(name: str | None, everything: bool, host: str | None, cards: Sequence[str], as_json: bool) -> None:
-    """List the tags of one repository, or the newest of both frameworks. Raises RegistryError."""
+    """List the tags of one repository, or the newest of each framework. Raise RegistryError."""
     config = settings.load()
     there, engine = _host(host, cards)
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}  # each once, in order
-    for one in (name,) if name else FRAMEWORKS:
+    for one in (name,) if name else releases.frameworks():
         listed, said = _tags(_repository(one, config.registry), there, config, engine, everything)
         rows += listed
         notes |= dict.fromkeys(said)
@@ -111,11 +114,11 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
         console.say(note)
 
 
-# -- what is asked --------------------------------------------------------------------------------------------------
+# -- the question ---------------------------------------------------------------------------------------------------
 
 
 def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | None]:
-    """This host and its engine, if its disk is known, or the host that was typed. Raises BadOption."""
+    """Return this host and, if its disk is known, its engine, or the host that was typed. Raise BadOption."""
     if typed is not None or cards:
         from ngcdl.preflight import host
 
@@ -125,8 +128,8 @@ def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | 
     try:
         engine = engines.connect("docker")
         there = hostfacts.gather(engine)
-        return there, None if there.free_bytes is None else engine  # what it has matters to its disk alone
-    except EngineError as error:  # an image can be judged without one; what is wrong with it is doctor's to tell
+        return there, None if there.free_bytes is None else engine  # which images it has matters only for its disk
+    except EngineError as error:  # an image can be judged without one; doctor says what is wrong with it
         return hostfacts.without_engine(error), None
 
 
@@ -135,24 +138,24 @@ def _where(typed: str | None, cards: Sequence[str]) -> str:
 
 
 def _repository(name: str, registry: str) -> ImageRef:
-    """Read pytorch, nvidia/cuda, or a reference whose tag says which kind is meant."""
+    """Read pytorch, nvidia/cuda, or a reference with a tag of the variant that is meant."""
     has_tag = ":" in name.rpartition("/")[2]
     ref = ImageRef.parse(name if has_tag else f"{name}:0", registry)
     if ref.digest:
-        raise BadOption(f"{name}: a digest is one image for ever.", f"    ngcdl check {name}")
+        raise BadOption(f"{name}: a digest always names the same image.", f"    ngcdl check {name}")
     return ref if has_tag else replace(ref, tag=None)
 
 
 def _tags(
     ref: ImageRef, host: HostFacts, config: settings.Settings, engine: Engine | None, everything: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Judge the tags of one repository: rows, and what is to be said below them. Raises RegistryError."""
+    """Judge the tags of one repository: return rows, and the notes to print below them. Raise RegistryError."""
     from ngcdl import imagefacts, judge
     from ngcdl.preflight import verdict
     from ngcdl.preflight.newest import ordered
 
     tags = imagefacts.tags(ref.registry, ref.repository, config.cache)
-    notes = [f"{tags.trouble.message} These are the tags of ngcdl's own catalogue."] if tags.trouble else []
+    notes = [f"{tags.trouble.message} These tags are from ngcdl's own catalogue."] if tags.trouble else []
     names = ordered(tags.names)
     shown = names if everything else names[:NEWEST]
     refs = [replace(ref, tag=tag, digest=None) for tag in shown]
@@ -196,7 +199,7 @@ def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]
     }
 
 
-# -- what is shown --------------------------------------------------------------------------------------------------
+# -- the output -----------------------------------------------------------------------------------------------------
 
 
 def _table(rows: Sequence[Mapping[str, Any]], where: str, width: int | None) -> str:
@@ -217,12 +220,12 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _here(row: Mapping[str, Any]) -> str:
-    """Say in a few words whether a tag runs here; `ngcdl check` has the sentence."""
+    """Say in a few words whether a tag runs here; `ngcdl check` says it in a sentence."""
     if row["verdict"] is None:
         return f"{NOT_AVAILABLE}: {row['trouble']}"
     if row["verdict"] == "runs":
         return f"runs{_mode(row['mode'])}{_RECALLED if row['recalled'] else ''}"
-    numbers = f" ({row['found']}, wants {row['needed']})" if row["found"] and row["needed"] else ""
+    numbers = f" ({row['found']}, needs {row['needed']})" if row["found"] and row["needed"] else ""
     rule = _RULES.get(row["rule"], row["rule"])
     return f"{row['verdict']}{_mode(row['mode'])}: {rule}{numbers}{_RECALLED if row['recalled'] else ''}"
 

@@ -1,4 +1,4 @@
-"""The runs and comparisons that a command names: found, with their figures, closed where nobody watches them."""
+"""Finds the runs and comparisons that a command names, with their figures, and closes those that nobody watches."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ngcdl.folder import EVENTS, has_checkpoint, lines
 from ngcdl.nodesamples import samples
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
+from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 if TYPE_CHECKING:
     from ngcdl.comparisons import Kept
 
-SILENT_SECONDS = 300.0  # a compilation, or an evaluation, takes minutes
-SILENT_STEPS = 20  # of what was between the last two that were told
+SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
+SILENT_STEPS = 20  # times the interval between the last two reported steps
 
 
 def shelf() -> Store:
@@ -28,12 +29,12 @@ def shelf() -> Store:
 
 
 def loaded(store: Store, name: str) -> Run:
-    """Give the run that `name` means. Raises NoSuchRun or RecordBroken."""
+    """Return the run that `name` means. Raise NoSuchRun or RecordBroken."""
     return with_figures(store, reconcile(store, store.load(store.find(name))))
 
 
 def with_figures(store: Store, run: Run) -> Run:
-    """A record that the trainer wrote by itself, and a run that still runs, have their figures in their files."""
+    """Return `run` with its figures. A run recorded by the trainer alone, or still running, has them in its files."""
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
     from ngcdl.report.filled import filled
@@ -43,10 +44,10 @@ def with_figures(store: Store, run: Run) -> Run:
 
 
 def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> float | None:
-    """Give for how many seconds a training that runs has told nothing, where that is long for it.
+    """Return how many seconds a running training has reported nothing, if that is long for it, else None.
 
-    None also where nobody can tell: what waits in a cluster's queue has a reason, and a pod's events come last."""
-    if run.status != "running" or run.reason or run.engine == "kubernetes":
+    Also None if nobody can tell: a run in a cluster's queue has a reason, and a pod's events arrive last."""
+    if run.status != "running" or run.reason or not kind_of(run.engine).shares_files:
         return None
     path = store.folder(run.id) / EVENTS
     try:
@@ -62,30 +63,32 @@ def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> f
     return seconds if seconds > SILENT_STEPS * (last[-1] - last[0] if last else 0.0) else None
 
 
-def in_words(silent_seconds: float) -> str:
-    """Say a `silence`: no step for 12 min."""
+def in_words(silent_seconds: float | None) -> str:
+    """Put a `silence` into words, such as "no step for 12 min"; "" for None."""
+    if silent_seconds is None:
+        return ""
     minutes = silent_seconds / 60
     return f"no step for {minutes:.0f} min" if minutes < 120 else f"no step for {minutes / 60:.0f} h"
 
 
 def say_silence(run: Run, silent_seconds: float) -> None:
-    """Tell of a training that stands still, or is in a long evaluation or compilation, how to find out which."""
-    look = f"look with: ngcdl gpu or ngcdl logs {run.id}, end it with: ngcdl stop {run.id}"
+    """Say how to find out whether a training hangs, or is in a long evaluation or compilation."""
+    look = f"check with: ngcdl gpu or ngcdl logs {run.id}, stop it with: ngcdl stop {run.id}"
     console.say(f"{run.id}: {in_words(silent_seconds)}; {look}")
 
 
 def say_how_to_go_on(store: Store, run: Run) -> None:
-    """Tell the next command after an unfinished training that has a checkpoint."""
+    """Say the next command after an unfinished training that has a checkpoint."""
     if run.status in ("finished", "running") or not has_checkpoint(store.folder(run.id)):
         return
-    if run.is_open:  # its engine may come back, and its container have gone on
+    if run.is_open:  # its engine may come back, and its container may have gone on
         console.say(f"what became of it is not known yet: ngcdl show {run.id}")
     else:
-        console.say(f"a checkpoint was saved; go on from it with: ngcdl run ... --resume {run.id}")
+        console.say(f"a checkpoint was saved; continue from it with: ngcdl run ... --resume {run.id}")
 
 
 def comparison(store: Store, name: str) -> Kept:
-    """Give the comparison that `name` means. Raises NoSuchComparison or RecordBroken."""
+    """Return the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
     from ngcdl import comparisons
 
     kept = comparisons.load(name, store)
@@ -94,7 +97,7 @@ def comparison(store: Store, name: str) -> Kept:
 
 
 def close(store: Store, ids: Iterable[str]) -> None:
-    """Find out what became of these runs. Of a broken record, or one that is gone, others tell."""
+    """Find out what became of these runs. Other commands report a record that is broken or gone."""
     with asking() as away:
         for run_id in ids:
             with contextlib.suppress(NgcdlError):
@@ -103,7 +106,7 @@ def close(store: Store, ids: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def asking() -> Iterator[dict[str, NgcdlError]]:
-    """Give what `reconcile` is to remember of engines that do not answer, and say of each that it did not."""
+    """Yield a dict for `reconcile` to remember engines that do not answer, and report each of them at the end."""
     away: dict[str, NgcdlError] = {}
     yield away
     for error in away.values():

@@ -1,4 +1,4 @@
-"""ngcdl login and logout: a key is checked, shown to the registry, and only then kept."""
+"""`ngcdl login` and `logout`: a key is checked, shown to the registry, and only then kept."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
 
 @dataclass(frozen=True)
 class Copy:
-    """Where a key goes as well: into the pull secret `kubernetes` of `namespace`, or to enroot."""
+    """Where else a key goes: into the pull secret `kubernetes` of `namespace`, or to enroot."""
 
     kubernetes: str | None = None
     namespace: str | None = None
     enroot: bool = False
 
     def line(self, registry: str | None) -> str:
-        """Give the line that asks for it."""
+        """Return the command line that asks for it."""
         named = (("--kubernetes", self.kubernetes), ("--namespace", self.namespace))
         words = [word for name, value in named if value is not None for word in (name, value)]
         words = [*([registry] if registry else []), *words, *(["--enroot"] if self.enroot else [])]
@@ -37,9 +37,9 @@ class Copy:
 def login(registry: str | None = None, key_stdin: bool = False) -> credentials.Credential:
     """Sign in to nvcr.io, or to the mirror of it that NGCDL_REGISTRY names, with an NGC API key.
 
-    The key is read from standard input (--password-stdin), else from NGC_API_KEY or NGC_CLI_API_KEY, else asked for.
-    It is given, and kept where `docker login` keeps it, once the registry has taken it; if it is refused, the old one
-    stays.
+    The key is read from standard input (--password-stdin), else from NGC_API_KEY or NGC_CLI_API_KEY, else prompted
+    for. Once the registry has accepted it, it is returned and kept where `docker login` keeps it; if it is refused,
+    the old one stays.
     """
     from ngcdl.registry.client import Registry
 
@@ -49,7 +49,7 @@ def login(registry: str | None = None, key_stdin: bool = False) -> credentials.C
             f"{host}: an NGC API key is for {NVCR}, or for the mirror of it that NGCDL_REGISTRY names.",
             f"    docker login {host}\nngcdl reads the same file.",
         )
-    docker_config.read(docker_config.path(os.environ))  # a broken file is told before a key is asked for
+    docker_config.read(docker_config.path(os.environ))  # report a broken file before asking for a key
     text, source = _read_key(host, key_stdin, os.environ)
     typed = credentials.Credential(NGC_USERNAME, credentials.check_key(text), source)
     with Registry(host) as asked:
@@ -62,20 +62,20 @@ def login(registry: str | None = None, key_stdin: bool = False) -> credentials.C
     if checked:
         console.result(f"Signed in to {host} with the key from {source}. Kept in {kept.where}.")
     else:
-        console.result(f"{host} asks nobody to sign in, so the key was not checked. Kept in {kept.where}.")
+        console.result(f"{host} does not ask for a sign-in, so the key was not checked. Kept in {kept.where}.")
     return typed
 
 
 def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None:
-    """Copy the key that is kept, or sign in with the one on standard input and copy that.
+    """Copy the stored key, or sign in with the one on standard input and copy that.
 
-    Raises BadOption where no key is kept, a name can't be meant, or two of the options not together."""
+    Raise BadOption if no key is stored, a name makes no sense, or two options exclude each other."""
     if to.namespace is not None and to.kubernetes is None:
         meant = Copy("NAME", to.namespace).line(registry)
         raise BadOption("--namespace: only --kubernetes reads that.", meant)
     if to.kubernetes is not None and to.enroot:
         both = (replace(to, enroot=False), Copy(enroot=True))
-        raise BadOption("--kubernetes and --enroot: one of them.", "\n".join(one.line(registry) for one in both))
+        raise BadOption("--kubernetes and --enroot: use only one.", "\n".join(one.line(registry) for one in both))
     if to.kubernetes is not None:
         from ngcdl.engines.kubernetes.engine import check_secret_name
 
@@ -83,7 +83,7 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
     host = _host(registry)
     key = login(registry, key_stdin) if key_stdin else credentials.find(host)
     if key is None:
-        raise BadOption(f"No key for {host} is kept.", f"    {credentials.sign_in(host)}\n{to.line(registry)}")
+        raise BadOption(f"No key for {host} is stored.", f"    {credentials.sign_in(host)}\n{to.line(registry)}")
     if to.kubernetes is None:
         _to_enroot(host, key)
     else:
@@ -91,7 +91,7 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
 
 
 def _to_kubernetes(host: str, key: credentials.Credential, name: str, namespace: str | None) -> None:
-    """Make the pull secret `name`, or renew it. The key goes through kubectl's stdin, and no file."""
+    """Make or renew the pull secret `name`. The key goes through kubectl's stdin, never through a file."""
     from ngcdl.engines import kubernetes
 
     where = kubernetes.connect().keep_pull_secret(name, namespace, host, key.username, key.secret.reveal())
@@ -101,16 +101,16 @@ def _to_kubernetes(host: str, key: credentials.Credential, name: str, namespace:
 
 
 def _to_enroot(host: str, key: credentials.Credential) -> None:
-    """Put it where enroot reads it, with which the nodes of a Slurm pull."""
+    """Put the key where enroot reads it: with enroot the nodes of a Slurm cluster pull."""
     from ngcdl.registry import enroot
 
     file = enroot.keep(host, key)
-    console.result(f"The key for {host} is kept unencrypted in {file}, readable by you alone: enroot reads it there.")
+    console.result(f"The key for {host} is kept unencrypted in {file}, readable only by you: enroot reads it there.")
 
 
 def logout(registry: str | None = None) -> None:
-    """Take the key for nvcr.io, or for the registry that is named, off this machine, enroot's copy too. Docker's login
-    goes with it; a pull secret in a cluster stays."""
+    """Remove the key for nvcr.io, or for `registry`, from this machine, with Docker's login and enroot's copy. A pull
+    secret in a cluster stays."""
     from ngcdl.registry import enroot
 
     host = _host(registry)
@@ -121,7 +121,7 @@ def logout(registry: str | None = None) -> None:
     else:
         console.result(f"Docker's configuration keeps no key for {host}.")
     for name in credentials.key_variables(host):
-        console.say(f"{name} is still set, and is used before any other key: unset {name}")
+        console.say(f"{name} is still set, and takes precedence over any other key: unset {name}")
     left, _trouble = credentials.find_or_none(host, _without_keys(os.environ))
     if left is not None:
         console.say(f"A key for {host} is still found in {left.source}.")
@@ -137,10 +137,10 @@ def _without_keys(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Give a key as it was typed, and where it came from. Raises NoKey where there is nobody to ask."""
+    """Return a key as it was typed, and where it came from. Raise NoKey if there is nobody to ask."""
     if key_stdin:
         return _from_stdin(), "standard input"
-    for name in credentials.key_variables(host, environ):  # none for a stranger's host: NGC's key is not for it
+    for name in credentials.key_variables(host, environ):  # none for a foreign host: NGC's key is not for it
         return environ[name], name
     if sys.stdin is None or not sys.stdin.isatty():
         raise NoKey
@@ -149,7 +149,7 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
     except EOFError:
         raise NoKey from None
     except BaseException:
-        console.result("")  # the shell's next prompt begins a line of its own
+        console.result("")  # the shell's next prompt starts on a new line
         raise
 
 

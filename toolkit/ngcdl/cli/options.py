@@ -1,4 +1,4 @@
-"""The options that several commands take, each written once."""
+"""The options that several commands take, each defined once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ Fewer = Annotated[
     int | None,
     training(help="Stop at this step; default: 31 to 200 by the network's size, up to 2,000 if tiny."),
 ]
-Epochs = Annotated[int | None, training(help="Instead of --steps: go through all examples this many times.")]
+Epochs = Annotated[int | None, training(help="Instead of --steps: pass through all examples this many times.")]
 Seconds = Annotated[
     float | None,
     training(help="Train this long; with --steps or --epochs, whichever comes first."),
 ]
-Times = Annotated[int, training(help="For cifar10-94: train this many times, each from nothing.")]
+Times = Annotated[
+    int, training(help="For trainings of seconds, such as cifar10-94: train this many times, each from scratch.")
+]
 Batch = Annotated[
     str | None,
     training(metavar="N|largest", help="Examples per step; default: the workload's own. largest: what fits."),
@@ -40,44 +42,45 @@ FixedBatch = Annotated[
     str | None,
     training("--batch", metavar="N", help="Examples per step; default: the workload's own."),
 ]
-Seed = Annotated[int, training(help="Seed of weights, order and distortions.")]
-Clip = Annotated[
-    float | None, training(metavar="NORM", help="Clip the gradients to this norm, taken over all of them.")
-]
-Threads = Annotated[int | None, training(help="Processor threads that compute; default: all.")]
+Seed = Annotated[int, training(help="Seed for weights, order and distortions.")]
+Clip = Annotated[float | None, training(metavar="NORM", help="Clip the gradients to this global norm.")]
+Threads = Annotated[int | None, training(help="CPU threads to compute with; default: all.")]
 Data = Annotated[
     str,
     training(
         "--data",
         metavar="auto|synthetic|DIR",
-        help="auto: CIFAR-10, cached or downloaded; synthetic: made up; or a folder.",
+        help="auto: CIFAR-10, cached or downloaded; synthetic: generated; or a folder.",
     ),
 ]
 Feed = Annotated[
     str | None,
     training(
         metavar="ahead|plain|resident|constant|input",
-        help="Batches are made beforehand (ahead, the default); when needed (plain); gathered on the device "
-        "(resident); one, again and again (constant); or only made, without any training (input).",
+        help="How batches are made: in advance (ahead, the default); when needed (plain); gathered on the device "
+        "(resident); one, over and over (constant); or made without any training (input).",
     ),
 ]
 Precision = Annotated[
     str,
-    training(metavar="auto|float32|tf32|amp", help="Number format. auto: tf32 where the card has it."),
+    training(metavar="auto|float32|tf32|amp", help="Numeric precision. auto: tf32 if the card has it."),
 ]
-Amp = Annotated[bool, training("--amp", help="Mixed precision, short for --precision amp.")]
+Amp = Annotated[bool, training("--amp", help="Mixed precision; short for --precision amp.")]
 Compile = Annotated[bool, training("--compile", help="Compile the step: torch.compile, or XLA.")]
 Autotune = Annotated[
     bool,
-    training("--autotune", help="Try threads, layout and feed for at most a minute, and take what is fastest here."),
+    training("--autotune", help="Try threads, layout and feed for at most a minute, and use what is fastest here."),
 ]
 ChannelsLast = Annotated[
     bool | None,
-    training("--channels-last/--channels-first", help="Memory layout of pictures."),
+    training("--channels-last/--channels-first", help="Memory layout of images."),
 ]
 Teacher = Annotated[
     str | None,
-    training(metavar="together|before|ahead|kept|none", help="For distill: where and when its teacher computes."),
+    training(
+        metavar="together|before|ahead|kept|none",
+        help="For trainings with a teacher, such as distill: where and when it computes.",
+    ),
 ]
 Device = Annotated[
     str | None,
@@ -107,7 +110,7 @@ Limits = Annotated[
     container(
         "--ulimit",
         metavar="NAME=N",
-        help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it out.",
+        help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it unset.",
     ),
 ]
 AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, usually root.")]
@@ -138,11 +141,11 @@ DataPvc = Annotated[
 ]
 PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull the image with (Kubernetes).")]
 
-# -- what is named --------------------------------------------------------------------------------------------------
+# -- arguments ------------------------------------------------------------------------------------------------------
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
 ImageName = Annotated[str, typer.Argument(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/pytorch:...")]
 
-# -- another machine than this one ----------------------------------------------------------------------------------
+# -- another machine ------------------------------------------------------------------------------------------------
 HostTyped = Annotated[
     str | None,
     typer.Option(

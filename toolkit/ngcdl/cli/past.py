@@ -1,4 +1,4 @@
-"""`ngcdl runs diff`, `replay`, `export` and `import`: what can be done with runs that are over."""
+"""`ngcdl runs diff`, `replay`, `export` and `import`: compares, repeats and moves runs that are over."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ngcdl.store import Store
 
 _LONGEST = 48  # characters of a cell
-_BEFORE = 8  # and of those before a difference, at least
+_BEFORE = 8  # characters shown before a difference, at least
 
 
 def diff(one: str, other: str, as_json: bool) -> None:
-    """Show what differs. Raises NoSuchRun or RecordBroken."""
+    """Show what differs. Raise NoSuchRun or RecordBroken."""
     store = kept.shelf()
     a, b = (kept.loaded(store, name) for name in (one, other))
     refused = kept_apart({run.id: Measured.of(run, lines(store.folder(run.id) / EVENTS)) for run in (a, b)})
@@ -42,11 +42,11 @@ def _remarks(found: Difference) -> Iterator[str]:
     if found.refused:
         yield f"The figures can't be compared: {'; '.join(found.refused)}."
     if any(figure.change for figure in found.figures.values()):
-        yield "Each figure is of one run: no spread is known."
+        yield "Each figure comes from a single run: the spread is unknown."
 
 
 def told(found: Difference, width: int | None) -> list[str]:
-    """One table; where `width` is too narrow for it, what was asked below each other and the figures in columns."""
+    """Return one table, or, if `width` is too narrow, what was asked as stacked lines and the figures in columns."""
     asked = [("data", *found.data, "")] if found.data else []
     asked += [(name, *_cells(name, *two), "") for name, two in found.differs.items() if name != "dataset" or not asked]
     said = [(one, it) for name, it in found.figures.items() if (one := written(name))]
@@ -60,9 +60,9 @@ def told(found: Difference, width: int | None) -> list[str]:
 
 
 def _cells(name: str, a: object, b: object) -> tuple[str, str]:
-    """Write two values that differ so that the difference is seen: of long ones, from a word before it."""
+    """Format two values so that their difference shows: long ones start at a word before it."""
     here, there = _text(name, a), _text(name, b)
-    if here == there:  # sizes that are nearly the same
+    if here == there:  # nearly equal sizes
         here, there = _text("", a), _text("", b)
     if max(len(here), len(there)) <= _LONGEST:
         return here, there
@@ -101,10 +101,10 @@ def _change(figure: Figure) -> str:
 
 
 def export(words: Sequence[str]) -> None:
-    """Write the runs and comparisons that all but the last of `words` name to the file that the last one names."""
+    """Write the runs and comparisons that all but the last of `words` name to the file that the last names."""
     if len(words) < 2:
         raise BadOption(
-            f"{words[0] if words else ''}: runs, and a file to write.", "    ngcdl runs export last last.tar"
+            f"{words[0] if words else ''}: needs runs, and a file to write.", "    ngcdl runs export last last.tar"
         )
     *names, target = words
     from ngcdl import archive, comparisons
@@ -115,21 +115,21 @@ def export(words: Sequence[str]) -> None:
     runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]
     if going:
-        raise BadOption(f"{going[0]} still runs: only what is over can be taken along.", f"    ngcdl stop {going[0]}")
+        raise BadOption(f"{going[0]} is still running: only ended runs can be exported.", f"    ngcdl stop {going[0]}")
     archive.export(store, runs, Path(target), list({one.id: one for one in compared.values()}.values()))
     console.result_exact(str(Path(target).absolute()))
 
 
 def _there(comparison: Kept, store: Store) -> list[str]:
-    """Give the runs of a comparison; those that were taken away meanwhile are said."""
+    """Return the runs of a comparison, and report those that were deleted meanwhile."""
     found = [trial.run for trial in comparison.trials if store.has(trial.run)]
     for gone in [trial.run for trial in comparison.trials if not store.has(trial.run)]:
-        console.say(f"{gone}, of {comparison.id}, is not there any more")
+        console.say(f"{gone}, of {comparison.id}, no longer exists")
     return found
 
 
 def take_in(file: str) -> None:
-    """Take in the runs and comparisons of an archive and print their ids. Raises ArchiveBroken."""
+    """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken."""
     from ngcdl import archive
 
     for run_id in archive.take_in(kept.shelf(), Path(file), console.say):
@@ -137,9 +137,9 @@ def take_in(file: str) -> None:
 
 
 def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = False) -> int:
-    """Run the same once more and give its exit code; an imported one only with `trust`.
+    """Repeat a run and return the exit code; repeat an imported one only with `trust`.
 
-    Raises NotRepeatable, and all that `ngcdl run` does."""
+    Raise NotRepeatable, and all that `ngcdl run` does."""
     from ngcdl import repeat
     from ngcdl.cli import run as starting
     from ngcdl.cli.screen import Screen
@@ -156,6 +156,6 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
             return starting.dry_run(again.asked, config, store, screen, as_json)
         code = starting.carry_out(again.asked, config, store, screen, detach=detach, as_json=as_json)
     except (UnknownTag, UnknownRepository, BlobMissing) as error:
-        raise NotRepeatable(before.id, f"its image can't be had any more: {error.message}") from error
+        raise NotRepeatable(before.id, f"its image is no longer available: {error.message}") from error
     console.say(f"what differs:  ngcdl runs diff {before.id} {store.find('last')}")
     return code

@@ -1,4 +1,4 @@
-"""`ngcdl report`: runs as a page, a picture, a table for a pull request, or rows for a spreadsheet."""
+"""`ngcdl report`: runs as a page, an image, a table for a pull request, or rows for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STDOUT = "-"
 
 @dataclass(frozen=True)
 class Asked:
-    """Files to write; - is stdout. Without any of them a page is written into the first run's folder."""
+    """The files to write; - is stdout. Without any, a page is written into the first run's folder."""
 
     html: str | None = None
     png: str | None = None
@@ -35,12 +35,12 @@ class Asked:
     open: bool = False
 
     def on_stdout(self) -> list[str]:
-        """Name the options whose document goes to stdout."""
+        """Return the names of the options that send their document to stdout."""
         typed = {"--html": self.html, "--png": self.png, "--markdown": self.markdown, "--csv": self.csv}
         return [option for option, target in typed.items() if target == _STDOUT]
 
     def tell(self, path: Path) -> None:
-        """Tell a file's path on stdout, or beside the document that is there."""
+        """Print a file's path on stdout, or on stderr if a document is on stdout."""
         if self.on_stdout():
             console.say(f"written: {path}")
         else:
@@ -48,7 +48,7 @@ class Asked:
 
 
 def report(names: Sequence[str], asked: Asked) -> None:
-    """Write what was asked for, and the path of each file to stdout. Raises NoSuchRun, NotWritten and NoBrowser."""
+    """Write what was asked for, and print the path of each file. Raise NoSuchRun, NotWritten or NoBrowser."""
     from ngcdl.report.story import MOST_LETTERS
 
     shown = asked.on_stdout()
@@ -60,7 +60,7 @@ def report(names: Sequence[str], asked: Asked) -> None:
     if comparison:
         names = _runs_of(comparison)
     if len(names) > MOST_LETTERS:
-        raise BadOption(f"{len(names)} runs: a report has at most {MOST_LETTERS}, which two letters can name.")
+        raise BadOption(f"{len(names)} runs: a report holds at most {MOST_LETTERS}, as two letters name each.")
     runs = [kept.loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
@@ -73,7 +73,7 @@ def report(names: Sequence[str], asked: Asked) -> None:
 
 
 def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
-    """Give the comparison that the one name means, None where it means a run."""
+    """Return the comparison that a single name means, or None if it means a run."""
     if len(names) != 1 or names[0] == "last" or store.has(names[0]):
         return None
     from ngcdl import compare, comparisons
@@ -84,15 +84,15 @@ def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
         return None
     with contextlib.suppress(NoSuchRun):
         if names[0] != found and store.find(names[0]):
-            return None  # it is the beginning or end of a run's id as well
+            return None  # it is also the beginning or end of a run's id
     return compare.compared(kept.comparison(store, found), store)
 
 
 def _runs_of(comparison: Comparison) -> list[str]:
-    """Give its runs that are still there. Raises BadOption where none is."""
+    """Return the comparison's runs that still exist. Raise BadOption if none does."""
     runs = [run for arm in comparison.arms for run in arm.runs]
     if not runs:
-        raise BadOption("None of its runs is there any more, or none was begun.", "    ngcdl compare --show ID")
+        raise BadOption("None of its runs exists any more, or none was started.", "    ngcdl compare --show ID")
     return runs
 
 
@@ -111,7 +111,7 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
         drawn = picture(document)
         _write(asked, asked.png, [drawn.png])
         if drawn.share < 1:
-            console.say(f"the picture has the first {100 * drawn.share:.0f} % of the page; --html has all of it")
+            console.say(f"the image has the first {100 * drawn.share:.0f} % of the page; --html has all of it")
     if wants_page:
         name = "report.html" if len(runs) == 1 else f"report-of-{len(runs)}.html"
         target = asked.html or str(store.folder(runs[0].id) / name)
@@ -142,9 +142,9 @@ def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _write(asked: Asked, target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> None:
-    """Write a file whole or not at all, for its owner alone, and tell its path. Raises NotWritten.
+    """Write a file whole or not at all, readable by its owner only, and print its path. Raise NotWritten.
 
-    What somebody typed may be a link or a pipe and is meant; in a run's folder the run may have left one.
+    A typed path may be a link or a pipe on purpose; in a run's folder the run may have left one.
     """
     if target == _STDOUT:
         stream = console.result_stream()
@@ -172,4 +172,4 @@ def _open(target: str) -> None:
     import webbrowser
 
     if target == _STDOUT or not webbrowser.open(Path(target).resolve().as_uri()):
-        console.say("no browser could be started here: open the file by hand")
+        console.say("could not start a browser here: open the file by hand")

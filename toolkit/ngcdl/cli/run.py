@@ -1,4 +1,4 @@
-"""`ngcdl run`: prepare, start and show what was typed."""
+"""`ngcdl run`: prepares, starts and shows what was typed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ngcdl.store import Store
 
 
 def run(typed: Typed) -> int:
-    """Run what was typed and give the exit code. Raises NgcdlError."""
+    """Run what was typed and return the exit code. Raise NgcdlError."""
     config = settings.load()
     shelf = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
@@ -37,7 +37,7 @@ def run(typed: Typed) -> int:
 def carry_out(
     asked: Asked, config: settings.Settings, shelf: Store, screen: Screen, *, detach: bool, as_json: bool
 ) -> int:
-    """Prepare, start and show what was asked, and give the exit code. Raises NgcdlError."""
+    """Prepare, start and show what was asked for, and return the exit code. Raise NgcdlError."""
     reconcile_last(shelf)
     with screen, no_open_record(shelf):
         ready = prepare.prepare(asked, config, shelf, screen)
@@ -47,12 +47,12 @@ def carry_out(
                 console.result_json(shelf.load(run_id).as_json())
             else:
                 console.result(run_id)
-                console.say(f"it goes on; look with: ngcdl logs -f {run_id}, end it with: ngcdl stop {run_id}")
+                console.say(f"detached; watch it with: ngcdl logs -f {run_id}, stop it with: ngcdl stop {run_id}")
             return 0
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, shelf, screen, terminal)
     if done.status == "running":
-        console.say(f"detached; it goes on as {done.id}")
+        console.say(f"detached; it keeps running as {done.id}")
         return 0
     if as_json:
         console.result_json(done.as_json())
@@ -69,7 +69,7 @@ def carry_out(
 
 
 def _left(ready: prepare.Ready, shelf: Store, screen: Screen) -> str:
-    """Give the id of what goes on without us: on its cluster, else with a watcher of its own."""
+    """Return the id of the run that goes on without us: on its cluster, else with its own watcher."""
     if ready.engine.is_cluster:
         return launch.follow(ready, shelf, screen, leave=True).id
     from ngcdl.cli.watch import hand_over
@@ -79,7 +79,7 @@ def _left(ready: prepare.Ready, shelf: Store, screen: Screen) -> str:
 
 @contextlib.contextmanager
 def no_open_record(shelf: Store) -> Iterator[None]:
-    """Close the record that was made where a signal comes before launch has taken the signals over."""
+    """Close a record that was already made if a signal arrives before launch has taken over the signals."""
     try:
         yield
     except (KeyboardInterrupt, Interrupted) as error:
@@ -94,7 +94,7 @@ def no_open_record(shelf: Store) -> Iterator[None]:
 
 
 def _next_step(done: Run, shelf: Store) -> None:
-    """After a training that did not reach its end: what to type."""
+    """Say what to type after a training that did not reach its end."""
     from ngcdl.cli import kept
 
     kept.say_how_to_go_on(shelf, done)
@@ -103,7 +103,7 @@ def _next_step(done: Run, shelf: Store) -> None:
 
 
 def _question(done: Run, asked: Asked) -> None:
-    """After one arm of a training that asks something: what answers it."""
+    """Say which comparison answers the question that a training poses, after one arm of it."""
     if not asked.workload or asked.placement or done.status != "finished":
         return
     if trainings.bundled(asked.workload.name).vary:
@@ -112,7 +112,7 @@ def _question(done: Run, asked: Asked) -> None:
 
 
 def exit_code(done: Run) -> int:
-    """Give the run's own code; 125 where it has none, or where 0 would hide that it failed (out of memory inside)."""
+    """Return the run's own code; 125 if it has none, or if 0 would hide that it failed (out of memory inside)."""
     if done.exit_code is None or (done.status == "failed" and done.exit_code == 0):
         return NgcdlError.exit_code
     return done.exit_code
@@ -138,7 +138,7 @@ def _terminal(spec: RunSpec) -> meanwhile.Terminal | None:
 
 
 def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
-    """Print the request that would be sent, and the same by hand; start nothing."""
+    """Print the request that would be sent, and its equivalent by hand; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
     target = prepare.planned_target(picked)
@@ -159,7 +159,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
 
 
 def reconcile_last(shelf: Store) -> None:
-    """Close what a killed ngcdl left open, so that no card and no name is taken by the dead."""
+    """Close what a killed ngcdl left open, so that no dead run holds a card or a name."""
     left = [run_id for run_id in shelf.ids()[:20] if not shelf.is_ended(run_id)]
     if left:
         from ngcdl.cli import kept

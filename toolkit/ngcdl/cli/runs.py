@@ -1,36 +1,30 @@
-"""`ngcdl runs`, `show`, `logs`, `stop`: what the records say."""
+"""`ngcdl runs`, `show`, `logs` and `stop`: lists and shows what the records say, and stops a run."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
+import codecs
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
 
-from ngcdl import console, engines
+from ngcdl import console, stopping
 from ngcdl.cli import kept
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, measured, number
-from ngcdl.ending import STOPPED
-from ngcdl.errors import NgcdlError, NoLog, RecordBroken, RunElsewhere
-from ngcdl.folder import EXIT, LOG, opened
-from ngcdl.owner import is_alive
-from ngcdl.reconcile import reconcile, training
+from ngcdl.errors import NgcdlError, NoLog, RecordBroken
+from ngcdl.folder import LOG, opened
+from ngcdl.reconcile import UNWATCHED, reconcile, standing, unheard
 from ngcdl.record import Run
-from ngcdl.spec import USED_BY
-from ngcdl.store import Store
+from ngcdl.spec import kind_of
 
 NEWEST = 20
-FOLLOW_SECONDS = 0.3
-FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is everybody's
-STOP_SECONDS = 60  # a training saves a checkpoint first
-COMMAND_STOP_SECONDS = 10.0
+HEAD = ("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")
+# The columns that a narrow terminal gets first, while there is room. No speed without the data it was reached on.
+WANTED = (("RUN", "STATUS"), ("DATA", "EXAMPLES/S"), ("ON",), ("IMAGE",), ("GPU",), ("STEPS",), ("CPU",))
 
 
 def runs(as_json: bool, everything: bool = False) -> None:
-    """List the newest runs, or all. A record that can't be read is named on stderr and hides no other."""
+    """List the newest runs, or all. An unreadable record is named on stderr and hides no other."""
     shelf, found = kept.shelf(), []
     ids = shelf.ids()
     shown = ids if everything or as_json else ids[:NEWEST]
@@ -46,22 +40,35 @@ def runs(as_json: bool, everything: bool = False) -> None:
     if not found:
         console.say(f"there are no runs in {shelf.root} yet:  ngcdl run --train cifar10")
         return
-    rows: list[tuple[str, ...]] = [("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")]
     silent = {run.id: seconds for run in found if (seconds := kept.silence(shelf, run))}
-    rows += [_row(run, silent.get(run.id)) for run in found]
-    for line in console.table(rows, console.columns(sys.stdout)):
+    for line in _table(found, silent, console.columns(sys.stdout)):
         console.result(line)
     for run in found:
         if run.id in silent:
             kept.say_silence(run, silent[run.id])
     if len(ids) > len(shown):
-        console.say(f"{len(ids) - len(shown)} older ones:  ngcdl runs --all")
+        console.say(f"{len(ids) - len(shown)} older runs:  ngcdl runs --all")
 
 
-def _row(run: Run, silent_seconds: float | None) -> tuple[str, ...]:
+def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None) -> list[str]:
+    """Return a line for each run; if `width` has no room for all columns, with those that matter most."""
+    whole = console.table([HEAD, *(_row(run, kept.in_words(silent.get(run.id))) for run in found)])
+    if width is None or max(map(len, whole)) <= width:
+        return whole
+    rows = [HEAD, *(_row(run, "silent" if run.id in silent else "") for run in found)]
+    wide = {name: max(map(len, column)) + 2 for name, column in zip(HEAD, zip(*rows, strict=True), strict=True)}
+    left, shown = width + 2, set[str]()
+    for names in WANTED:
+        needed = sum(wide[name] for name in names)
+        if needed <= left or not shown:
+            left, shown = left - needed, shown.union(names)
+    return console.table([[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in rows], width)
+
+
+def _row(run: Run, silence: str) -> tuple[str, ...]:
     figures = run.summary
     status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
-    status += f", {kept.in_words(silent_seconds)}" if silent_seconds else ""
+    status += f", {silence}" if silence else ""
     return (
         run.id,
         status,
@@ -76,13 +83,13 @@ def _row(run: Run, silent_seconds: float | None) -> tuple[str, ...]:
 
 
 def _short(reference: str) -> str:
-    """tensorflow:18.01-py2, or pytorch@sha256:8a90117865db...: what a row has room for."""
+    """Shorten a reference to fit a row: tensorflow:18.01-py2, or pytorch@sha256:8a90117865db..."""
     name, at, digest = reference.rpartition("/")[2].partition("@")
     return f"{name}@{digest[:19]}..." if at else name
 
 
 def show(name: str, as_json: bool) -> None:
-    """Show one run. Raises NoSuchRun or RecordBroken."""
+    """Show one run. Raise NoSuchRun or RecordBroken."""
     shelf = kept.shelf()
     with kept.asking() as away:
         run = reconcile(shelf, shelf.load(shelf.find(name)), away)
@@ -96,82 +103,68 @@ def show(name: str, as_json: bool) -> None:
 
 
 def logs(name: str, follow: bool) -> None:
-    """Print log.txt as it was written; with `follow` until the run has ended. Raises NoLog."""
+    """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
+    container is followed. Raise NoLog, EngineError or RunElsewhere."""
     shelf = kept.shelf()
     run_id = shelf.find(name)
     path = shelf.folder(run_id) / LOG
-    stream = console.result_stream()
+    write = _writer(console.result_stream())
+    away: dict[str, NgcdlError] = {}
+    is_told = is_followed = False
     try:
         with opened(path) as file:
-            for run in _standing(shelf, run_id):
+            for run in standing(shelf, run_id, away=away):
                 while data := file.read(65536):
-                    stream.write(
-                        console.plain(data.decode("utf-8", "replace")).encode() if sys.stdout.isatty() else data
-                    )
-                stream.flush()
-                if not follow or run.status != "running":
+                    write(data)
+                if run.status != "running":
                     return
+                is_unheard = UNWATCHED in run.notes and kind_of(run.engine).has_containers
+                if is_unheard and not follow:
+                    console.say(
+                        f"no ngcdl watches this run any more; with what it wrote since then:  ngcdl logs -f {run_id}"
+                    )
+                if not follow:
+                    return
+                if is_unheard and not away and not is_followed:
+                    _follow_container(run, file, write)
+                    is_followed = True  # to its end: only closing its record may fail now
+                for error in () if is_told else away.values():
+                    console.say(f"{error.message} What became of the run is not known yet.")
+                is_told = is_told or bool(away)
     except FileNotFoundError as error:
         raise NoLog(run_id) from error
     except OSError as error:
-        if error.filename is None:  # stdout took nothing more
+        if error.filename is None:  # stdout can't be written to
             raise
         raise RecordBroken(path, error.strerror or str(error)) from error
 
 
-def _standing(
-    shelf: Store, run_id: str, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[Run]:
-    """Give a run as it stands, every FOLLOW_SECONDS. A cluster, which also brings the log then, is asked after pauses
-    that grow, and at once where the run's end was written."""
-    ended, due, pause = None, clock(), FIRST_ASK_SECONDS
-    while True:
-        run, before = shelf.load(run_id), ended
-        with contextlib.suppress(OSError):
-            ended = (shelf.folder(run_id) / EXIT).stat().st_mtime_ns
-        if run.engine not in USED_BY or ended != before or clock() >= due:
-            run = reconcile(shelf, run)
-            pause = FIRST_ASK_SECONDS if ended != before else pause
-            due, pause = clock() + pause, min(pause * 1.5, ASK_SECONDS)
-        yield run
-        sleep(FOLLOW_SECONDS)
+def _follow_container(run: Run, file: IO[bytes], write: Callable[[bytes], None]) -> None:
+    """Print what its container writes. It counts as read from `file` then: `reconcile` will add the same to the log."""
+    at = file.tell()
+    for data in unheard(run, file):
+        write(data)
+        at += len(data)
+    file.seek(at)
 
 
-def _stop_process(shelf: Store, run: Run) -> None:
-    """End a training of the local engine that nobody watches: SIGTERM, and SIGKILL if it does not listen."""
-    end = time.monotonic() + STOP_SECONDS
-    number: int | None = signal.SIGTERM
-    while pid := training(shelf, run):
-        if number:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, number)
-        number = signal.SIGKILL if time.monotonic() > end else None
-        time.sleep(FOLLOW_SECONDS)
+def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
+    """Return a function that writes to `stream` and flushes it; on a terminal, without control characters."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    is_terminal = sys.stdout.isatty()
+
+    def write(data: bytes) -> None:
+        stream.write(console.plain(decode(data)).encode() if is_terminal else data)
+        stream.flush()
+
+    return write
 
 
 def stop(name: str) -> None:
-    """Ask a run to stop: its watcher, or where that has gone its container. Raises RunElsewhere."""
+    """Stop a run and say how it ended. Raise EngineError, RunElsewhere or RunOfOthers."""
     shelf = kept.shelf()
     run = reconcile(shelf, shelf.load(shelf.find(name)))
     if run.status != "running":
-        console.say(f"{run.id} has ended already: {how_it_ended(run)}")
+        console.say(f"{run.id} has already ended: {how_it_ended(run)}")
         return
-    if run.owner is None and run.engine not in USED_BY:
-        console.say(f"{run.id} was started by {run.engine}, not by ngcdl, and is stopped there: docker compose stop")
-        return
-    if run.owner and is_alive(run.owner):
-        os.kill(run.owner.pid, signal.SIGTERM)
-    elif run.engine == "docker" or run.engine in USED_BY:
-        engine = engines.connect(run.engine)
-        if run.engine_id not in (None, engine.identity):
-            raise RunElsewhere(run.id, run.engine, str(run.engine_id), engine.identity)
-        job = engine.find(run.id)
-        if job:
-            shelf.save(run.noting(STOPPED))
-            job.stop(STOP_SECONDS if run.workload else COMMAND_STOP_SECONDS)
-    else:
-        _stop_process(shelf, run)
-    for now in _standing(shelf, run.id):
-        if now.status != "running" or (now.owner and not is_alive(now.owner)):
-            console.say(f"{now.id}: {how_it_ended(now)}")
-            return
+    console.say(f"{run.id}: {how_it_ended(stopping.stopped(shelf, run))}")

@@ -1,4 +1,4 @@
-"""What a person watches meanwhile: bars on a terminal, plain lines elsewhere, and the run's own output."""
+"""What a person watches during a run: bars on a terminal, plain lines elsewhere, and the run's own output."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 LINE_SECONDS = 5.0
-STEP_SECONDS = 0.1  # between the lines of two steps on a terminal; log.txt has all of them
+STEP_SECONDS = 0.1  # least interval between two step lines on a terminal; log.txt has all of them
 # Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay. A terminal
-# obeys control bytes that stand between ESC and what follows it, and ends a string at any ESC.
+# obeys control bytes between ESC and what follows it, and ends a string at any ESC. For many terminals, U+0090 (C2 90
+# in UTF-8) and its like mean ESC and a letter (ECMA-48, 5.3). A C2 alone is no character.
 _SILENT = b"\x00\x05\x0e\x0f"
+_STRAY = re.compile(rb"\xc2+(?=[\x1b\xc2])")
+_EIGHT_BIT = re.compile(rb"\xc2([\x90\x98\x9c-\x9f])")
 _APART = re.compile(rb"\x1b[\x00-\x1f\x7f]+")
 _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b[^\\]))")
-_UNFINISHED = re.compile(rb"\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?\Z")
-_LONGEST = 4096  # bytes of such a string that are waited for; they are text then
-# What TensorFlow tells before a training whatever its log level is. It stays in log.txt.
+_UNFINISHED = re.compile(rb"(?=[\x1b\xc2])(?:\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?)?\xc2?\Z")
+_LONGEST = 4096  # bytes of such a string to wait for; then they count as text
+# What TensorFlow prints before a training at any log level. It stays in log.txt.
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
 _STEP = re.compile(rb"\d{4}-\d\d-\d\d [\d:.]+: step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
@@ -33,8 +36,8 @@ _DONE = ("Pull complete", "Already exists")
 
 
 class Screen:
-    """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out,
-    and on a terminal what nobody could read of the steps."""
+    """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out, and
+    on a terminal also step lines that come too fast to read."""
 
     def __init__(
         self,
@@ -49,8 +52,8 @@ class Screen:
         self._clock = clock
         self._started_line = b""
         self._started_output = b""
-        self._unfinished: dict[bool, bytes] = {}  # by is it stderr: what may be the beginning of what is unwanted
-        self._passed_over = b""  # the last step's line, where it was not drawn
+        self._unfinished: dict[bool, bytes] = {}  # by is-it-stderr: what may begin an unwanted string
+        self._passed_over = b""  # the last step's line, if it was not drawn
         self._last_step = -STEP_SECONDS
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -66,8 +69,8 @@ class Screen:
     ) -> None:
         was_fetching = self._progress is not None or bool(self._layers)
         self.quiet()
-        if kind is KeyboardInterrupt:  # typer gives 130 for it, without a word
-            self.say("interrupted" + ("; the layers that are whole were kept" if was_fetching else ""))
+        if kind is KeyboardInterrupt:  # typer silently exits with 130
+            self.say("interrupted" + ("; complete layers were kept" if was_fetching else ""))
 
     def say(self, text: str) -> None:
         if self._progress:
@@ -95,7 +98,7 @@ class Screen:
             self.say(event.status)
             return
         if event.status.startswith("Pulling from"):
-            return  # its "layer" is the tag, and what is pulled was said
+            return  # its "layer" is the tag, and the image was already named
         self._count(event)
         done = sum(layer[0] for layer in self._layers.values())
         total = sum(layer[1] for layer in self._layers.values())
@@ -109,8 +112,8 @@ class Screen:
             self.say(f"{console.size(done)} of {console.size(total)} in {len(self._layers)} layers")
 
     def _count(self, event: PullEvent) -> None:
-        """Keep what each layer has: (bytes here, bytes in all), and which are unpacked."""
-        assert event.layer is not None  # the caller looked
+        """Track each layer, as (bytes here, bytes in total), and which are unpacked."""
+        assert event.layer is not None  # the caller checked
         known = self._layers.setdefault(event.layer, (0, 0))
         if event.status == "Downloading" and event.total_bytes:
             self._layers[event.layer] = (event.current_bytes or 0, event.total_bytes)
@@ -120,8 +123,8 @@ class Screen:
             self._whole.add(event.layer)
 
     def _row(self, event: PullEvent) -> None:
-        """Show a layer as long as something moves in it: NVIDIA's images have more layers than a screen has rows."""
-        assert event.layer is not None  # the caller looked
+        """Show a layer only while it is moving: NVIDIA's images have more layers than a screen has rows."""
+        assert event.layer is not None  # the caller checked
         if event.status in ("Downloading", "Extracting") and event.total_bytes:
             self._bar(event.layer, event.status, event.current_bytes, event.total_bytes)
         elif event.layer in self._tasks:
@@ -167,9 +170,9 @@ class Screen:
     # -- the run's own output ---------------------------------------------------------------------------------------
 
     def chunk(self, chunk: Chunk) -> None:
-        """Pass on what the run wrote. A reader that has gone (`| head`) ends the showing, not the run.
+        """Pass on what the run wrote. A reader that has gone (`| head`) ends the output, not the run.
 
-        `is_lost` tells afterwards that it could not all be shown for another reason, such as a full disk."""
+        `is_lost` is True afterwards if not all of it could be shown for another reason, such as a full disk."""
         stream, told = sys.stderr, chunk.data
         if chunk.stream != "stderr":
             stream = self._stdout()
@@ -182,7 +185,7 @@ class Screen:
         return sys.stderr if self._output_to_stderr else sys.stdout
 
     def _without_haste(self, data: bytes) -> bytes:
-        """Leave out the lines of steps that follow too fast, but for the last before anything else."""
+        """Leave out step lines that follow too fast, except the last one before anything else."""
         *lines, self._started_output = (self._started_output + data).split(b"\n")
         drawn = []
         for line in (one + b"\n" for one in lines):
@@ -200,8 +203,9 @@ class Screen:
         return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
 
     def _tamed(self, data: bytes, is_stderr: bool, is_last: bool) -> bytes:
-        """Leave out what is unwanted of a terminal; what may be the beginning of it waits for the rest."""
+        """Remove strings that a terminal should not get; hold back what may begin one until the rest arrives."""
         data = (self._unfinished.pop(is_stderr, b"") + data).translate(None, _SILENT)
+        data = _EIGHT_BIT.sub(lambda one: bytes([0x1B, one[1][0] - 0x40]), _STRAY.sub(b"", data))
         data = _UNWANTED.sub(b"", _APART.sub(lambda one: one[0].replace(b"\x1b", b"") + b"\x1b", data))
         begun = _UNFINISHED.search(data)
         if begun is None:
@@ -224,10 +228,10 @@ class Screen:
             self._lose(stream, error)
 
     def _lose(self, stream: TextIO, error: OSError) -> None:
-        """Say once that `stream` takes nothing more; what follows goes nowhere."""
+        """Say once that `stream` can't be written to; discard what follows."""
         self.is_lost = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
         name = "stdout" if stream is sys.stdout else "stderr"
-        self.say(f"{name} takes nothing more ({error.strerror}); log.txt has all of it.")
+        self.say(f"{name} can't be written to any more ({error.strerror}); log.txt has all of it.")

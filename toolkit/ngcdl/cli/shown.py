@@ -1,4 +1,4 @@
-"""One run as a table: what it computed, on what, how fast, what held it back, and where its record lies."""
+"""Shows one run as a table: what it computed, on what, how fast, what held it back, and where its record is."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
 from ngcdl.store import Store
 
 _SELDOM = ("stages", *raced.EVENTS)
-_NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # of which there may be a million
-_LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines of a row of its own
+_NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may be a million steps
+_LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
 
 
 def show_summary(shelf: Store, run: Run) -> None:
-    """Print one run as a table: what it reached, how fast, on what, and where its record lies."""
+    """Print one run as a table: what it achieved, how fast, on what, and where its record is."""
     run = kept.with_figures(shelf, run)
     start, told = _told(lines(shelf.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
@@ -38,8 +38,8 @@ def show_summary(shelf: Store, run: Run) -> None:
 
 
 def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
-    """Give the last attempt's start event, and what is told of stages and of trainings from nothing that no attempt
-    from nothing took back since."""
+    """Return the last attempt's start event, and the events on stages and trainings from scratch that no later attempt
+    from scratch superseded."""
     start: Line = {}
     seldom: list[Line] = []
     for event in events:
@@ -53,7 +53,7 @@ def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
 
 
 def how_it_ended(run: Run) -> str:
-    """Say it in few words, with the reason where that is short."""
+    """Say how a run ended in a few words, with the reason if it is short."""
     return outcome(run, None if _is_long(run.reason or "") else run.reason)
 
 
@@ -62,7 +62,7 @@ def _is_long(reason: str) -> bool:
 
 
 def _error(run: Run) -> list[tuple[str, str]]:
-    """Give a reason that is too long to stand beside the run's id; of many lines the first: log.txt has all."""
+    """Return a reason too long to fit beside the run's id, cut to its first lines: log.txt has all of them."""
     if not run.reason or not _is_long(run.reason):
         return []
     said = [line for line in run.reason.splitlines() if line.strip()]
@@ -97,7 +97,7 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     if text := tuned.told(start):
         rows.append(("chosen by trial", text))
     if run.dataset:
-        kind = {"cifar10": "CIFAR-10", "pictures": "real pictures"}.get(run.dataset, "SYNTHETIC, nothing real")
+        kind = {"cifar10": "CIFAR-10", "pictures": "real images"}.get(run.dataset, "SYNTHETIC, nothing real")
         rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))
     return rows
 
@@ -116,7 +116,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         rows.append(("teacher", f"{told(figures, 'teacher_seconds_per_batch')} a batch (median)"))
     if figures.latency_p50_seconds is not None:
         p50, p95 = told(figures, "latency_p50_seconds"), told(figures, "latency_p95_seconds")
-        rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to what was computed of it"))
+        rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to having its result"))
     if figures.flops_per_second is not None:
         rows.append(("computed", computed(figures)))
     if figures.loss_first is not None:
@@ -141,7 +141,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         shares = (f"{reason} {measured(100 * share, 0, ' %')}" for reason, share in worst_first)
         rows.append((HELD_DOWN, ", ".join(shares) + " of the time"))
     if figures.shared_gpu:
-        rows.append(("GPU shared", "other processes computed on it meanwhile"))
+        rows.append(("GPU shared", "other processes computed on it at the same time"))
     nodes = run.placement.get("nodes") or 1
     where = " on a node" if nodes > 1 else ""
     at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""
@@ -153,7 +153,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
 
 
 def _stages(start: Line, told: Iterable[Line]) -> list[tuple[str, str]]:
-    """How fast the pipeline is up to each of its stages, of a run that did nothing else."""
+    """Return how fast the pipeline is up to each of its stages, for a run that did nothing else."""
     if start.get("feed") != "input":
         return []
     known = (naming.stages(event) for event in told if event.get("event") == "stages")
@@ -166,7 +166,7 @@ def _raced(told: Iterable[Line]) -> list[tuple[str, str]]:
 
 
 def _energy(figures: Summary) -> list[tuple[str, str]]:
-    """What the GPUs used while it trained, how that is known, and what was left out."""
+    """Return the energy the GPUs used while it trained, how it was measured, and what was left out."""
     if figures.energy_joules is None:
         return []
     text = f"{told(figures, 'energy_joules')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"
@@ -178,7 +178,7 @@ def _energy(figures: Summary) -> list[tuple[str, str]]:
 
 
 def _why(run: Run) -> list[tuple[str, str]]:
-    """What held the training back, the decisive first, each with what to do about it below."""
+    """Return what held the training back, the decisive cause first, each followed by what to do about it."""
     from ngcdl.report.bottleneck import FEWEST_SAMPLES
 
     rows: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""`ngcdl suite`: the published experiments as comparisons on this machine, as far as a budget of time goes."""
+"""`ngcdl suite`: runs published experiments as comparisons on this machine, as many as a time budget allows."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ngcdl.record import Run
 from ngcdl.report import compared, expected
 from ngcdl.report.pairs import published
 from ngcdl.report.words import duration
-from ngcdl.spec import USED_BY
+from ngcdl.spec import kind_of
 from ngcdl.store import Store
 from ngcdl.telemetry import gpu as nvml
 
-# What tells most in the shortest time comes first. Of `smoke` nothing can be compared: it is run.
+# The most telling in the shortest time come first. `smoke` has nothing to compare: it is only run.
 _ARTICLES = (
     *("cifar10", "batch-sweep", "resident", "input-pipeline", "cifar10-keras"),
     *("distill", "inference", "catdog", "scaling"),
 )
 _TABLE7 = ("alexnet-r", "resnet-56", "fcn-r", "fcn-s", "lstm", "alexnet-s", "resnet-50")
 SUITES = ("articles", "table7")
-# So many of the last runs say how fast this machine is.
+# This many of the last runs show how fast this machine is.
 _LOOKED_AT = 100
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One comparison. `vary` None: CPU against GPU. `device`: on which it is to be, None where any will do. `skip`: why
-    this machine can't have it."""
+    """One comparison. `vary` None: CPU against GPU. `device`: the one it needs, None if any will do. `skip`: why this
+    machine can't run it."""
 
     workload: str
     vary: str | None = None
@@ -70,10 +70,10 @@ class Outcome:
 
 
 def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experiment]:
-    """List a suite for a machine: also what it can't have, with the reason. `no_gpu` says why no GPU can be used, None
-    where one can. Raises BadOption."""
+    """List a suite for a machine, including what it can't run, with the reason. `no_gpu` says why no GPU can be used,
+    None if one can. Raise BadOption."""
     if name not in SUITES:
-        raise BadOption(f"suite {name}: there is {' and '.join(SUITES)}.", "    ngcdl suite articles")
+        raise BadOption(f"suite {name}: must be {' or '.join(SUITES)}.", "    ngcdl suite articles")
     known = trainings.names()
     if name == "articles":
         asked = [(one, trainings.bundled(one).vary) for one in _ARTICLES if one in known]
@@ -81,7 +81,7 @@ def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experime
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"
     one_core = "this machine has one processor" if len(threads) < 2 else None
-    # more threads are the processor's
+    # threads are a matter of the CPU
     found = [Experiment(one, sweep, one_core, "cpu") for one in _TABLE7 if one in known]
     return found + [Experiment(one, None, no_gpu) for one in _TABLE7 if one in known]
 
@@ -91,9 +91,9 @@ def _is_of_cards(vary: str | None) -> bool:
 
 
 def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
-    """Run one experiment after the other and give the exit code. What is left when the time is up is said."""
+    """Run one experiment after another and return the exit code. Say what is left when the time is up."""
     if minutes is not None and not minutes > 0:
-        raise BadOption("--budget is a number of minutes above 0.")
+        raise BadOption("--budget must be a number of minutes above 0.")
     until = None if minutes is None else time.time() + minutes * 60
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
@@ -105,7 +105,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
         if until is not None and not skip:
-            at_hand = pace(shelf)  # anew: what ran meanwhile tells how long this takes
+            at_hand = pace(shelf)  # again: what ran meanwhile shows how long this takes
             needed = estimates([experiment], typed, repeat, at_hand, no_gpu)[experiment]
             why = too_late(until - time.time(), needed if at_hand.is_measured else None)
             skip = why and f"the budget of {minutes:g} min {why}"
@@ -126,28 +126,28 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
 
 
 def too_late(left: float, needed: float | None) -> str | None:
-    """Say what stands against beginning what takes `needed` seconds, None where nothing does. What nobody measured
-    (None) is tried, and stopped when the time is up."""
+    """Say why it is too late to begin what takes `needed` seconds, None if it is not. What nobody measured (None) is
+    tried, and stopped when the time is up."""
     if left <= 0:
         return "was used up"
-    return "probably no longer sufficed" if needed is not None and needed > left else None
+    return "was probably no longer enough" if needed is not None and needed > left else None
 
 
 def _no_gpu(typed: Typed) -> str | None:
     if typed.gpus.strip() == "none":
         return "no GPU was asked for"
-    if typed.engine in USED_BY:  # its nodes have theirs, whatever this machine has
+    if kind_of(typed.engine).is_cluster:  # its nodes have theirs, whatever this machine has
         return None
     probe = nvml.probe()
     return None if probe.cards else no_cards(probe)
 
 
 def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) -> list[Experiment]:
-    """Leave CPU against GPU out where no GPU was asked for; where there is none say once that the CPU is left."""
+    """Leave CPU against GPU out if no GPU was asked for; if there is none, say once that only the CPU is left."""
     both = [one for one in listed if not one.vary and not one.skip]
     if no_gpu and both and typed.gpus.strip() != "none":
         names = ", ".join(one.workload for one in both)
-        console.say(f"{no_gpu}: of CPU against GPU ({names}) the CPU alone is measured")
+        console.say(f"{no_gpu}: for CPU against GPU ({names}) only the CPU is measured")
         return list(listed)
     return [replace(one, skip=no_gpu) if one in both else one for one in listed]
 
@@ -156,7 +156,7 @@ def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) ->
 
 
 def pace(shelf: Store) -> expected.Pace:
-    """Give how fast this machine is, by the last runs here."""
+    """Return how fast this machine is, judging by the last runs here."""
     costs = {name: float(trainings.bundled(name).flops_per_example) for name in trainings.names()}
     return expected.pace(_seen(shelf), costs)
 
@@ -164,7 +164,7 @@ def pace(shelf: Store) -> expected.Pace:
 def estimates(
     listed: Sequence[Experiment], typed: Typed, repeat: int, at: expected.Pace, no_gpu: str | None
 ) -> dict[Experiment, float]:
-    """Give for each experiment that can be had how many seconds it will probably take."""
+    """Return, for each experiment that can run, how many seconds it will probably take."""
     known = {one.workload: trainings.bundled(one.workload) for one in listed if not one.skip}
     found = {}
     for one in listed:
@@ -190,9 +190,9 @@ def _seen(shelf: Store) -> Iterator[Run]:
 
 
 def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None) -> Iterator[str]:
-    """Say what will probably take how long, and what of it fits into `minutes`."""
+    """Say how long each experiment will probably take, and which of them fit into `minutes`."""
     if seconds:
-        yield "probably, by the operations and what trained here before:"
+        yield "estimates, from the operation counts and earlier trainings here:"
     passed = 0.0
     for one in listed:
         if one in seconds:
@@ -202,7 +202,7 @@ def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], min
             yield f"  {one.title}: {duration(seconds[one])}{fits}"
 
 
-# -- each, and afterwards -------------------------------------------------------------------------------------------
+# -- results, one and all -------------------------------------------------------------------------------------------
 
 
 def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: bool) -> tuple[Outcome, int | None]:
@@ -214,17 +214,17 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
     except NgcdlError as error:
         if isinstance(error, UsageError) and is_first:
             raise
-        is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are no fault
+        is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are not a failure
         return Outcome(experiment, skipped=error.message, refused=not is_lacking), None
     found = comparing.compared(kept, shelf)
     told = {"id": kept.id, **found.as_json()}
-    # what there was no time for is no fault
+    # running out of time is not a failure
     is_late = rounds.until is not None and time.time() > rounds.until
     return Outcome(experiment, told, compared.verdict(found), refused=bool(exit_code(found)) and not is_late), number
 
 
 def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Give a line and more for each that was run; what was not is told once for each reason."""
+    """Yield a line or more for each experiment that ran, and one for each reason why others did not."""
     for outcome in outcomes:
         if not outcome.comparison:
             continue
@@ -232,7 +232,7 @@ def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"  ngcdl compare --show {outcome.comparison['id']}"
         theirs = published(outcome.experiment.workload)
         if theirs and not outcome.experiment.vary:
-            yield f"  published: {theirs.ratio:.2f} times, {theirs.gpu} against {theirs.cpu}; no spread is known"
+            yield f"  published: {theirs.ratio:.2f} times, {theirs.gpu} against {theirs.cpu}; the spread is unknown"
     reasons = dict.fromkeys(outcome.skipped for outcome in outcomes if outcome.skipped)
     for reason in reasons:
         titles = [outcome.experiment.title for outcome in outcomes if outcome.skipped == reason]

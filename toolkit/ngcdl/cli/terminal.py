@@ -1,4 +1,4 @@
-"""The caller's keyboard, while a container has it: raw bytes in, the window's size, the old state back at the end."""
+"""Gives a container the caller's keyboard: raw bytes in, the window's size, the old state restored at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNHEARD = "the keyboard is no longer connected to the run; Ctrl-C stops it from 
 
 
 class Pipe:
-    """stdin that is no terminal: passed on to its end."""
+    """A stdin that is not a terminal: passed on to its end."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         threading.Thread(target=_forward, args=(job,), daemon=True).start()
@@ -28,9 +28,9 @@ class Pipe:
 
 
 class RawTerminal:
-    """stdin and stdout that are one terminal. Ctrl-C is a byte for the container, as long as that has the keyboard."""
+    """A terminal as stdin and stdout. While the container has the keyboard, Ctrl-C is a byte for it."""
 
-    # So often is looked whether anybody reads it, and so long waited then whether that is the end: see DockerJob.
+    # The interval between checks that somebody reads it, and then the wait to see if that was the end: see DockerJob.
     settle_seconds = 2.5
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -63,9 +63,9 @@ class RawTerminal:
 
 
 def _forward(job: Job, look_seconds: float | None = None) -> None:
-    """Pass the caller's stdin on. One that was closed (`<&-`) is at its end at once.
+    """Pass the caller's stdin on. One that was closed (`<&-`) ends at once.
 
-    Every `look_seconds` nothing is passed on: a job that nobody can type to any more raises OSError all the same."""
+    Every `look_seconds` without input, pass on nothing: a job that can no longer be typed to raises OSError even so."""
     try:
         with contextlib.suppress(OSError):
             while sys.stdin:

@@ -1,4 +1,4 @@
-"""What was typed for a run, parsed once: argv becomes an Asked."""
+"""Parses what was typed for a run, once: argv becomes an Asked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from ngcdl.folder import EVENTS, has_checkpoint, lines
 from ngcdl.registry import docker_config
 from ngcdl.spec import (
     REDACTED,
-    USED_BY,
     GpuRequest,
     ImageRef,
     Mount,
@@ -27,6 +26,7 @@ from ngcdl.spec import (
     Port,
     RunSpec,
     Workload,
+    kind_of,
     parse_bytes,
     parse_environment,
     redacted,
@@ -37,7 +37,7 @@ from ngcdl.store import Store
 
 @dataclass(frozen=True)
 class Typed:
-    """argv of `ngcdl run`, or of what runs the like, as typer read it; nothing in it is checked yet."""
+    """The argv of `ngcdl run`, or of a similar command, as typer read it; nothing in it is checked yet."""
 
     image: str | None = None
     stray: tuple[str, ...] = ()
@@ -82,17 +82,17 @@ class Typed:
 
 
 def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
-    """Parse. Raises UsageError with the form that was wanted."""
+    """Parse `typed`. Raise UsageError with the expected form."""
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
-        said = f"{words}: the container's command stands after --, ngcdl's own options before it."
+        said = f"{words}: the container's command goes after --, ngcdl's own options before it."
         raise BadOption(said, _parted(typed, sys.argv[1:]))
     if typed.train and typed.command:
-        raise BadOption("--train runs the bundled training: no command can stand after --.")
+        raise BadOption("--train runs a bundled training: no command can follow --.")
     if typed.train and typed.workdir:
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
-        raise BadOption(f"--pull {typed.pull}: missing or always.")
+        raise BadOption(f"--pull {typed.pull}: must be missing or always.")
     typed.placement.check(typed.engine)
     image = _image(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
@@ -102,7 +102,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     if not typed.train and image:
         terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
         own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
-        if typed.engine != "kubernetes":  # a pod sees no folder of this machine
+        if kind_of(typed.engine).shares_files:
             own = _at_hand(own, typed, config)
     return Asked(
         engine=typed.engine,
@@ -115,19 +115,19 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         force=typed.force,
         root=typed.root,
         extra=_extra(typed, own),
-        placement=typed.placement if typed.engine in USED_BY else None,
+        placement=typed.placement if kind_of(typed.engine).is_cluster else None,
     )
 
 
 def _parted(typed: Typed, argv: Sequence[str]) -> str:
-    """Give the line that was typed with -- where the container's command begins. Of a secret variable it has the name
-    alone: -e takes its value from the caller's own."""
+    """Return the line that was typed, with -- where the container's command begins. A secret variable appears by name
+    only: -e then takes its value from the caller's environment."""
     words = list(argv)
     if "--" in words:
         words.remove("--")
     try:
         at = words.index(typed.stray[0], words.index(typed.image or "") + 1)
-    except ValueError:  # argv is another program's, which has ngcdl inside
+    except ValueError:  # argv belongs to a program that embeds ngcdl
         words, at = ["run", typed.image or "IMAGE", *typed.stray, *typed.command], 2
     for text in typed.environment:
         name, _, value = text.partition("=")
@@ -137,15 +137,15 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
 
 
 def _image(name: str, config: settings.Settings) -> ImageRef:
-    """Parse an image's name. Raises BadReference, or BadOption where a training's name was typed in its place."""
+    """Parse an image's name. Raise BadReference, or BadOption if a training's name was typed instead."""
     if name in trainings.names():
         raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl run --train {name}")
     return ImageRef.parse(name, config.registry)
 
 
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
-    """Give `own` with the folder that it was typed in; one that holds keys only where -v or -w names it, else it is
-    said that it is left out."""
+    """Return `own` with the current folder mounted. One that holds keys is mounted only if -v or -w names it;
+    otherwise it is left out, with a message."""
     here = _here()
     if not _holds_keys(here, config):
         return plan.at_hand(own, here)
@@ -155,13 +155,13 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
         return plan.at_hand(own, here)
     console.say(
         f"{here} is not mounted at {HERE}: a container could read and change the keys and settings in it. "
-        f'Type this in the project\'s folder, or mount it on purpose: -v "$PWD:{HERE}"'
+        f'Run this in the project\'s folder, or mount it on purpose: -v "$PWD:{HERE}"'
     )
     return own
 
 
 def _holds_keys(folder: Path, config: settings.Settings) -> bool:
-    """Would whoever may write in `folder` have somebody's keys, start-up files, or the records of runs?"""
+    """Could whoever may write to `folder` reach somebody's keys, start-up files, or the records of runs?"""
     home = docker_config.home(os.environ)
     of_ours = home / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "ngcdl"
     kept = (home, config.runs, of_ours, docker_config.path(os.environ))
@@ -179,11 +179,11 @@ def _here() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        raise BadOption("The folder that this was typed in is gone.", "    cd") from error
+        raise BadOption("The current folder no longer exists.", "    cd") from error
 
 
 def _of_a_training(typed: Typed) -> list[str]:
-    """Name the options that were typed and that only --train reads."""
+    """Return the names of the typed options that only --train reads."""
     plain = Typed()
     names = ["steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision", "times"]
     names += ["clip", "trace", "amp", "compile", "autotune", "teacher", "device"]
@@ -194,17 +194,17 @@ def _of_a_training(typed: Typed) -> list[str]:
 
 
 def _nothing_of_a_training(typed: Typed) -> None:
-    """Raises BadOption where an option stands that only --train reads."""
+    """Raise BadOption if an option was typed that only --train reads."""
     stray = _of_a_training(typed)
     if stray:
         raise BadOption(f"{', '.join(stray)}: only --train reads that.", "    ngcdl run IMAGE --train cifar10 ...")
 
 
 def _workload(typed: Typed, shelf: Store) -> Workload:
-    assert typed.train is not None  # the caller looked
+    assert typed.train is not None  # the caller checked
     known = trainings.bundled(typed.train)
     if typed.amp and typed.precision not in ("auto", "amp"):
-        raise BadOption(f"--amp and --precision {typed.precision}: one of them.", "--amp is --precision amp.")
+        raise BadOption(f"--amp and --precision {typed.precision}: use only one.", "--amp is --precision amp.")
     is_bounded = typed.seconds is not None or typed.epochs is not None
     asked = Workload(
         typed.train,
@@ -238,19 +238,19 @@ def _batch(text: str | None, usual: int) -> int:
     if text in (None, "largest"):
         return usual
     if not text.isdecimal() or len(text) > 9:
-        raise BadOption(f"--batch {text}: a whole number from 1 on, or largest.")
+        raise BadOption(f"--batch {text}: must be a whole number, 1 or more, or largest.")
     return int(text)
 
 
 def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
-    """Raises BadOption where the run `before` still runs, or the trainer would refuse to go on from it."""
+    """Raise BadOption if the run `before` is still running, or the trainer would refuse to continue from it."""
     from ngcdl.reconcile import reconcile, still_runs
 
     with contextlib.suppress(RecordBroken):  # the checkpoints beside it may be whole
         if still_runs(shelf, reconcile(shelf, shelf.load(before))):
             raise BadOption(
-                f"--resume {before}: it still runs; a second training would do the same beside it.",
-                f"Look at it, or end it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",
+                f"--resume {before}: it is still running; a second training would do the same work beside it.",
+                f"Watch it, or stop it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",
             )
     folder = shelf.folder(before)
     start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
@@ -265,11 +265,11 @@ def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
         same = [f"--{name} {start[name]}" for name in ("batch", "seed") if start.get(name) is not None]
         words = [f"--train {trained['workload'] or asked.name}", *same, f"--resume {before}"]
         raise BadOption(
-            f"--resume {before}: it trained with {said}, and goes on with nothing else.",
+            f"--resume {before}: it trained with {said}, and can continue with nothing else.",
             f"    ngcdl run ... {' '.join(words)}",
         )
     if not has_checkpoint(folder):
-        raise BadOption(f"--resume {before}: it saved no checkpoint to go on from.", f"    ngcdl show {before}")
+        raise BadOption(f"--resume {before}: it saved no checkpoint to continue from.", f"    ngcdl show {before}")
 
 
 # https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
@@ -280,17 +280,17 @@ _LIMITS = (
 
 
 def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
-    """What was typed beside the plan. An own command keeps what its plan mounts already."""
+    """Return what was typed in addition to the plan. The user's own command keeps what its plan already mounts."""
     limits = {"memlock": -1, "stack": 67108864}
     for text in typed.ulimits:
         match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
         if not match:
             raise BadOption(
-                f"--ulimit {text}: wanted NAME=NUMBER, such as memlock=-1, for the soft and the hard limit alike; "
-                "memlock=host leaves it out."
+                f"--ulimit {text}: must be NAME=NUMBER, such as memlock=-1, for both the soft and the hard limit; "
+                "memlock=host leaves it unset."
             )
         if match[1] not in _LIMITS:
-            raise BadOption(f"--ulimit {text}: {match[1]} is no limit of Docker's, which are {', '.join(_LIMITS)}.")
+            raise BadOption(f"--ulimit {text}: {match[1]} is not a limit of Docker's, which are {', '.join(_LIMITS)}.")
         if match[2] == "host":
             limits.pop(match[1], None)
         else:

@@ -1,21 +1,21 @@
-"""What is varied in a comparison: `--vary NAME=A,B` becomes its arms."""
+"""Turns `--vary NAME=A,B` into the arms of a comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import plan, trainings
+from ngcdl import trainings, validation
 from ngcdl.asked import Asked
 from ngcdl.compare import Variant
 from ngcdl.errors import BadOption
 from ngcdl.report.scaling import STRONG, UNITS, WEAK
-from ngcdl.spec import USED_BY, GpuRequest, ImageRef, Placement, Workload
+from ngcdl.spec import KINDS, GpuRequest, ImageRef, Placement, Workload
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One thing of a workload that can be varied: its field, the option that sets it, and how a value is read."""
+    """One property of a workload that can be varied: its field, the option that sets it, and how to read a value."""
 
     field: str
     option: str
@@ -24,14 +24,14 @@ class _Axis:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or len(text) > 9:
-        raise ValueError("wanted whole numbers")
+        raise ValueError("must be whole numbers")
     return int(text)
 
 
 def _one_of(**values: bool) -> Callable[[str], object]:
     def read(text: str) -> object:
         if text not in values:
-            raise ValueError(f"there is {' and '.join(values)}")
+            raise ValueError(f"must be {' or '.join(values)}")
         return values[text]
 
     return read
@@ -49,7 +49,7 @@ AXES: Mapping[str, _Axis] = {
 }
 _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch": "pytorch"}
 OTHERS = ("gpus", "nodes", "image", "framework", "device")
-FORM = f"wanted NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
+FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
 EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
 
@@ -57,26 +57,26 @@ _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes
 def arms(
     base: Asked, vary: str | None, images: Sequence[ImageRef], registry: str, scaling: str | None = None
 ) -> tuple[str, list[Variant]]:
-    """Give what is varied and the arms, the one that the others are measured by first. Raises BadOption.
+    """Return what is varied, and the arms, the baseline first. Raise BadOption.
 
-    `scaling`: of machines and cards, STRONG (also None) or WEAK: --batch is of all replicas together, or of each."""
+    `scaling`, for machines and cards: STRONG (also None) or WEAK: --batch is for all replicas together, or for each."""
     if vary is None and len(images) > 1:
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
-    assert base.workload is not None  # compare has a training
+    assert base.workload is not None  # compare always has a training
     again = f"--train {base.workload.name} --vary"
     name, _, text = (vary or "device=cpu,gpu").partition("=")
     values = [value.strip() for value in text.split(",")]
     if "" in values:
         raise BadOption(f"--vary {vary}: {FORM}", EXAMPLE)
     if len(values) < 2 or len(set(values)) < len(values):
-        raise BadOption(f"--vary {vary}: at least two values, each once.", EXAMPLE)
+        raise BadOption(f"--vary {vary}: needs at least two values, all different.", EXAMPLE)
     if len(images) > 1 and name != "framework":
         raise BadOption(f"--vary {name} takes one image.", f"    ngcdl compare IMAGE {again} ...")
     if name == "device":
         return name, _devices(base, values)
     if name == "gpus" and "none" in values:
         raise BadOption(
-            "--vary gpus compares cards; without one it is the CPU.", f"    ngcdl compare {again} device=cpu,gpu"
+            "--vary gpus compares cards, and none means the CPU.", f"    ngcdl compare {again} device=cpu,gpu"
         )
     asked = {f"{name}={value}": _with(base, name, value, images, registry) for value in values}
     if name in UNITS:
@@ -85,34 +85,34 @@ def arms(
 
 
 def scaling_of(vary: str, typed: str | None) -> str | None:
-    """Give how machines and cards are compared, None where `vary` is about something else. Raises BadOption."""
+    """Return how machines and cards are compared, None if `vary` is about something else. Raise BadOption."""
     if typed not in (None, STRONG, WEAK):
-        raise BadOption(f"--scaling {typed}: {STRONG} or {WEAK}.")
+        raise BadOption(f"--scaling {typed}: must be {STRONG} or {WEAK}.")
     if vary in UNITS:
         return typed or STRONG
     if typed:
-        raise BadOption(f"--scaling {typed}: only --vary {' and --vary '.join(UNITS)} have it.", _ON_NODES)
+        raise BadOption(f"--scaling {typed}: only for --vary {' and --vary '.join(UNITS)}.", _ON_NODES)
     return None
 
 
 def _scaled(arm: str, asked: Asked, is_weak: bool) -> Asked:
-    """Give what is asked with the batch of all its replicas. Raises BadOption where there is only one."""
+    """Return `asked` with the batch of all its replicas. Raise BadOption if there can be only one."""
     work = asked.workload
-    assert work is not None  # compare has a training
-    if not plan.has_replicas(work):
-        raise BadOption(f"--vary {arm}: of {work.name} only one replica can run.", "    ngcdl workloads")
+    assert work is not None  # compare always has a training
+    if not trainings.has_replicas(work):
+        raise BadOption(f"--vary {arm}: {work.name} can run only as one replica.", "    ngcdl workloads")
     each = asked.gpus.count or len(asked.gpus.devices) or 1
     if is_weak and asked.gpus.kind == "all":
         hint = f"    ngcdl compare --train {work.name} --scaling weak --vary gpus=1,2"
-        raise BadOption(f"--vary {arm}: --scaling weak wants their number.", hint)
+        raise BadOption(f"--vary {arm}: --scaling weak needs a number of cards.", hint)
     if not is_weak:
         return asked
-    plan.check_batch(work, GpuRequest())  # of one replica, as it was typed
+    validation.check_batch(work, GpuRequest())  # one replica's, as typed
     return replace(asked, workload=replace(work, batch=work.batch * asked.nodes * each))
 
 
 def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], registry: str) -> Asked:
-    """Give what is asked with the one thing that is varied. Raises UsageError."""
+    """Return `base` with the one value that is varied. Raise UsageError."""
     if name in AXES:
         return replace(base, workload=_on_axis(base.workload, name, value))
     if name == "gpus":
@@ -128,9 +128,10 @@ def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], regist
 
 def _on_nodes(base: Asked, value: str) -> Placement:
     if base.placement is None:
-        raise BadOption(f"--vary nodes: with --engine {' or '.join(USED_BY)}.", _ON_NODES)
+        clusters = [name for name, one in KINDS.items() if one.is_cluster]
+        raise BadOption(f"--vary nodes: needs --engine {' or '.join(clusters)}.", _ON_NODES)
     if base.placement.nodes != Placement().nodes:
-        raise BadOption("--nodes is what is varied.", "Leave --nodes out.")
+        raise BadOption("--nodes is what --vary varies.", "Leave --nodes out.")
     try:
         placement = replace(base.placement, nodes=_number(value))
     except ValueError as error:
@@ -140,41 +141,43 @@ def _on_nodes(base: Asked, value: str) -> Placement:
 
 
 def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
-    """CPU and GPU, the CPU first: the same request, image and mounts; only what the training computes on differs."""
+    """Return CPU and GPU, the CPU first: same request, image and mounts; only the device of the training differs."""
     if set(values) != {"cpu", "gpu"}:
-        raise BadOption("--vary device=cpu,gpu: there are these two.")
+        raise BadOption("--vary device=cpu,gpu: takes exactly these two.")
     if base.device:
-        raise BadOption(f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary more.")
+        raise BadOption(
+            f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary something else."
+        )
     if base.gpus.kind == "none":
         raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE)
     return [Variant(value, replace(base, device=value), value) for value in ("cpu", "gpu")]
 
 
 def _on_axis(base: Workload | None, name: str, value: str) -> Workload:
-    assert base is not None  # compare has a training
+    assert base is not None  # compare always has a training
     axis = AXES[name]
     plain = Workload("", batch=trainings.bundled(base.name).batch)
     if getattr(base, axis.field) != getattr(plain, axis.field):
-        raise BadOption(f"{axis.option} is what is varied.", f"Leave {axis.option} out.")
+        raise BadOption(f"{axis.option} is what --vary varies.", f"Leave {axis.option} out.")
     try:
         found = axis.read(value)
     except ValueError as error:
         raise BadOption(f"--vary {name}={value}: {error}.") from error
-    return replace(base, **{axis.field: found})  # type: ignore[arg-type]  # what the axis reads is of its field
+    return replace(base, **{axis.field: found})  # type: ignore[arg-type]  # the axis reads its field's type
 
 
 def _of_framework(value: str, images: Sequence[ImageRef]) -> ImageRef:
     found = [image for image in images if image.framework == _SPOKEN.get(value, value)]
     if len(found) != 1:
         raise BadOption(
-            f"--vary framework: {value} is in {len(found)} of the images that were named.",
+            f"--vary framework: {value} is in {len(found)} of the images named; it must be in exactly one.",
             "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10",
         )
     return found[0]
 
 
 def _short(image: ImageRef, images: Sequence[ImageRef]) -> str:
-    """tensorflow:18.01-py2 where that says it, else the whole name."""
+    """Return a short name such as tensorflow:18.01-py2 if that is unambiguous, else the whole name."""
     short = f"{image.framework}{f':{image.tag}' if image.tag else f'@{str(image.digest)[:19]}'}"
     alike = [
         one for one in images if (one.framework, one.tag, one.digest) == (image.framework, image.tag, image.digest)

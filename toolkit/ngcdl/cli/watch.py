@@ -1,4 +1,4 @@
-"""Runs that go on without a terminal: a process of its own watches, measures and records them."""
+"""Detached runs: a separate process watches, measures and records them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl import console, engines, errors, launch
+from ngcdl import console, engines, errors, launch, meanwhile
 from ngcdl.engines.base import Chunk, Job, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.interrupt import Interrupted, held
@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.2
 
 
 class Silent:
-    """A Show for nobody: what a watched run writes is in its log.txt, and what is said in its record's notes."""
+    """A Show for nobody: a watched run's output is in its log.txt, and messages are in its record's notes."""
 
     def say(self, text: str) -> None: ...
 
@@ -44,8 +44,8 @@ class Silent:
 
 
 class Begun:
-    """A Terminal that passes nothing on. It is asked to once the run has started and its GPUs were looked for: then
-    the caller is told that all went well."""
+    """A Terminal that passes nothing on. `pump` is called once the run has started and its GPUs were checked: it
+    then reports success to the caller."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         del job
@@ -54,9 +54,9 @@ class Begun:
 
 
 def hand_over(ready: Ready, shelf: Store) -> str:
-    """Start a watcher for `ready` and give the run's id once it runs and its GPUs were looked for.
+    """Start a watcher for `ready` and return the run's id once it runs and its GPUs were checked.
 
-    Raises what the start failed with; the record is closed then. The order goes through a pipe: variables that look
+    If the start fails, close the record and raise its error. The order goes through a pipe, so variables that look
     like secrets are in no file and on no command line.
     """
     order = ready.order
@@ -67,16 +67,17 @@ def hand_over(ready: Ready, shelf: Store) -> str:
     with tempfile.TemporaryFile() as said:
         watcher: subprocess.Popen[bytes] | None = None
         try:
-            with held():  # else a Ctrl-C while it starts leaves a watcher that nobody ends
+            with held():  # else a Ctrl-C during the start leaves a watcher that nobody stops
                 watcher = subprocess.Popen(
-                    # -P: a docker.py in the caller's folder must not be taken for the library
+                    # -P: a docker.py in the caller's folder must not shadow the library
                     [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
                 )  # fmt: skip
-            answer = _asked(watcher, json.dumps(letter).encode())
+            with meanwhile.telling(console.say, lambda: "the run to start"):
+                answer = _asked(watcher, json.dumps(letter).encode())
         except (KeyboardInterrupt, Interrupted) as error:
             if watcher:
-                with watcher:  # which closes its pipes and waits
+                with watcher:  # closes its pipes and waits
                     watcher.terminate()
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
             _close_left(shelf, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
@@ -91,15 +92,15 @@ def hand_over(ready: Ready, shelf: Store) -> str:
 
 
 def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | None:
-    """Hand `letter` over and wait for the answer: {} runs, else why it does not; None where the watcher died."""
-    assert watcher.stdin is not None  # PIPE was asked for
+    """Send `letter` and wait for the answer: {} if the run is up, else why not; None if the watcher died."""
+    assert watcher.stdin is not None  # Popen got PIPE
     assert watcher.stdout is not None
     with contextlib.suppress(BrokenPipeError), watcher.stdin:
         watcher.stdin.write(letter)
     with watcher.stdout:
         has_ended = False
         while not select.select([watcher.stdout], [], [], LOOK_SECONDS)[0]:
-            if has_ended:  # and said nothing; a child that it left behind may hold the pipe
+            if has_ended:  # without an answer; a child that it left behind may hold the pipe open
                 return None
             has_ended = watcher.poll() is not None
         try:
@@ -110,15 +111,15 @@ def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | 
 
 
 def _died(shelf: Store, ready: Ready, code: int, said: str) -> NgcdlError:
-    """Close the record of a run whose watcher ended without a word, and give the error that says so."""
+    """Close the record of a run after its watcher ended without an answer, and return the error that says so."""
     last = (said.strip().splitlines() or [f"it ended with {code}"])[-1]
-    reason = f"The process that was to watch the run ended: {last}"
+    reason = f"The process that should watch the run ended: {last}"
     _close_left(shelf, ready, "failed", NgcdlError.exit_code, reason)
     return NgcdlError(reason, f"    ngcdl show {ready.run.id}")
 
 
 def _close_left(shelf: Store, ready: Ready, status: str, code: int, reason: str) -> None:
-    """End what a watcher left running, if it did, and close its record."""
+    """Kill the run if a watcher left it running, and close its record."""
     run = shelf.load(ready.run.id)
     if run.status != "running":
         return
@@ -131,7 +132,7 @@ def _close_left(shelf: Store, ready: Ready, status: str, code: int, reason: str)
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:
-    """Give the error that the watcher met: its class has the exit code."""
+    """Rebuild the error that the watcher met: its class holds the exit code."""
     kind = getattr(errors, answer["kind"], NgcdlError)
     error: NgcdlError = kind.__new__(kind)
     NgcdlError.__init__(error, answer["message"], answer["hint"])
@@ -139,7 +140,7 @@ def _error(answer: dict[str, Any]) -> NgcdlError:
 
 
 def _answer(answer: dict[str, Any]) -> None:
-    """Tell the caller how the start went, once; the pipe is let go of then."""
+    """Report to the caller how the start went, once, and close the pipe."""
     with contextlib.suppress(OSError):  # the caller has gone
         os.write(1, json.dumps(answer).encode() + b"\n")
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -148,11 +149,11 @@ def _answer(answer: dict[str, Any]) -> None:
 
 
 def watch(argv: list[str]) -> int:
-    """Be the watcher of the run in `argv`: read the order from stdin, and follow the run to its end."""
+    """Watch the run in `argv`: read the order from stdin, and follow the run to its end."""
     try:
         (run_id,), letter = argv, json.load(sys.stdin)
     except (ValueError, AttributeError) as error:
-        raise BadOption("_watch RUN is what ngcdl run --detach starts; it is not for typing.") from error
+        raise BadOption("_watch RUN is internal: ngcdl run --detach starts it.") from error
     shelf = Store(Path(letter["root"]))
     run = replace(shelf.load(run_id), owner=this_process())
     try:

@@ -1,4 +1,4 @@
-"""`ngcdl workloads`: the bundled trainings, with what they cost and where their numbers are from."""
+"""`ngcdl workloads`: lists the bundled trainings, with their cost and the sources of their numbers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ _FIGURES = range(1, 5)
 
 
 def workloads(as_json: bool) -> None:
-    """List what --train takes: a table, and below it whose numbers these are."""
+    """List what --train accepts: a table, and below it what its numbers mean."""
     found = [trainings.bundled(name) for name in trainings.names()]
     if as_json:
         console.result_json([asdict(one) for one in found])
         return
     frameworks = sorted({name for one in found for name in one.frameworks})
+    forward = ", ".join(one.name for one in found if not one.trains)
     rows = [HEAD, *(_row(one, frameworks) for one in found)]
     for line in console.table(rows, console.columns(sys.stdout), _FIGURES):
         console.result(line)
     console.say(
-        f"They train in {', '.join(frameworks)}. MACs are multiply-accumulates of one example; FLOP/EXAMPLE is a whole "
-        "training step's (inference: of its way forward), 2 a MAC; both of convolutions and matrix products alone. "
-        "Sources: ngcdl workloads --json"
+        f"They train in {', '.join(frameworks)}. MACs are multiply-accumulates per example; FLOP/EXAMPLE is for a "
+        f"whole training step ({forward}: the forward pass), 2 per MAC; both count only convolutions and matrix "
+        "products. Sources: ngcdl workloads --json"
     )
 
 

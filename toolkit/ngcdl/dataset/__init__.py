@@ -1,11 +1,11 @@
-"""CIFAR-10 on the host: found, or downloaded, verified and kept. `prepare` is the one entrance; `pictures` for others'.
+"""CIFAR-10 on the host: found, or downloaded, verified and kept. Call `prepare`; for the user's own images, `pictures`.
 
-    official   what the official archive is          address, pace, part, fetch   how it comes here
-    given      a folder that the user names          unpack, kept                 how it is unpacked and stays whole
+    official   what the official archive is          address, pace, part, fetch   how it is downloaded
+    given      a folder that the user names          unpack, kept                 how it is unpacked and kept intact
     pickled    ... in pickled form                   disk                         how it is written
-    classes    ... of pictures, one folder a class
+    classes    ... of images, one folder per class
 
-Nothing is trusted but the sha256 of the whole archive. Only files of known names and sizes leave it.
+Only the sha256 of the whole archive is trusted. Only files of known names and sizes are extracted.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ FOLDER = "NGCDL_DATA"
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a training gets: a folder that holds cifar-10-batches-bin or -py, to be mounted read-only, or none."""
+    """What a training gets: a folder with cifar-10-batches-bin or -py, to be mounted read-only, or None."""
 
     kind: Literal["cifar10", "pictures", "synthetic"]
     folder: Path | None  # None: the trainer makes its images itself
-    sha256: str | None  # of the five training files, one after the other
-    note: str | None  # whether the bytes are the official ones; why it is synthetic
+    sha256: str | None  # of the five training files, concatenated
+    note: str | None  # whether the bytes are the official ones, or why it is synthetic
 
 
 def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> Dataset:
-    """Find a folder of somebody's own pictures, one sub-folder a class. BadOption: none, or not as many as `wanted`, or
-    other ones to test with where that `is_tested`."""
+    """Find a folder of the user's own images, one subfolder per class. Raises BadOption if it does not exist, has not
+    `wanted` classes, or, if `is_tested`, has other classes to test with."""
     place = Path(folder).expanduser().absolute()
     try:
         is_folder = place.is_dir()
     except OSError as error:
-        raise BadOption(f"--data {folder}: it can't be looked at: {error.strerror}.") from error
+        raise BadOption(f"--data {folder}: it can't be read: {error.strerror}.") from error
     if not is_folder:
-        raise BadOption(f"--data {folder}: there is no such folder.", "It holds one folder a class: cats/ and dogs/.")
+        raise BadOption(f"--data {folder}: there is no such folder.", "It needs one folder per class: cats/ and dogs/.")
     there, found = classes.found(place)
     if wanted is None or found is None:
-        return Dataset("pictures", place, None, f"the pictures of {place}")
+        return Dataset("pictures", place, None, f"the images in {place}")
     if len(found) != wanted:
         raise BadOption(
-            f"--data {folder}: {there} has {classes.said(found)}; wanted are {wanted}, one a class, of JPEG or PNG.",
-            f"Such as {there / 'cats'} and {there / 'dogs'}. Made-up ones instead:\n    ngcdl run ... --data synthetic",
+            f"--data {folder}: {there} has {classes.said(found)}; it needs {wanted}, one per class, of JPEG or PNG.",
+            f"Such as {there / 'cats'} and {there / 'dogs'}. Synthetic images:\n    ngcdl run ... --data synthetic",
         )
     beside, others = classes.found(place, classes.TESTING)
     if is_tested and beside != place and others is not None and not classes.alike(found, others):
         raise BadOption(
-            f"--data {folder}: {beside} has {classes.said(others)}; what tests has the classes that are trained on, "
+            f"--data {folder}: {beside} has {classes.said(others)}; the test needs the classes that are trained on, "
             f"{', '.join(found)}.",
             "Without a test:\n    ngcdl run ... --no-eval",
         )
-    return Dataset("pictures", place, None, f"the pictures of {place}")
+    return Dataset("pictures", place, None, f"the images in {place}")
 
 
 def prepare(
@@ -76,15 +76,15 @@ def prepare(
     archive: Archive = CIFAR10,
     patience: Patience | None = None,
 ) -> Dataset:
-    """Make the data set ready: `choice` is a folder, "synthetic", or "auto".
+    """Prepare the data set: `choice` is a folder, "synthetic", or "auto".
 
-    auto takes $NGCDL_DATA if set, else the cache, else downloads. Without any network it falls back to synthetic
+    "auto" uses $NGCDL_DATA if set, else the cache, else downloads. Without any network it falls back to synthetic
     images and says so in two lines. A host that answers but is too slow, or sends something else, is an error:
     DatasetUnavailable.
 
     `say` gets one line at a time; `progress` the bytes so far, the total, and bytes/s (None while unknown).
-    Raise DatasetWrong when a named folder is not CIFAR-10, DiskFull, BadOption for a variable that can't be meant.
-    On any failure the half-finished download is kept and nothing else is left behind.
+    Raises DatasetWrong if a named folder is not CIFAR-10, DiskFull, and BadOption for an invalid variable.
+    On any failure the partial download is kept, and nothing else is left behind.
     """
     if choice == "auto":
         choice = environ.get(FOLDER, "").strip() or "auto"
@@ -101,7 +101,7 @@ def prepare(
     if training is not None:
         return _from_cache(kept, training)
     if damage is not None:
-        say(f"The CIFAR-10 in {kept.cache} is damaged and is made anew: {damage}.")
+        say(f"The CIFAR-10 in {kept.cache} is damaged and will be restored: {damage}.")
     urls = address.addresses(archive, environ)
     patience = pace.from_environment(patience or Patience(), environ)
     try:
@@ -109,14 +109,14 @@ def prepare(
     except Offline as offline:
         say(f"CIFAR-10 is not in {kept.cache} and can't be downloaded, as nothing answers ({offline}).")
         say(
-            "SYNTHETIC images are used instead: all figures are labelled synthetic; the accuracy says nothing. "
-            "CIFAR-10 itself, where you have a copy:  --data DIR"
+            "SYNTHETIC images are used instead: all figures are labelled synthetic, and the accuracy means nothing. "
+            "If you have a copy of CIFAR-10:  --data DIR"
         )
         return Dataset("synthetic", None, None, f"no network: {offline}")
 
 
 def cached(cache: Path, archive: Archive = CIFAR10) -> Dataset | None:
-    """Give CIFAR-10 as the cache has it, whole and checked; None where `prepare` would have to fetch it."""
+    """Return CIFAR-10 from the cache, complete and checked; None if `prepare` would have to download it."""
     kept = Kept(cache.absolute(), archive)
     training, _ = kept.check()
     return None if training is None else _from_cache(kept, training)
@@ -149,7 +149,7 @@ def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Datase
 
 
 def _made(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None], packed: Path | None = None) -> Dataset:
-    """Fill the cache, one process at a time: what another one has made meanwhile is taken as it is."""
+    """Fill the cache, one process at a time; what another process has made meanwhile is used as is."""
     from filelock import FileLock, Timeout
 
     with disk.written(kept.cache):
@@ -173,7 +173,7 @@ def _made(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None], pac
 
 
 def _downloaded(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None]) -> Path:
-    """Give the archive in the cache; fetch it if it is not there or no longer what it was."""
+    """Return the archive in the cache; download it if it is missing or has changed."""
     if kept.packed.exists():
         if disk.sha256(kept.packed) == kept.archive.sha256:
             return kept.packed

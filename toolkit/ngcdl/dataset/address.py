@@ -1,4 +1,4 @@
-"""Where the archive may come from, and one request to such a place: over https, or over loopback in a test."""
+"""Where the archive may come from, and one request to such an address: over https, or over loopback in a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REDIRECTS = 5
 
 
 class Failure(Exception):
-    """Why an address gave nothing. `answered`: there is a network, and something at its end."""
+    """Why an address sent nothing usable. `answered`: the network works, and something answered."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Failure(Exception):
         super().__init__(why)
         self.why = why
         self.answered = answered
-        self.again = again  # it may pass by itself
-        self.wait = wait  # seconds that the server asks for
-        self.is_untrusted = is_untrusted  # its certificate, here
+        self.again = again  # a retry may succeed
+        self.wait = wait  # seconds that the server asks to wait
+        self.is_untrusted = is_untrusted  # its certificate is not trusted here
 
 
 def addresses(archive: Archive, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the user's mirrors in their order, and the official host last."""
+    """Return the user's mirrors in their order, then the official host."""
     mirrors = environ.get(URLS, "").split()
     for url in mirrors:
         if not _allowed(url):
@@ -55,7 +55,7 @@ def addresses(archive: Archive, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def host(url: str) -> str:
-    """Name an address in a message: without a password, a path or a query."""
+    """Return an address for a message: without password, path or query."""
     try:
         parts = urlsplit(url)
         return f"{parts.hostname or '?'}" + (f":{parts.port}" if parts.port else "")
@@ -73,7 +73,7 @@ def _loopback(name: str) -> bool:
 
 
 def _allowed(url: str, before: str | None = None) -> bool:
-    """Say whether to go there; plain http only on this machine, and never from https."""
+    """May this address be used? Plain http only on this machine, and never after https."""
     try:
         parts = urlsplit(url)
         name = parts.hostname
@@ -90,7 +90,7 @@ def _allowed(url: str, before: str | None = None) -> bool:
 def answer(
     url: str, headers: Mapping[str, str], patience: Patience, environ: Mapping[str, str] = os.environ
 ) -> Iterator[requests.Response]:
-    """Ask, follow redirects within the rules, and hand over the answer with its body still to be read."""
+    """Send the request, follow permitted redirects, and yield the response with its body still unread."""
     from ngcdl.registry import trust
 
     with trust.session(environ) as session:
@@ -125,7 +125,7 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
             raise Failure(f"its certificate is not trusted ({below.verify_message})", is_untrusted=True) from error
         raise Failure(f"TLS failed: {_words(error)}") from error
     except requests.exceptions.ProxyError as error:
-        # A proxy that wants a password is a setting to mend; one that leads nowhere is no network.
+        # A proxy that wants a password is a setting to fix; one that leads nowhere means no network.
         raise Failure(f"the proxy does not lead there: {_words(error)}", answered="407" in str(error)) from error
     except requests.exceptions.ConnectTimeout as error:
         raise Failure(f"no connection within {patience.connect_seconds:g} s", answered=False) from error
@@ -139,7 +139,7 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
 
 
 def _own(url: str) -> requests.auth.AuthBase:
-    """Sign in with what the address itself holds, if anything: requests would take what ~/.netrc has for any host."""
+    """Authenticate only with what the URL itself holds: requests would use what ~/.netrc has for any host."""
     import requests
 
     from ngcdl.registry.wire import OwnAuth
@@ -149,7 +149,7 @@ def _own(url: str) -> requests.auth.AuthBase:
 
 
 def _resolves(name: str, seconds: float) -> bool:
-    """Look a name up with a limit: a resolver whose server is gone takes 10 s and more."""
+    """Look up a name with a time limit: with its server gone, a resolver takes 10 s or more."""
     found: list[bool] = []
 
     def look() -> None:
@@ -163,13 +163,13 @@ def _resolves(name: str, seconds: float) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    """Give the operating system's words out of the layers around them."""
+    """Return the operating system's message from under the layers around it."""
     below = _innermost(error)
     return (below.strerror if isinstance(below, OSError) else None) or str(below) or type(below).__name__
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Walk down the layers; urllib3 never raises some of them, so that these have what is below as an argument."""
+    """Walk down the layers; urllib3 never raises some of them, so these hold the inner error as an argument."""
     seen = error
     while (below := seen.__cause__ or seen.__context__ or next(iter(seen.args), None)) is not None:
         if not isinstance(below, BaseException):

@@ -1,4 +1,4 @@
-"""How the cache is written: nothing half-written under a final name, and a full disk is told as one."""
+"""How the cache is written: nothing half-written under a final name, and a full disk is reported as DiskFull."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def written(where: Path) -> Iterator[None]:
-    """Translate what the operating system says while `where` is written: DiskFull, or DatasetUnavailable."""
+    """Translate the operating system's errors while `where` is written to DiskFull or DatasetUnavailable."""
     try:
         yield
     except OSError as error:
@@ -27,8 +27,8 @@ def written(where: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a small file whole: the old text or the new one, never half of it."""
-    with whole.written(path, mode=0o666) as file:  # the cache may be shared: the umask says who reads it
+    """Write a small file atomically: it has the old text or the new one, never half of it."""
+    with whole.written(path, mode=0o666) as file:  # the cache may be shared: the umask decides who reads it
         file.write(text.encode())
 
 

@@ -1,4 +1,4 @@
-"""The official archive comes from the first address that sends it fast enough, and is whole or not there."""
+"""Downloads the official archive from the first address that is fast enough; it arrives complete or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _CHUNK_BYTES = 1 << 16
-_PROGRESS_BYTES = 1 << 20  # so much between two faults, and the count of tries begins anew
+_PROGRESS_BYTES = 1 << 20  # this much progress between two failures resets the count of tries
 _LONGEST_WAIT_SECONDS = 60.0
 _GZIP = b"\x1f\x8b"
 
@@ -34,7 +34,7 @@ class Offline(Exception):
 
 @dataclass(frozen=True)
 class Fetch:
-    """One download: of what, to where, and whom to tell."""
+    """One download: what, to where, and whom to inform."""
 
     archive: Archive
     path: Path
@@ -48,9 +48,9 @@ class Fetch:
         return Part(self.path.with_name(self.path.name + ".part"))
 
     def run(self, urls: Sequence[str]) -> None:
-        """Put the verified archive at `path`. On any failure what came stays in `path`.part.
+        """Put the verified archive at `path`. On any failure, what arrived stays in `path`.part.
 
-        Raise Offline when no address answers, DatasetUnavailable when one does but the archive does not come.
+        Raises Offline if no address answers, DatasetUnavailable if one does but the archive does not arrive.
         """
         failures: list[tuple[str, Failure]] = []
         if self.part.bytes == self.archive.bytes and self._accept():
@@ -70,16 +70,16 @@ class Fetch:
         raise Offline(why)
 
     def _from(self, url: str) -> None:
-        """Get the rest from one address, with retries for what may pass."""
+        """Get the rest from one address, and retry after transient failures."""
         before = self.part.bytes
         self._rest(url)
         if self._accept():
             return
-        if before:  # the first half came from elsewhere or from another day: this address gets one clean try
+        if before:  # the first part may be from another address or day: this one gets one clean try
             self._rest(url)
             if self._accept():
                 return
-        raise Failure(f"it sends other bytes than the official ones (kept as {self.part.path.stem}.bad)")
+        raise Failure(f"it does not send the official bytes (kept as {self.part.path.stem}.bad)")
 
     def _rest(self, url: str) -> None:
         pace = Pace(self.archive.bytes, self.part.bytes, self.patience, self.progress)
@@ -100,11 +100,11 @@ class Fetch:
                 self.patience.sleep(pause)
 
     def _once(self, url: str, pace: Pace) -> None:
-        """Send one request and store what comes."""
+        """Send one request and store what arrives."""
         if self.part.bytes > self.archive.bytes:
             self.part.forget()
         have = self.part.bytes
-        headers = {"Accept-Encoding": "identity"}  # the archive as it is, not packed once more
+        headers = {"Accept-Encoding": "identity"}  # the archive as it is, not compressed again
         if have:
             headers["Range"] = f"bytes={have}-"
             if validator := self.part.validator(url):
@@ -112,15 +112,15 @@ class Fetch:
         with address.answer(url, headers, self.patience, self.environ) as response:
             if response.status_code == 416:
                 self.part.forget()
-                raise Failure("it has less than what is here already", again=True)
+                raise Failure("it has less than is already here", again=True)
             at = _begins_at(response, have, self.archive)
             self._store(url, response, at, pace)
 
     def _store(self, url: str, response: requests.Response, have: int, pace: Pace) -> None:
-        """Append the body; an answer that begins at 0 replaces what was there, but only with its first good bytes."""
+        """Append the body. An answer from byte 0 replaces what was there, but only once its first bytes are good."""
         chunk = _read(response, self.patience)
         if not chunk:
-            raise Failure("it answers with nothing", again=True)
+            raise Failure("its answer is empty", again=True)
         if have == 0 and not chunk.startswith(_GZIP[: len(chunk)]):
             raise Failure("what it sends is not the archive")
         if not pace.begun:
@@ -140,7 +140,7 @@ class Fetch:
             raise Failure(f"the connection was cut after {have} of {self.archive.bytes} bytes", again=True)
 
     def _accept(self) -> bool:
-        """Give the archive its name if its hash is right; otherwise put it aside as .bad."""
+        """Give the archive its final name if its hash is right; otherwise set it aside as .bad."""
         with disk.written(self.path.parent):
             if disk.sha256(self.part.path) == self.archive.sha256:
                 self.part.finish(self.path)
@@ -151,7 +151,7 @@ class Fetch:
 
 
 def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
-    """Say where in the archive the body begins; raise Failure if it can't be the archive."""
+    """Return where in the archive the body begins. Raises Failure if it can't be the archive."""
     status, headers = response.status_code, response.headers
     if status in _PASSING:
         wait = headers.get("Retry-After", "")
@@ -164,7 +164,7 @@ def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
     if status == 206:
         found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
         if found is None or int(found[1]) != have:
-            raise Failure("it sends another part than the one asked for")
+            raise Failure("it sends another part than the requested one")
         total, at = found[2], have
     else:
         total, at = headers.get("Content-Length", "*"), 0
@@ -174,9 +174,9 @@ def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
 
 
 def _read(response: requests.Response, patience: Patience) -> bytes:
-    """Read what has come, without waiting for a full chunk: a trickle must not hold up the look at the clock.
+    """Read what has arrived, without waiting for a full chunk: a trickle must not delay the check of the clock.
 
-    Nothing stands for the end, and a cut is an end that comes too early.
+    Return b"" at the end; a cut connection is an end that comes too early.
     """
     from urllib3.exceptions import HTTPError, ReadTimeoutError
 

@@ -1,4 +1,4 @@
-"""Whether a folder that a user names holds CIFAR-10, in which form, and whether it is the official one to the bit."""
+"""Does a folder that the user names hold CIFAR-10, in which form, and is it the official one to the bit?"""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ngcdl.errors import DatasetWrong
 
 @dataclass(frozen=True)
 class Batches:
-    """A folder of six batches, checked. `sha256` is that of the five training files, one after the other."""
+    """A folder of six batches, checked. `sha256` is that of the five training files, concatenated."""
 
     folder: Path
-    name: str  # what the folder has to be called where it is mounted
+    name: str  # what the folder must be called when mounted
     files: tuple[str, ...]
     sha256: str
     note: str
 
 
 def batches(given: Path, archive: Archive) -> Batches | None:
-    """Check what is there in either form; None when nothing is. Raise DatasetWrong at the first wrong file."""
+    """Check the batches in either form; None if there are none. Raises DatasetWrong at the first wrong file."""
     binary = {member.name: member.md5 for member in archive.batches}
     for name, official in ((archive.folder, binary), (archive.pickled_folder, archive.pickles)):
         for folder in (given / name, given):
@@ -79,11 +79,11 @@ def _pickle(path: Path, archive: Archive) -> bytes:
 
 
 def mountable(found: Batches, cache: Path) -> Path:
-    """Give a folder that holds the batches under their own name and may be mounted.
+    """Return a folder that holds the batches under their proper name and may be mounted.
 
-    If the batches' own folder was named, the one above it is none of our business (it may be a home), and a link to
-    elsewhere leads nowhere inside a container: both get a folder in the cache, of hard links where the file system
-    allows it and of copies elsewhere.
+    If the user named the batches' own folder, its parent must not be mounted (it may be a home), and a symbolic link
+    to elsewhere is broken inside a container. Both cases get a folder in the cache, of hard links where the file
+    system allows it and of copies elsewhere.
     """
     above = cache / f"given-{found.sha256[:16]}"
     with disk.written(cache):
@@ -94,7 +94,7 @@ def mountable(found: Batches, cache: Path) -> Path:
 
 
 def lies_plainly(found: Batches, given: Path) -> bool:
-    """Say whether the named folder can be mounted as it is."""
+    """Can the named folder be mounted as it is?"""
     inside = [found.folder, *(found.folder / file for file in found.files)]
     return found.folder == given / found.name and not any(path.is_symlink() for path in inside)
 

@@ -1,10 +1,10 @@
-"""The unpacked set in the cache, and whether it is still what was unpacked.
+"""The unpacked data set in the cache: is it still what was unpacked?
 
 CACHE/cifar-10/cifar-10-batches-bin/   the files; CACHE/cifar-10 is what gets mounted
 CACHE/cifar-10.json                    the stamp, format 1: {"format", "archive": sha256, "training_sha256",
                                        "checked": s since the epoch,
                                        "files": {name: {"bytes", "sha256", "mtime_ns", "ctime_ns"}}}
-CACHE/cifar-10.lock                    held while any of this is changed
+CACHE/cifar-10.lock                    held while any of this changes
 CACHE/cifar-10-binary.tar.gz           kept, so that a damaged file needs no second download; .part: see part.py
 """
 
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 _Dates = tuple[int, int, int]
 
 _FORMAT = 1
-_TRUST_SECONDS = 24 * 3600.0  # after a day the files are read again: bits also rot without a change of date
+_TRUST_SECONDS = 24 * 3600.0  # after a day the files are read again: bits can rot without a change of date
 
 
 @dataclass(frozen=True)
 class Kept:
-    """`clock` gives the seconds since the epoch."""
+    """`clock` returns the seconds since the epoch."""
 
     cache: Path
     archive: Archive
@@ -55,9 +55,9 @@ class Kept:
         return self.cache / "cifar-10.json"
 
     def check(self) -> tuple[str | None, str | None]:
-        """Give the training files' sha256 if the set is whole, or else what is wrong; neither when there is none.
+        """Return the training files' sha256 if the set is intact, or else what is wrong; neither if there is no set.
 
-        A few stats when size and dates are as stamped, otherwise every byte is read.
+        If sizes and dates match the stamp, this costs a few stats; otherwise every byte is read.
         """
         stamp = self._load()
         if stamp is None:
@@ -76,11 +76,11 @@ class Kept:
         try:
             self._save({name: file["sha256"] for name, file in stamp["files"].items()}, dates, training)
         except OSError as error:
-            log.debug("a cache that can't be written is read anew each time: %s", error)
+            log.debug("the cache can't be written, so it is read in full each time: %s", error)
         return training, None
 
     def stamp(self) -> str:
-        """Write down what the freshly unpacked files are; give the training files' sha256."""
+        """Write the stamp of the freshly unpacked files, and return the training files' sha256."""
         training = hashlib.sha256()
         digests = {}
         dates = self._dates()
@@ -128,5 +128,5 @@ class Kept:
 
 
 def _dates(file: dict[str, Any]) -> _Dates:
-    # The date of the last change of the inode, too: it can't be set back as the date of the content can.
+    # ctime too: unlike mtime it can't be set back.
     return file["bytes"], file["mtime_ns"], file["ctime_ns"]

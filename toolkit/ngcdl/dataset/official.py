@@ -1,7 +1,7 @@
 """What the official CIFAR-10 is: the archive's address, size and hash, and the files in it.
 
-The archive's sha256 and size are those that several projects pin independently of each other; so are the md5 of the
-six batches and of the six pickles. md5 only tells whether a hand-given folder equals the official one.
+Several projects independently pin the archive's sha256 and size, and the md5 of the six batches and the six pickles.
+md5 serves only to tell whether a folder that the user names equals the official one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEXT_BYTES = 64 * 1024  # more than enough for batches.meta.txt and readme.html
 
 @dataclass(frozen=True)
 class Member:
-    """A file of the archive. `bytes` is its exact size; None stands for a short text that no one reads."""
+    """A file of the archive. `bytes` is its exact size; None means a short text that nothing reads."""
 
     name: str
     bytes: int | None = None
@@ -39,7 +39,7 @@ PICKLES = MappingProxyType(
 
 @dataclass(frozen=True)
 class Archive:
-    """The archive in binary form. Tests hand in a small one."""
+    """The archive in binary form. Tests pass a small one."""
 
     url: str
     bytes: int
@@ -55,7 +55,7 @@ class Archive:
 
     @property
     def batches(self) -> tuple[Member, ...]:
-        """Give the batches, the training ones first, in order."""
+        """Return the batches in order, the training ones first."""
         return tuple(member for member in self.members if member.bytes is not None)
 
     @property

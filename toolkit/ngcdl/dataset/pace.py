@@ -1,4 +1,4 @@
-"""How long one is willing to wait for a download, and whether it is fast enough."""
+"""How long to wait for a download, and is it fast enough?"""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from ngcdl.errors import BadOption
 
 MINUTES = "NGCDL_DOWNLOAD_MINUTES"
 _SHOW_SECONDS = 0.2
-_RATE_SECONDS = 1.0  # a rate over less says nothing
+_RATE_SECONDS = 1.0  # a rate over less time means nothing
 
 Progress = Callable[[int, int | None, float | None], None]
 
 
 @dataclass(frozen=True)
 class Patience:
-    """There is no limit on the whole: a download goes on as long as it is fast.
+    """How long to wait. The whole download has no time limit: it continues as long as it is fast enough.
 
-    The official host sends 55-85 kB/s since June 2026, 40 to 57 minutes for the whole:
+    Since June 2026 the official host sends 55-85 kB/s, 40 to 57 minutes for the whole archive:
     https://github.com/pytorch/vision/issues/9536
     """
 
     connect_seconds: float = 5
     stall_seconds: float = 20  # without a single byte
-    probation_seconds: float = 15  # after so long, and every so long, the remaining time is estimated
-    limit_seconds: float = 600  # that estimate may be
-    tries: int = 4  # at one address, without progress in between
+    probation_seconds: float = 15  # the remaining time is estimated at this interval
+    limit_seconds: float = 600  # the most that this estimate may be
+    tries: int = 4  # per address, without progress in between
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
 
 def from_environment(patience: Patience, environ: Mapping[str, str]) -> Patience:
-    """Take the limit from NGCDL_DOWNLOAD_MINUTES; `inf` waits for ever."""
+    """Read the limit from NGCDL_DOWNLOAD_MINUTES; `inf` waits forever."""
     text = environ.get(MINUTES, "").strip()
     if not text:
         return patience
@@ -48,28 +48,28 @@ def from_environment(patience: Patience, environ: Mapping[str, str]) -> Patience
 
 
 class Pace:
-    """Watches one address: how much came, how fast, and how long the rest would take."""
+    """Watches one address: how much has arrived, how fast, and how long the rest would take."""
 
     def __init__(self, total: int, have: int, patience: Patience, progress: Progress | None) -> None:
         self.total = total
         self.rate: float | None = None  # bytes/s
-        self.begun = False  # something has come
+        self.begun = False  # something has arrived
         self._patience = patience
         self._progress = progress
         self._shown = -math.inf
         self._start, self._base = patience.now(), have
 
     def left_seconds(self, have: int) -> float:
-        """Estimate the time the rest takes."""
+        """Estimate how long the rest will take."""
         if self.rate is None:
             return 0.0
         return (self.total - have) / self.rate if self.rate > 0 else math.inf
 
     def too_slow(self, have: int) -> bool:
-        """Take note of what has come so far, show it, and judge it when a window is over."""
+        """Record and show what has arrived so far, and judge the pace at the end of each window."""
         now = self._patience.now()
         self.begun = True
-        if have < self._base:  # the server began again from zero
+        if have < self._base:  # the server started over
             self._start, self._base = now, have
         elapsed = now - self._start
         over = elapsed >= self._patience.probation_seconds

@@ -1,7 +1,7 @@
-"""The half of the archive that has come so far, kept between tries and between runs.
+"""The part of the archive downloaded so far, kept between tries and between runs.
 
-Beside `NAME.part` lies `NAME.part.json`: {"from": sha256 of the address, "validator": its ETag or Last-Modified}.
-The address itself is not kept, as it may hold a password.
+Beside `NAME.part` is `NAME.part.json`: {"from": sha256 of the address, "validator": its ETag or Last-Modified}.
+The address itself is not stored, as it may contain a password.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Part:
         return self.path.with_name(self.path.name + ".json")
 
     def validator(self, url: str) -> str | None:
-        """Give what If-Range needs to go on at this address; None when the half came from another one."""
+        """Return what If-Range needs to resume at this address; None if the part came from another one."""
         try:
             note = json.loads(self._note.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
@@ -43,20 +43,20 @@ class Part:
         return validator if isinstance(validator, str) else None
 
     def remember(self, url: str, headers: Mapping[str, str]) -> None:
-        """Keep the validator of what now comes from this address. A weak ETag is none: RFC 9110, 13.1.5."""
+        """Store the validator of what this address now sends. A weak ETag does not count: RFC 9110, 13.1.5."""
         etag = headers.get("ETag", "")
         validator = etag if etag.startswith('"') else headers.get("Last-Modified")
         replace_text(self._note, json.dumps({"from": _key(url), "validator": validator}))
 
     def finish(self, path: Path) -> None:
-        """Give the whole and checked archive its name."""
+        """Give the complete, verified archive its final name."""
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
         self.path.replace(path)
         self._note.unlink(missing_ok=True)
 
     def reject(self) -> Path:
-        """Put what has the wrong hash aside as .bad; the next try begins from zero."""
+        """Set a part with the wrong hash aside as .bad; the next try starts from zero."""
         bad = self.path.with_suffix(".bad")
         self.path.replace(bad)
         self._note.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Whether a pickled batch holds images and labels only, told without unpickling it.
+"""Does a pickled batch hold only images and labels? Answered without unpickling it.
 
-A pickle is a program. What the training will load is read here opcode by opcode, and whatever could call anything but
-numpy's own rebuilding of an array is refused: https://docs.python.org/3/library/pickle.html
+A pickle is a program. This module reads it opcode by opcode before the training loads it, and refuses whatever could
+call anything but numpy's own array reconstruction: https://docs.python.org/3/library/pickle.html
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ARRAY = frozenset(
 )
 _LIST = frozenset({"EMPTY_LIST", "MARK", "APPEND", "APPENDS", "BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"})
 _NUMBERS = frozenset({"BININT1", "BININT2", "BININT", "INT", "LONG1"})
-# What can't be traced to a name by looking at one opcode.
+# Calls whose target a single opcode does not name.
 _CALLS = frozenset(
     {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"}
 )
 
 
 def fault(path: Path, records: int) -> str | None:
-    """Say what is wrong with a batch of so many records, or None."""
+    """Return what is wrong with a batch of `records` records, or None."""
     labels, images = 0, False
     in_labels = False
     try:
@@ -47,7 +47,7 @@ def fault(path: Path, records: int) -> str | None:
             elif name not in _LIST:
                 in_labels = False
     except (ValueError, IndexError, OverflowError, UnicodeError) as error:
-        return f"it is not a whole pickle: {error}"
+        return f"it is not a complete pickle: {error}"
     if not images:
         return f"it holds no array of {records} images"
     return None if labels == records else f"it holds {labels} labels instead of {records}"

@@ -1,4 +1,4 @@
-"""The archive becomes a folder: the known files, written one by one, and nothing else.
+"""Unpacks the archive into a folder: only the known files, written one by one.
 
 tarfile's extractall is not used, not even with filter="data": https://nvd.nist.gov/vuln/detail/CVE-2025-4517
 """
@@ -24,9 +24,9 @@ _BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, gz
 
 
 def unpack(path: Path, archive: Archive, into: Path) -> None:
-    """Check the archive's hash, then make the folder `into`/<archive.folder> of it, or leave all as it was.
+    """Check the archive's hash, then unpack it to `into`/<archive.folder>, or leave everything as it was.
 
-    Raise DatasetWrong when anything in it is not as expected, DiskFull when there is no room.
+    Raises DatasetWrong if anything in it is unexpected, DiskFull if there is no room.
     """
     with disk.written(into.parent):
         if disk.sha256(path) != archive.sha256:
@@ -48,13 +48,13 @@ def unpack(path: Path, archive: Archive, into: Path) -> None:
 
 
 def sweep(cache: Path) -> None:
-    """Remove what a killed process left behind. Only under the cache's lock."""
+    """Remove what a killed process left behind. Call only with the cache's lock held."""
     for left in cache.glob(_TEMPORARY + "*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 class _Bounded(gzip.GzipFile):
-    """Unpacks no more than so much: an archive that swells is stopped, whatever its headers say."""
+    """Unpacks at most `limit` bytes: a decompression bomb is stopped, whatever its headers say."""
 
     def __init__(self, path: Path, limit: int) -> None:
         super().__init__(path, "rb")
@@ -71,7 +71,7 @@ def _members(path: Path, archive: Archive, batches: Path) -> None:
     wanted = {f"{archive.folder}/{member.name}": member for member in archive.members}
     seen: set[str] = set()
     try:
-        # "r|": as a stream, in order, so that no header can point back or elsewhere.
+        # "r|": a stream, read in order, so that no header can point back or elsewhere.
         limit = archive.unpacked_bytes + _OVERHEAD_BYTES
         with _Bounded(path, limit) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
             for entry in tar:
@@ -80,7 +80,7 @@ def _members(path: Path, archive: Archive, batches: Path) -> None:
                 _refuse(entry, wanted.get(entry.name), entry.name in seen, path)
                 seen.add(entry.name)
                 _copy(tar, entry, batches / wanted[entry.name].name)
-            while plain.read(1 << 20):  # to the end, where the checksum is
+            while plain.read(1 << 20):  # read on to the checksum at the end
                 pass
     except _BROKEN as error:
         raise DatasetWrong(path, f"it can't be unpacked: {error}") from error
@@ -89,7 +89,7 @@ def _members(path: Path, archive: Archive, batches: Path) -> None:
 
 
 def _refuse(entry: tarfile.TarInfo, member: Member | None, again: bool, path: Path) -> None:
-    """Raise DatasetWrong unless this entry is a known plain file of the known size, for the first time."""
+    """Raise DatasetWrong unless this entry is a known plain file of the known size, seen for the first time."""
     name = ascii(entry.name[:200])
     if member is None:
         raise DatasetWrong(path, f"it holds {name}, which does not belong there")

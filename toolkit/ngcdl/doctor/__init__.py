@@ -1,9 +1,9 @@
-"""The whole chain from the driver to the data set, link by link: what is wrong, and the next command to type.
+"""Checks the whole chain from driver to data set, link by link: what is wrong, and the next command to type.
 
-    hands    how this host is touched: files below a root, programs, free space, the clock
-    look/    what is looked at, each look with a time limit, all at once      sight   what was seen, as plain values
-    links/   what it means, one file for each area; a new file is a new link  chain   the links in order, judged
-    mend     the remedies, each asked for before it is run                    bundle, redact   an archive for a report
+    hands    access to this host: files below a root, programs, free space, the clock
+    look/    the probes, all at once, each with a time limit                  sight   what they saw, as plain values
+    links/   what it means, one file per area; a new file is a new link       chain   the links in order, judged
+    mend     the remedies, each confirmed before it runs                      bundle, redact   an archive for a report
 
-Nothing here changes the host but `mend`, and that only after a yes.
+Only `mend` changes the host, and only after a yes.
 """

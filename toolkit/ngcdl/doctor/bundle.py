@@ -1,11 +1,11 @@
-"""An archive for a bug report: what doctor found, and what it was found in, without anything secret.
+"""An archive for a bug report: what doctor found and the files behind it, with all secrets removed.
 
     doctor.json      the links, as --json prints them       nvidia-smi.txt   nvidia-smi -q
     versions.json    ngcdl, Python, kernel, toolkit          kernel.txt       what the kernel logged of NVRM and Xid
     environment.json variables that change what ngcdl does   daemon.json      the engine's configuration
     docker-info.json docker info                              last-run/        run.json, and the end of log.txt
 
-What this host does not have is left out. Every text passes through redact.Redactor, and nothing else is put in.
+What this host lacks is left out. Every text passes through redact.Redactor, and nothing else goes in.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VARIABLES = ("NGCDL_", "DOCKER_", "NVIDIA_", "CUDA_", "XDG_", "LD_LIBRARY_PATH"
 
 
 def docker_info() -> Mapping[str, Any]:
-    """Give what the engine says of itself, or why it does not."""
+    """Return what the engine reports about itself, or why it does not."""
     from ngcdl.engines.docker import connect
 
     try:
@@ -50,16 +50,16 @@ def write(
     redact: Redactor | None = None,
     info: Callable[[], Mapping[str, Any]] = docker_info,
 ) -> tuple[str, ...]:
-    """Write the archive, readable by this user alone, and name its members. Raises BadOption."""
+    """Write the archive, readable by this user only, and return its members' names. Raises BadOption."""
     redact = redact or Redactor(secrets(hands), known_names(hands.environ))
     members = {name: _shown(text, redact) for name, text in _texts(document, hands, info)}
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
-        raise BadOption(f"--bundle {file}: it is there already, and is left as it is.") from error
+        raise BadOption(f"--bundle {file}: it already exists and is left as it is.") from error
     except OSError as error:
         raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
-    # Without a name and a date in gzip's own header.
+    # gzip's own header gets neither name nor date.
     with (
         os.fdopen(descriptor, "wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
@@ -71,7 +71,7 @@ def write(
 
 
 def _shown(text: str, redact: Redactor) -> str:
-    """Redact a text; what is JSON field by field, which knows where a value ends."""
+    """Redact a text; JSON field by field, where the end of each value is certain."""
     try:
         return _json(redact.tree(json.loads(text)))
     except (ValueError, RecursionError):
@@ -79,7 +79,7 @@ def _shown(text: str, redact: Redactor) -> str:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add one text. Owner and group stay out: they would name the user."""
+    """Add one text, without owner and group, which would name the user."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
     archive.addfile(entry, io.BytesIO(content))
@@ -132,7 +132,7 @@ def _versions(hands: Hands) -> dict[str, Any]:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables that matter. Keys are told to be set, no more."""
+    """Return the variables that matter. For keys, say only that they are set."""
     from ngcdl.registry.credentials import KEY_VARIABLES
 
     kept = {
@@ -142,7 +142,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _kernel_log(hands: Hands) -> str | None:
-    """Pick what NVIDIA's module wrote; None where this user may not read the log."""
+    """Pick the lines about NVIDIA's module; None if this user may not read the log."""
     text = hands.run(["dmesg"], _SECONDS) or hands.run(
         ["journalctl", "-k", "-b", "--no-pager", "-o", "short"], _SECONDS
     )
@@ -170,7 +170,7 @@ def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
 
 
 def secrets(hands: Hands) -> Iterator[str]:
-    """Give every secret that ngcdl knows of on this host, in the forms in which it may stand in a text."""
+    """Yield every secret that ngcdl knows on this host, in every form that may appear in a text."""
     import base64
     from urllib.parse import quote, urlsplit
 
@@ -185,7 +185,7 @@ def secrets(hands: Hands) -> Iterator[str]:
         if name.lower().endswith("_proxy"):
             try:
                 values += [password] if (password := urlsplit(value).password) else []
-            except ValueError:  # no address, so where a password would stand is not known
+            except ValueError:  # not a URL, so it is unknown where a password would be
                 values.append(value)
     for value in values:
         yield value

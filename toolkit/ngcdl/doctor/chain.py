@@ -1,7 +1,7 @@
-"""The chain: its links in order, and what one look at the host says about each of them.
+"""The chain: its links in order, and a finding about each from one look at the host.
 
-A link is a file in links/ with a `LINKS`, found by being there. It judges what was seen (sight.Sight) and touches
-nothing itself. A link that does not exist on this host (SELinux on Debian, CDI without a GPU) is judged None.
+Every file in links/ with a `LINKS` is found automatically. A link judges what was seen (sight.Sight) and touches
+nothing itself. It returns None if it does not exist on this host (SELinux on Debian, CDI without a GPU).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Literal
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import BadOption, NgcdlError
 
-# warning: it works, or some of it does; broken: what the link is there for fails; unchecked: `found` says why.
+# warning: it works, at least in part; broken: the link fails its purpose; unchecked: `found` says why.
 State = Literal["ok", "warning", "broken", "unchecked"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command to type. `by_hand`: it is only ever shown (a reboot, a look, another shell's business)."""
+    """One command to type. `by_hand`: only shown, never run (a reboot, something to inspect, another shell's state)."""
 
     command: str
     by_hand: bool = False
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a link is like. An ok one may have a `cause`, too: then it is a hint, and `remedy` what could be had."""
+    """The state of a link. An ok one may have a `cause` too: then it is a hint, and `remedy` an improvement."""
 
     name: str
     state: State
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Link:
-    """`place` orders the links, from the hardware up; no two have the same."""
+    """`place` orders the links, from the hardware up, and is unique."""
 
     place: int
     name: str
@@ -50,7 +50,7 @@ class Link:
 
 
 def links() -> tuple[Link, ...]:
-    """Give every link there is, in order."""
+    """Return every link, in order."""
     from ngcdl.doctor import links as package
 
     names = [module.name for module in pkgutil.iter_modules(package.__path__)]
@@ -65,7 +65,7 @@ def examine(sight: Sight, chain: Sequence[Link] | None = None) -> tuple[Finding,
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Give what --json prints."""
+    """Return what --json prints."""
     return {
         "links": [asdict(finding) for finding in findings],
         "broken": sum(finding.state == "broken" for finding in findings),
@@ -93,17 +93,17 @@ def unchecked(name: str, why: str) -> Finding:
 
 
 def not_seen(name: str, trouble: Trouble, of: str | None = None) -> Finding:
-    """Say that what a link is judged by was not seen: because of the link `of`, or by a fault that ngcdl knows."""
+    """Report that a link could not be judged: because the link `of` failed, or because of an error that ngcdl knows."""
     variable = re.match(r"([A-Z_]+)=", trouble.why)
     if of is None and isinstance(trouble.error, BadOption) and variable is not None:
-        cause = "A variable of this shell has a value that can't be meant, and a run ends with it"
+        cause = "A variable of this shell has an invalid value, and a run fails with it"
         return broken(name, trouble.why, cause, Step(f"unset {variable[1]}", by_hand=True))
     if of is None and trouble.error is not None:
         return from_error(name, "broken", trouble.error)
     return unchecked(name, f"needs {of}" if of else trouble.why)
 
 
-# Commands that only look, need a human's eyes or this very shell, or hold a blank to fill in.
+# Commands that only inspect, need a human's eyes or this very shell, or have a placeholder to fill in.
 _BY_HAND = re.compile(
     r"\breboot\b|\bdmesg\b|\bjournalctl\b|^(unset|export|ls|df|curl)\b|dkms status|docker (info|context|system df)|"
     r"^nvidia-smi$|\.\.\.|\b(DIR|FILE|RUN)\b|=\.\.|ngcdl run"
@@ -111,7 +111,7 @@ _BY_HAND = re.compile(
 
 
 def from_error(name: str, state: State, error: NgcdlError, cause: str | None = None) -> Finding:
-    """Say an error of errors/ as a finding: its sentence, the prose of its hint, and its commands as the remedy."""
+    """Turn an error of errors/ into a finding: its message, the prose of its hint, and its commands as the remedy."""
     prose, steps, source = [], [], None
     for line in error.hint.splitlines():
         text = line.strip()
@@ -121,6 +121,6 @@ def from_error(name: str, state: State, error: NgcdlError, cause: str | None = N
             steps.append(Step(text, by_hand=bool(_BY_HAND.search(text))))
         elif text:
             prose.append(text)
-    # the commands, which the colons led to, stand apart
+    # the commands that followed the colons are shown separately
     told = " ".join([re.sub(":$", ".", line) for line in prose[:-1]] + prose[-1:]).rstrip(":")
     return Finding(name, state, error.message, cause or told or None, tuple(steps), source)

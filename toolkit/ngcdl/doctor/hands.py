@@ -1,4 +1,4 @@
-"""How doctor touches this host: files below a root, programs with a time limit, free space, a clock."""
+"""Doctor's access to this host: files below a root, programs with a time limit, free space, a clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[[Sequence[str], float], str | None]
 
 
 def output(words: Sequence[str], seconds: float) -> str | None:
-    """Run a program that only looks, and give what it wrote; None where it is absent, fails or takes longer."""
+    """Run a read-only program and return its output; None if it is absent, fails or takes longer."""
     try:
         process = subprocess.Popen(
             list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -39,7 +39,7 @@ def output(words: Sequence[str], seconds: float) -> str | None:
 
 
 def space(folder: Path) -> Space | None:
-    """Measure the file system that `folder` is on; free is what this user may fill."""
+    """Measure the file system of `folder`; free is what this user may use."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -49,9 +49,9 @@ def space(folder: Path) -> Space | None:
 
 @dataclass(frozen=True)
 class Hands:
-    """`root` is where /proc, /sys, /dev and /etc are looked for: a folder of its own in tests.
+    """`root` is where /proc, /sys, /dev and /etc are looked for: a separate folder in tests.
 
-    `environ` is what ngcdl itself reads; the doors to NVML and to the engine read this process's own.
+    `environ` is what ngcdl itself reads; access to NVML and to the engine uses this process's environment.
     """
 
     root: Path = Path("/")
@@ -64,7 +64,7 @@ class Hands:
         return self.root / str(path).lstrip("/")
 
     def read(self, path: str | Path) -> str | None:
-        """Give a text file's beginning; None where it can't be read."""
+        """Return the beginning of a text file (1 MiB); None if it can't be read."""
         try:
             with self.at(path).open("rb") as file:
                 return file.read(_FILE_BYTES).decode(errors="replace")
@@ -72,6 +72,6 @@ class Hands:
             return None
 
     def which(self, program: str) -> str | None:
-        # Toolkits lie in sbin at times, which is not on every user's PATH.
+        # Toolkits are sometimes in sbin, which is not on every user's PATH.
         path = self.environ.get("PATH", os.defpath)
         return shutil.which(program, path=path) or shutil.which(program, path="/usr/local/sbin:/usr/sbin:/sbin")

@@ -1,4 +1,4 @@
-"""The remedies in turn: each command is shown, asked for and run as shown, and then its link is looked at again."""
+"""Applies the remedies in turn: shows each command, asks, runs it exactly as shown, then checks its link again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ngcdl.doctor.chain import Finding, Step
 
 @dataclass(frozen=True)
 class Mender:
-    """`ask` gets a command and gives whether it may run; `run` gives its exit code; `again` looks at everything."""
+    """`ask` returns whether a command may run; `run` returns its exit code; `again` repeats all checks."""
 
     say: Callable[[str], None]
     ask: Callable[[str], bool]
@@ -18,11 +18,11 @@ class Mender:
     again: Callable[[], Sequence[Finding]]
 
     def mend(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Offer the remedy of each link that is not in order, broken ones first; give the links as they are then."""
+        """Offer the remedy of each link that is not ok, broken ones first; return the findings afterwards."""
         for state in ("broken", "warning"):
             for name in [one.name for one in findings if one.state == state and one.remedy]:
                 now = next((one for one in findings if one.name == name), None)
-                if now is not None and now.state == state:  # an earlier remedy may have mended it, too
+                if now is not None and now.state == state:  # an earlier remedy may have fixed it too
                     findings = self._mend(now, findings)
         return tuple(findings)
 
@@ -39,7 +39,7 @@ class Mender:
         return findings
 
     def _work(self, steps: Sequence[Step]) -> bool:
-        """Go through the steps; tell whether any was run. One that fails or is declined ends them."""
+        """Go through the steps until one fails or is declined; return whether any was run."""
         has_run = False
         for step in steps:
             if step.by_hand:

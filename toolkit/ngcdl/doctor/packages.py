@@ -1,4 +1,4 @@
-"""The commands that install something, or start the engine, in this host's own way."""
+"""The commands that install packages or start the engine, by this host's own package manager and init system."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolk
 _TOOLKIT, _NVIDIA = "nvidia-container-toolkit", "https://nvidia.github.io/libnvidia-container"
 _KEYRING = f"/usr/share/keyrings/{_TOOLKIT}-keyring.gpg"
 _SOURCES = f"/etc/apt/sources.list.d/{_TOOLKIT}.list"
-# The guide's, and that of https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt.
+# From the guide, and from https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt.
 _FOLDERS = {"dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}
 
 
-# What a distribution's own package of the engine is called, by its manager; of those with dnf, by its ID.
+# The name of a distribution's own package of the engine, by package manager; for dnf, by the distribution's ID.
 # https://packages.fedoraproject.org/pkgs/moby-engine/ https://wiki.archlinux.org/title/Docker
 # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/create-container-image.html
 _ENGINES = {"apt-get": "docker.io", "zypper": "docker", "pacman": "docker"}
@@ -25,16 +25,16 @@ _DOCKER = "https://download.docker.com/linux"
 
 
 def install(programs: Programs, packages: str) -> tuple[Step, ...]:
-    """Install what is called so everywhere; () where there is no package manager that is known here."""
+    """Install packages that have the same name everywhere; () without a known package manager."""
     manager = _manager(programs)
     verb = "-S" if manager == "pacman" else "install"
     return (Step(f"sudo {manager} {verb} {packages}"),) if manager else ()
 
 
 def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
-    """Install the Docker engine and start it; `distribution`: ID and ID_LIKE. () where Docker's guide has to tell."""
+    """Install the Docker engine and start it; `distribution`: ID and ID_LIKE. () if only Docker's guide can help."""
     manager = _manager(programs)
-    if manager == "apt-get":  # which starts what it installs
+    if manager == "apt-get":  # it starts what it installs
         return install(programs, _ENGINES[manager])
     start = Step("sudo systemctl enable --now docker") if "systemctl" in programs.names else service(programs, "start")
     if manager != "dnf":
@@ -42,8 +42,8 @@ def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
     own = _ENGINES_OF_DNF.get(distribution[0]) if distribution else None
     if own:
         return (*install(programs, own), start)
-    # RHEL and what is made of it have no Docker but Podman by its name: https://docs.docker.com/engine/install/rhel/
-    # With curl, for `dnf config-manager` takes other words in dnf 5 than in dnf 4.
+    # On RHEL and its derivatives the package docker is Podman: https://docs.docker.com/engine/install/rhel/
+    # Uses curl, because the arguments of `dnf config-manager` differ between dnf 4 and dnf 5.
     if not {"rhel", "centos"} & set(distribution):
         return ()
     repository = f"{_DOCKER}/{'centos' if distribution[0] == 'centos' else 'rhel'}/docker-ce.repo"
@@ -61,10 +61,10 @@ def toolkit(programs: Programs) -> tuple[Step, ...]:
 
 
 def _repository(programs: Programs) -> tuple[str, ...]:
-    """Add it as TOOLKIT_GUIDE does, but so that it may be done again, and that a download which fails ends it.
+    """Add it as TOOLKIT_GUIDE does, but repeatably, and so that a failed download stops it.
 
-    `gpg -o` asks before it writes over a file, `zypper addrepo` refuses a repository that is there, and tee, behind
-    which the guide has its downloads, does not fail with them.
+    `gpg -o` asks before overwriting a file, `zypper addrepo` refuses an existing repository, and tee, into which the
+    guide pipes its downloads, succeeds even if they fail.
     """
     if "apt-get" in programs.names:
         signed = f"s#deb https://#deb [signed-by={_KEYRING}] https://#"
@@ -87,7 +87,7 @@ def upgrade(programs: Programs, package: str) -> tuple[Step, ...]:
 
 
 def service(programs: Programs, verb: str, *, is_rootless: bool = False) -> Step:
-    """Start or restart the engine's daemon. Without a running systemd it is told in the older way."""
+    """Start or restart the engine's daemon; without a running systemd, with `service`."""
     if is_rootless:
         return Step(f"systemctl --user {verb} docker")
     return Step(f"sudo systemctl {verb} docker" if "systemctl" in programs.names else f"sudo service docker {verb}")

@@ -1,4 +1,4 @@
-"""What a bug report may hold: texts without keys, passwords, and the names of the user, the home and the host."""
+"""Makes texts safe for a bug report: removes keys, passwords, and the names of the user, the home and the host."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 _HIDDEN = "***"
 # No pattern begins with a repetition: the text is hostile, and a log can be one long word.
-# What follows a field's name: in quotes up to the closing one, else up to a blank. JSON in a log line, or in another
-# JSON, has \" for its quotes; a quote inside of a value has one backslash more.
+# The value after a field's name: in quotes up to the closing one, else up to whitespace. JSON in a log line, or inside
+# other JSON, has \" for its quotes; a quote inside a value has one more backslash.
 _VALUE = (
     r"(\\?[\"']?\s*[:=]\s*)(?:"
     r"(\\\")(?:\\\\(?:\\\\|\\\"|[^\\\"\n])|[^\\\"\n])*|(\")(?:\\.|[^\"\\\n])*|(')[^'\n]*|"
@@ -29,29 +29,29 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (rf"(?i)((?:proxy-|x-registry-)?auth(?:orization)?){_VALUE}", _SHOWN),
     (rf"(?i)((?:{_NAMES})[\w.-]*){_VALUE}", _SHOWN),
     (r"(?i)\b((?:basic|bearer)\s+)[A-Za-z0-9+/=._~-]{8,}", rf"\1{_HIDDEN}"),
-    # USER:PASSWORD@ in addresses, also where the password has an @ or a / of its own; and TOKEN@
+    # USER:PASSWORD@ in addresses, even if the password contains an @ or a /; and TOKEN@
     (r"(://)[^\s\"':/]{1,256}:[^\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
     (r"(://)[^/\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
-    # what an address is asked with: a signature (Azure's sig=, Amazon's X-Amz-Signature=) is as good as a key
+    # an address's query: a signature (Azure's sig=, Amazon's X-Amz-Signature=) is as good as a key
     (r"(https?://[^\s\"'?]{1,2048}\?)[^\s\"']+", rf"\1{_HIDDEN}"),
-    # in a shell's line: names whose last part says it, and options with their value behind a blank
+    # in a shell command: names that end in such a word, and options with their value after a space
     (rf"((?:\b|_){_LAST_PART}=){_QUOTED}", rf"\1{_HIDDEN}"),
     (rf"(?i)(--(?:[\w-]{{0,40}}-)?(?:key|pass|auth|pat|{_NAMES})[ =])(?!-){_QUOTED}", rf"\1{_HIDDEN}"),
-    # a private key; of a log's end, or beginning, only a part of it
+    # a private key; at a log's end or beginning, also a part of one
     (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*", f"-----BEGIN PRIVATE KEY-----{_HIDDEN}"),
     (r"\A(?:[^-]|-(?!----))*(?=-----END [A-Z ]{0,40}PRIVATE KEY-----)", _HIDDEN),
     # the keys of Hugging Face, GitHub, GitLab, OpenAI and others, Slack, Amazon
     (r"\b(hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}", rf"\1{_HIDDEN}"),
-    # a JSON web token, wherever it stands
+    # a JSON web token, anywhere
     (r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)?", _HIDDEN),
 )
 
 
 class Redactor:
-    """Takes out what has the form of a secret, and what is known to be one."""
+    """Removes what looks like a secret, and what is known to be one."""
 
     def __init__(self, secrets: Iterable[str], names: Mapping[str, str]) -> None:
-        """`secrets` are texts that may appear nowhere; `names` replaces whole words, the longest first."""
+        """`secrets` may appear nowhere; `names` maps whole words to replacements, applied longest first."""
         self._secrets = sorted({one for one in secrets if len(one) >= 4}, key=len, reverse=True)
         self._names = [(_word(name), shown) for name, shown in sorted(names.items(), key=lambda one: -len(one[0]))]
         self._patterns = [(re.compile(pattern), stand_in) for pattern, stand_in in _PATTERNS]
@@ -66,7 +66,7 @@ class Redactor:
         return text
 
     def tree(self, value: Any) -> Any:
-        """Redact what was JSON: each text in it, and all that a field holds whose name says that it is secret."""
+        """Redact parsed JSON: each string in it, and every string field with a name that marks it as secret."""
         if isinstance(value, dict):
             return {self(str(name)): self._field(str(name), one) for name, one in value.items()}
         if isinstance(value, list | tuple):
@@ -79,18 +79,18 @@ class Redactor:
 
 
 def _word(name: str) -> re.Pattern[str]:
-    """Match a name as a word of its own, and a folder's also before what lies in it."""
+    """Match a name as a whole word, and a folder's name also as the prefix of a path."""
     before = "" if name.startswith("/") else r"(?<![\w.-])"
     return re.compile(rf"{before}{re.escape(name)}(?![\w-])")
 
 
 def known_names(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give what tells who and where one is, with what stands for it. root is everybody's name, and stays."""
+    """Return the names that identify the user and the host, with replacements. root identifies nobody and stays."""
     names: dict[str, str] = {}
     home = environ.get("HOME") or ""
     if len(home) > 1:
         names[home] = "~"
-    with contextlib.suppress(KeyError):  # of the user, where HOME names another folder
+    with contextlib.suppress(KeyError):  # the user's own home, if HOME names another folder
         own = pwd.getpwuid(os.getuid()).pw_dir
         names |= {own: "~"} if len(own) > 1 else {}
     names[os.uname().nodename] = "HOST"

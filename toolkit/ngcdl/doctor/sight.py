@@ -1,4 +1,4 @@
-"""What was seen of a host, as plain values: links judge these and nothing else. None is unknown, and only that."""
+"""What was seen of a host, as plain values: links judge these and nothing else. None means unknown, and only that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngcdl.telemetry.card import Probe
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why something was not seen. `error` where it is one that ngcdl knows."""
+    """Why something was not seen. `error` is set if ngcdl knows it."""
 
     why: str
     error: NgcdlError | None = None
@@ -22,19 +22,19 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Node:
-    """A device of the NVIDIA driver, such as /dev/nvidia0. `is_linked`: /dev/char has a link of its numbers."""
+    """A device node of the NVIDIA driver, such as /dev/nvidia0. `is_linked`: /dev/char links to it by its numbers."""
 
     path: str
     major: int
     minor: int
     is_linked: bool
-    can_open: bool = True  # this process may; a job's control group forbids it the cards of others
+    can_open: bool = True  # for this process; a job's control group denies it the cards of others
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What the kernel says. `pci` are the addresses of NVIDIA's cards that are not handed on to virtual machines,
-    `driven` those of them that NVIDIA's driver drives.
+    """What the kernel says. `pci` holds the addresses of the NVIDIA cards not passed through to virtual machines,
+    `driven` those bound to NVIDIA's driver.
     """
 
     pci: tuple[str, ...] | None = None
@@ -42,42 +42,42 @@ class Kernel:
     module: str | None = None  # version of the loaded nvidia module
     is_loaded: bool = False
     has_nouveau: bool = False
-    has_dxg: bool = False  # this is WSL, and Windows has a card of any maker
-    has_windows_driver: bool = False  # Windows' own driver of NVIDIA, seen from WSL
+    has_dxg: bool = False  # this is WSL, and Windows has a card of any vendor
+    has_windows_driver: bool = False  # Windows' NVIDIA driver, seen from WSL
     nodes: tuple[Node, ...] = ()
     distribution: tuple[str, ...] = ()  # ID and ID_LIKE of os-release
     machine: str | None = None  # x86_64, aarch64
     cpu_flags: frozenset[str] | None = None
-    enforces_selinux: bool | None = None  # None: there is no SELinux
+    enforces_selinux: bool | None = None  # None: no SELinux
     in_container: bool = False
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What is installed on this host: names on PATH, what the toolkit calls itself, and the driver's Debian packages.
+    """What is installed on this host: programs on PATH, the toolkit's version, and the driver's Debian packages.
 
-    `driver_packages` is empty where there is no dpkg, and where no module of NVIDIA's is loaded: nobody asked then.
+    `driver_packages` is empty without dpkg, and if no NVIDIA module is loaded, because dpkg is not queried then.
     """
 
     names: frozenset[str] = frozenset()
-    toolkit: str | None = None  # 1.17.4, or a distribution's own text
+    toolkit: str | None = None  # 1.17.4, or a distribution's own version string
     driver_packages: frozenset[str] = frozenset()  # nvidia-dkms-535-server, ...
 
 
 @dataclass(frozen=True)
 class CdiSpec:
-    """A CDI description of NVIDIA GPUs: the driver versions in its file names, its device nodes and its devices."""
+    """A CDI description of NVIDIA GPUs: the driver versions in the library names, its device nodes and its devices."""
 
     path: Path
     drivers: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()  # /dev/nvidia0, ...
-    missing: frozenset[str] = frozenset()  # those nodes that are not there any more
+    missing: frozenset[str] = frozenset()  # the nodes that no longer exist
     devices: frozenset[str] = frozenset()  # all, 0, GPU-..., MIG-..., 0:1
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine that ngcdl talks to, and what this host knows of it where it is here."""
+    """The engine that ngcdl talks to, and if it runs here, what this host knows about it."""
 
     address: str
     facts: EngineFacts
@@ -85,16 +85,16 @@ class Engine:
     is_here: bool
     name: str | None = None
     specs: tuple[CdiSpec, ...] = ()
-    registered: Path | None = None  # a daemon.json that names the runtime nvidia, whether or not it was read again
-    missing_runtime: str | None = None  # the runtime nvidia's program, where it is not there
+    registered: Path | None = None  # a daemon.json that names the runtime nvidia, reloaded or not
+    missing_runtime: str | None = None  # the runtime nvidia's program, if it is missing
     memlock_forbidden: bool = False  # learned by an earlier run
-    can_raise_limits: bool | None = None  # the daemon may give a container more memlock than it has itself
+    can_raise_limits: bool | None = None  # the daemon may give a container more memlock than its own
     memlock_bytes: int | None = None  # its own hard limit; None: unlimited, or unknown
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The key for the registry on this host; the key itself is not here."""
+    """Where this host keeps the key for the registry; the key itself is not included."""
 
     source: str | None = None
     in_clear: bool = False
@@ -105,7 +105,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Registry:
-    """What the registry answered. `skew_seconds`: this host's clock minus its; `takes_key`: None, none was shown."""
+    """What the registry answered. `skew_seconds`: this host's clock minus its; `takes_key` None: none was presented."""
 
     error: NgcdlError | None = None
     takes_key: bool | None = None
@@ -135,18 +135,18 @@ class Sight:
     programs: Programs = Programs()
     gpus: Probe | Trouble = field(default_factory=lambda: Probe(absent=True))
     engine: Engine | Trouble = Trouble("nobody looked")
-    address: str = "the default socket"  # where the engine was looked for
+    address: str = "the default socket"  # where ngcdl looked for the engine
     keys: Keys | Trouble = Keys()
     registry: Registry | Trouble = Trouble("nobody looked")
     dataset: Dataset | Trouble = Trouble("nobody looked")
     shm: Space | None = None
-    proxies: Mapping[str, str] = field(default_factory=dict)  # this shell's, by name in small letters
-    context: str | None = None  # the docker command's own, where it names another engine than the default socket's
-    wanted_bytes: int | Trouble | None = None  # what the default image takes to be pulled
+    proxies: Mapping[str, str] = field(default_factory=dict)  # this shell's, by name in lower case
+    context: str | None = None  # the docker command's, if it names another engine than the default socket's
+    wanted_bytes: int | Trouble | None = None  # what pulling the default image takes
 
     @property
     def has_gpu(self) -> bool:
-        """Is there an NVIDIA GPU, working or not? A library alone is none, where the PCI bus can be read."""
+        """Is there an NVIDIA GPU, working or not? If the PCI bus can be read, a library alone does not count."""
         if self.kernel.pci or self.kernel.is_loaded or self.kernel.has_windows_driver:
             return True
         if isinstance(self.gpus, Trouble):

@@ -1,4 +1,4 @@
-"""Where a run happens. An engine turns a RunSpec into a Job; each is one entry in the lazy table below."""
+"""Where a run happens: an engine turns a RunSpec into a Job. Each is a package here and a row of spec.KINDS."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from importlib import import_module
 
 from ngcdl.engines.base import Engine
 from ngcdl.errors import BadOption
-
-# name -> module with `connect() -> Engine`; imported only when asked for, so that --help loads none of them.
-ENGINES = {
-    "docker": "ngcdl.engines.docker",
-    "local": "ngcdl.engines.local",
-    "kubernetes": "ngcdl.engines.kubernetes",
-    "slurm": "ngcdl.engines.slurm",
-}
+from ngcdl.spec import KINDS
 
 
 def connect(name: str) -> Engine:
-    """Give the engine called `name`, connected. Raises BadOption, or the engine's own error where it can't be had."""
-    if name not in ENGINES:
-        raise BadOption(f"--engine {name}: there is {', '.join(['auto', *ENGINES])}.")
-    engine: Engine = import_module(ENGINES[name]).connect()
+    """Connect to the engine `name` and return it. Raise BadOption, or the engine's own error if it is unavailable."""
+    if name not in KINDS:
+        raise BadOption(f"--engine {name}: the engines are {', '.join(['auto', *KINDS])}.")
+    engine: Engine = import_module(f"{__name__}.{name}").connect()  # not imported above: --help loads no engine
     return engine

@@ -1,4 +1,4 @@
-"""What an engine is, and what a job is: the seam on which launch stands."""
+"""What an engine is, and what a job is: the interface that launch builds on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ngcdl.spec import ImageRef, Placement, RunSpec
+from ngcdl.spec import ImageRef, Placement, RunSpec, kind_of
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a job ended. `code` None: unknown. `reason` says what the code alone does not. `is_stopped`: it was
-    ended by somebody else than this ngcdl, or because its time was over."""
+    """How a job ended. `code` is None if unknown; `reason` adds what the code alone does not say. `is_stopped`:
+    somebody other than this ngcdl ended it, or its time limit did."""
 
     code: int | None
     oom_killed: bool | None = None
@@ -25,7 +25,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of what the job wrote, as it came: `stream` is stdout or stderr; a terminal has stdout only."""
+    """A piece of the job's output, unmodified. `stream` is stdout or stderr; a terminal has stdout only."""
 
     stream: str
     data: bytes
@@ -33,7 +33,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class PullEvent:
-    """One step of a pull. `layer` is a short id, None for a line about the whole; bytes are None where not told."""
+    """One step of a pull. `layer` is a short id, None for the image as a whole; bytes are None if not reported."""
 
     layer: str | None
     status: str
@@ -46,11 +46,11 @@ Show = Callable[[PullEvent], None]
 
 @dataclass(frozen=True)
 class LayerStore:
-    """What an engine has of images. `foreign`: why layers can't be handed to it from this host, None where they can.
+    """The images that an engine holds. `foreign`: why this host can't hand it layers, None if it can.
 
-    `platform` is (os, architecture); `folder`, on this host, is where images lie; `chains` has for each image, by the
-    digest of its configuration, its layers by the digests of their content, the lowest first. With `keeps_packed` it
-    keeps layers as registries have them."""
+    `platform` is (os, architecture); `folder` is where it stores images on this host. `chains` maps the digest of each
+    image's configuration to its layers' diff IDs (digests of their content), lowest first. `keeps_packed`: it keeps
+    layers compressed, as registries serve them."""
 
     foreign: str | None
     platform: tuple[str, str] = ("linux", "amd64")
@@ -59,7 +59,7 @@ class LayerStore:
     keeps_packed: bool = False
 
     def has(self, layers: Sequence[str]) -> int:
-        """Count the lowest of `layers` that are here. A layer is, where all below it are the same, too:
+        """Count how many of `layers`, from the lowest up, are here. A layer matches only if all below it match, too:
         https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid"""
         pairs = (zip(layers, chain, strict=False) for chain in self.chains.values())
         return max((sum(1 for _ in takewhile(lambda two: two[0] == two[1], chain)) for chain in pairs), default=0)
@@ -67,9 +67,9 @@ class LayerStore:
 
 @dataclass(frozen=True)
 class Started:
-    """What is known once a job runs, or a cluster has taken it. Its notes go into the record; `news` are those that the
-    caller has not been told on this host before. `pid` is its first process on this host. With `keeps_log` what it
-    writes is brought to the run's log.txt by others than us."""
+    """What is known once a job runs, or a cluster has accepted it. `notes` go into the record; `news` are those that
+    the caller has not seen on this host before. `pid` is its first process on this host. With `keeps_log`, the engine
+    and not launch writes its output to the run's log.txt."""
 
     notes: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
@@ -78,16 +78,16 @@ class Started:
 
 
 class Job(Protocol):
-    """One started run. Every method may be called twice without harm."""
+    """One started run. Every method can safely be called twice."""
 
     identity: str
     started: Started
-    detached: bool  # a person typed the way out of the terminal: the job goes on, its output ends
+    detached: bool  # the user typed the terminal's detach keys: the job goes on, its output ends
 
     def output(self) -> Iterator[Chunk]:
-        """Give what the job writes until it ends or is lost; a dead engine ends it without an error.
+        """Yield what the job writes until it ends or is lost; if the engine dies, stop without an error.
 
-        Of a job that `find` gave: from its beginning. Raises EngineLost where that can't be had whole."""
+        A job from `find` yields it from the beginning. Raise EngineLost if that is no longer complete."""
         ...
 
     def write(self, data: bytes) -> None: ...
@@ -97,15 +97,15 @@ class Job(Protocol):
     def resize(self, rows: int, columns: int) -> None: ...
 
     def wait(self) -> Exit:
-        """Give how it ended. Raises EngineLost where the engine does not come back to say."""
+        """Wait for its end and return it. Raise EngineLost if the engine goes away and does not come back."""
         ...
 
     def ended(self) -> Exit | None:
-        """Give how it ended, None while it runs. Raises EngineLost."""
+        """Return how it ended, None while it runs. Raise EngineLost."""
         ...
 
     def waiting(self) -> str | None:
-        """Give why it has not begun yet, in the engine's words; None: it has."""
+        """Return why it has not started yet, in the engine's words; None if it has."""
         ...
 
     def stop(self, grace_seconds: float) -> None:
@@ -115,18 +115,18 @@ class Job(Protocol):
     def kill(self) -> None: ...
 
     def gpus_inside(self) -> tuple[str, ...] | None:
-        """Give the UUIDs of the GPUs that the job sees, () for none, None where it ended before it could be asked.
+        """Return the UUIDs of the GPUs that the job sees, () for none, None if it ended before it could be queried.
 
-        Raises GpuNotInside with what the driver's tool said, GpuUnknown where it could not be asked."""
+        Raise GpuNotInside with what the driver's tool said, GpuUnknown if it could not be queried."""
         ...
 
     def remove(self) -> None:
-        """Take away what the engine keeps of it, once the record holds everything."""
+        """Delete what the engine keeps of it, once the record is complete."""
         ...
 
 
 class NoInput:
-    """What a Job has that nobody can type to."""
+    """The input half of a Job that takes no input."""
 
     def write(self, data: bytes) -> None:
         del data
@@ -140,8 +140,8 @@ class NoInput:
 
 @dataclass(frozen=True)
 class GpuWay:
-    """How GPUs get into a container: `name` is runtime, device-request, cdi or none; `why` is for people. `described`
-    are the GPUs that CDI describes, as far as it is known: all, 0, 0:1, GPU-..., MIG-..."""
+    """How GPUs get into a container. `name` is runtime, device-request, cdi or none; `why` is for people. `described`
+    lists the GPUs that CDI describes, as far as known: all, 0, 0:1, GPU-..., MIG-..."""
 
     name: str
     why: str
@@ -150,9 +150,9 @@ class GpuWay:
 
 @dataclass(frozen=True)
 class Order:
-    """One start: the spec with all that it did not fix. `target` is the image by digest or id, or the local Python;
-    `way` a GpuWay's name; `folder` the run's, seen inside as RUN_FOLDER. `after`: identities of the jobs that must have
-    ended before this one begins, on a cluster that has a queue (spec.QUEUES)."""
+    """One start: the spec plus everything it left open. `target` is the image by digest or id, or the local Python;
+    `way` is a GpuWay's name; `folder` is the run's, seen inside as RUN_FOLDER. `after`, on a cluster with a queue:
+    identities of the jobs that must have ended before this one starts."""
 
     spec: RunSpec
     run_id: str
@@ -164,7 +164,7 @@ class Order:
 
 RUN_FOLDER = "/ngcdl/run"
 HERE = "/work"  # the caller's working directory, in an interactive container
-# A training saves a checkpoint on SIGTERM, at the end of its step.
+# On SIGTERM a training saves a checkpoint at the end of its step.
 TRAINING_GRACE_SECONDS = 60
 
 
@@ -176,12 +176,12 @@ class Engine(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """Which engine it is, among others of its kind; None where there is but one."""
+        """What tells this engine from others of its kind; None if there is only one."""
         ...
 
     @property
     def has_containers(self) -> bool:
-        """Does it run images? Else it is this host's own Python."""
+        """As in its Kind."""
         ...
 
     @property
@@ -191,83 +191,87 @@ class Engine(Protocol):
 
     @property
     def is_cluster(self) -> bool:
-        """Does it put runs on machines of its own choosing? Their record has no owner then: the run goes on without us,
-        and nothing can be looked at, measured or fetched from here."""
+        """As in its Kind."""
         ...
 
     @property
     def shares_files(self) -> bool:
-        """Are folders of this host seen by its containers?"""
+        """As in its Kind, but False if the engine is another machine's: its containers see no folder of this host."""
+        ...
+
+    @property
+    def waits_for(self) -> str | None:
+        """What `start` is waiting for, where that may take minutes, or hang: the Docker engine to start ..."""
         ...
 
     def gpu_way(self) -> GpuWay: ...
 
     def placed(self, placement: Placement | None) -> Placement | None:
-        """Give where a run goes, with all that was left open chosen; None where there is nothing to choose."""
+        """Return where a run goes, with everything left open now chosen; None if there is nothing to choose."""
         ...
 
     def caller(self) -> str | None:
-        """Give the uid:gid under which the caller's files stay the caller's."""
+        """Return the uid:gid under which the caller's files stay the caller's."""
         ...
 
     def has(self, image: ImageRef) -> str | None:
-        """Give the digest (or the id, for an image made here) of an image that is here, else None."""
+        """Return the digest of an image that is here (its id if it was built here), else None."""
         ...
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
-        """Give the configuration of an image that is here, as its config blob has it: architecture, config.Env, ..."""
+        """Return the configuration of an image that is here, as in its config blob: architecture, config.Env, ..."""
         ...
 
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
-        """Fetch `image` and give its digest, which was checked. Nothing stale is ever given for it.
+        """Pull `image` and return its verified digest, never a stale one.
 
         `auth` is {username, password}, None for anonymous."""
         ...
 
     def layer_store(self) -> LayerStore:
-        """Tell what is here of images. Raises EngineError."""
+        """Return the images that are here. Raise EngineError."""
         ...
 
     def untag(self, image: ImageRef) -> None:
-        """Take one name of an image away, and the image where it was the last one. Raises EngineError."""
+        """Remove one name of an image, and the image with its last name. Raise EngineError."""
         ...
 
     def target(self, image: ImageRef, digest: str) -> str:
-        """Name what is started: the image by digest, or by id where it was made on this host."""
+        """Return what to start: the image by digest, or by id if it was built on this host."""
         ...
 
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
-        """Name what is started where no image is: this host's Python, made first where it is missing; without `show`
-        only where it would be. Raises LocalUnavailable."""
+        """Return what to start without an image: this host's Python, which is installed first if it is missing. Without
+        `show`, only return its path. Raise LocalUnavailable."""
         ...
 
     def request(self, order: Order) -> dict[str, Any]:
-        """Give what `start` would send. Pure."""
+        """Return what `start` would send. Pure."""
         ...
 
     def command_line(self, order: Order) -> str:
-        """Give the command that a person would type for the same, secrets hidden."""
+        """Return the command that a person would type to the same effect, secrets hidden."""
         ...
 
     def fits(self, order: Order) -> str | None:
-        """Give what speaks against it that `order` can ever be placed, None where nothing does; start nothing.
+        """Return a reason why `order` may never be placed, None if there is none. Start nothing.
 
-        Raises NotPlaceable where it never can be."""
+        Raise NotPlaceable if it can never be placed."""
         ...
 
     def start(self, order: Order) -> Job: ...
 
     def find(self, run_id: str) -> Job | None:
-        """Give the job of a run that somebody else started, also one that has ended; None where there is none."""
+        """Return the job of a run that another process started, even one that has ended; None if there is none."""
         ...
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine that a cluster may choose, as the cluster tells it; what it does not tell is None.
+    """A machine that a cluster may choose, as the cluster describes it; what it does not report is None.
 
-    `architecture` is amd64 or arm64. It has `gpus` cards that are called `card`: one with two kinds of cards is two of
-    these. `capability` is their compute capability, where that is told apart from the name."""
+    `architecture` is amd64 or arm64. The node has `gpus` cards of the model `card`: one with two models is two of
+    these. `capability` is their compute capability, if it is reported separately from the name."""
 
     name: str
     architecture: str | None = None
@@ -279,19 +283,38 @@ class Node:
 
 @runtime_checkable
 class Cluster(Protocol):
-    """What an Engine with `is_cluster` tells of its nodes."""
+    """What an Engine with `is_cluster` knows about its nodes."""
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
-        """Give all nodes that a run with so many GPUs of each may be put on, and perhaps more. Raises EngineError."""
+        """Return all nodes that may run a job with `gpus` GPUs per node, and perhaps more. Raise EngineError."""
         ...
 
     def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
-        """Give the placement by which a run comes to none of the `bad` nodes; None where there is no such. Pure."""
+        """Return the placement that keeps a run off the `bad` nodes; None if no placement does. Pure."""
         ...
 
 
+class OfKind:
+    """The part of an Engine that follows from its name alone; and an Engine whose `start` keeps nobody waiting."""
+
+    name: str
+    waits_for: str | None = None
+
+    @property
+    def has_containers(self) -> bool:
+        return kind_of(self.name).has_containers
+
+    @property
+    def is_cluster(self) -> bool:
+        return kind_of(self.name).is_cluster
+
+    @property
+    def shares_files(self) -> bool:
+        return kind_of(self.name).shares_files
+
+
 class NoImages:
-    """What an Engine has that keeps no images on this host."""
+    """The image methods of an Engine that keeps no images on this host."""
 
     def has(self, image: ImageRef) -> str | None:
         del image

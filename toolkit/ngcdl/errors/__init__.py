@@ -1,73 +1,74 @@
-"""Everything that can go wrong for a user, each with its exit code, what happened and what to type next.
+"""Every error that a user can meet: its exit code, what happened, and what to type next.
 
 NgcdlError (125)
-├── UsageError (2)            what was typed can't be meant
-│   ├── BadReference          an image name outside the grammar
+├── UsageError (2)            what was typed makes no sense
+│   ├── BadReference          an invalid image name
 │   ├── BadGpuRequest         --gpus
 │   ├── BadOption             any other option or setting
-│   └── NoKey                 a key was wanted and none was given
+│   └── NoKey                 a key is needed and none was given
 ├── CredentialsError          keys on this machine
-│   ├── BadKey                empty, blanks inside, not ASCII
-│   ├── ConfigBroken          docker's config.json can't be read as what it should be
+│   ├── BadKey                empty, not ASCII, or with blanks inside
+│   ├── ConfigBroken          docker's config.json is unreadable or malformed
 │   ├── ConfigNotWritable
-│   ├── KeyNotForEnroot       it would want quotes in netrc
-│   ├── HelperMissing         a credential helper is named but not installed
+│   ├── KeyNotForEnroot       it would need quotes in netrc
+│   ├── HelperMissing         a credential helper is configured but not installed
 │   ├── HelperFailed          it answered with an error or with garbage
 │   └── HelperHung
 ├── RegistryError             nvcr.io or a mirror of it
 │   ├── RegistryUnreachable   no address, refused, timed out, TLS
-│   ├── RegistryAnswer        something answered, but not as a registry does
+│   ├── RegistryAnswer        something answered, but not like a registry
+│   ├── RealmRefused          it sends sign-ins to a place where no key may go
 │   ├── RateLimited
-│   ├── NotAsked              nothing is known here, and the registry was not to be asked
+│   ├── NotAsked              nothing is stored here, and the registry was not to be queried
 │   ├── KeyRejected           401: the key is wrong, revoked or expired
-│   ├── KeyWithoutRights      403: the key is good, but not for this repository
+│   ├── KeyWithoutRights      403: the key is valid, but not for this repository
 │   ├── LoginNeeded           no key, and the repository isn't public
 │   ├── UnknownTag            with the nearest ones
 │   ├── UnknownRepository
 │   ├── WrongPlatform         the image exists for other processors only
-│   ├── BlobMissing           a layer that an image names is not there
-│   └── DigestMismatch        bytes are not what their name promises; nothing is launched
+│   ├── BlobMissing           a blob that an image names is missing
+│   └── DigestMismatch        the bytes do not match their digest; nothing is launched
 ├── EngineError               Docker, or a cluster
 │   ├── EngineAbsent          no daemon answers
-│   ├── EngineForbidden       the socket is there, but not for this user
+│   ├── EngineForbidden       the socket exists, but this user may not use it
 │   ├── EngineHangs
 │   ├── EngineTooOld
-│   ├── EngineLost            it died while it was needed
+│   ├── EngineLost            it went away while it was needed
 │   │   ├── ClusterLost       Kubernetes went away while a job was followed
-│   │   └── SlurmLost         Slurm gives no answer
-│   ├── EngineElsewhere       it is another machine's, and that does not do here
-│   ├── EngineRefused         it answered no; its own words are kept
+│   │   └── SlurmLost         Slurm does not answer
+│   ├── EngineElsewhere       it is on another machine, which does not work here
+│   ├── EngineRefused         it refused; its own words are kept
 │   ├── DiskFull
-│   ├── ClusterError          Kubernetes, or kubectl, which speaks to it
+│   ├── ClusterError          Kubernetes, or kubectl, which talks to it
 │   │   ├── KubectlMissing
 │   │   ├── ClusterUnreachable    no context, no address, no answer, no way to sign in
 │   │   ├── ClusterForbidden
 │   │   ├── ClusterHangs
-│   │   ├── ClusterRefused    it answered no; its own words are kept
-│   │   ├── ImageNotPulled    by a node, and no waiting mends it
+│   │   ├── ClusterRefused    it refused; its own words are kept
+│   │   ├── ImageNotPulled    a node can't pull it, and waiting won't help
 │   │   ├── PodFailed         it can't start
-│   │   └── TrainerTooLarge   for the ConfigMap that brings it into the pods
+│   │   └── TrainerTooLarge   for the ConfigMap that takes it to the pods
 │   ├── SlurmAbsent           no sbatch on this machine
-│   ├── SlurmRefused          it answered no; its own words are kept
-│   │   ├── NotPlaceable      no node has what was asked for
+│   ├── SlurmRefused          it refused; its own words are kept
+│   │   ├── NotPlaceable      no node, or too few, has what was asked for
 │   │   ├── UnknownPartition
 │   │   └── UnknownAccount
-│   ├── NoRunner              nothing on a cluster that runs images was found
-│   └── PathUnfit             a folder that the nodes can't be given
+│   ├── NoRunner              nothing that runs images was found on the cluster
+│   └── PathUnfit             a path that can't be passed to the nodes
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
-│   ├── NvmlUnavailable       the driver is not loaded, or of another version than its library
-│   │   ├── DriverHangs       a call of it has not come back
-│   │   └── LibraryMissing    its library is not there, or can't be loaded
+│   ├── NvmlUnavailable       the driver is not loaded, or its version differs from its library's
+│   │   ├── DriverHangs       a call to it has not returned
+│   │   └── LibraryMissing    its library is missing, or can't be loaded
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
 │   ├── GpuHookFailed         it has one, and it failed
-│   ├── GpuNotInside          it runs, but sees no GPU
-│   └── GpuUnknown            it runs, and whether it sees one can't be told
-├── ImageUnfit                the image can't run on this host, or a cluster's nodes; said before the pull
-├── NoneRuns                  no tag of a repository does
-├── NoReleases                nothing tells which of its tags is the newest
+│   ├── GpuNotInside          the run sees no GPU
+│   └── GpuUnknown            whether the run sees one is unknown
+├── ImageUnfit                the image can't run on this host, or a cluster's nodes; raised before the pull
+├── NoneRuns                  no tag of a repository can
+├── NoReleases                nothing shows which of its tags is the newest
 ├── StartError
-│   ├── MountMissing          a -v source that is not there
+│   ├── MountMissing          the source of a -v does not exist
 │   ├── CannotInvoke (126)
 │   ├── CommandNotFound (127)
 │   └── LocalUnavailable      this host can't train without a container
@@ -76,17 +77,18 @@ NgcdlError (125)
 │   ├── RecordBroken
 │   ├── NoSuchRun
 │   ├── NoLog                 a run that wrote nothing
-│   ├── RunElsewhere          it is on another engine, or cluster, than the one that is chosen here
+│   ├── RunElsewhere          it is on an engine, or cluster, other than the one selected here
+│   ├── RunOfOthers           something else started it, such as Docker Compose
 │   ├── NoSuchComparison
-│   ├── NotRepeatable         what a run was asked to be can't be had once more
-│   ├── NotWritten            a report or an archive, at the place that was named
-│   ├── ArchiveBroken         no archive of runs, or one that was changed since
-│   └── NoBrowser             a page can't be made a picture without one
+│   ├── NotRepeatable         what a run was asked to be is no longer possible
+│   ├── NotWritten            a report or an archive, to the place that was named
+│   ├── ArchiveBroken         not an archive of runs, or changed since it was written
+│   └── NoBrowser             rendering a page as an image needs one
 └── DatasetError
     ├── DatasetUnavailable    can't be downloaded (now)
-    └── DatasetWrong          it is there, but is not CIFAR-10
+    └── DatasetWrong          it exists, but is not CIFAR-10
 
-An error carries no secret, ever: keys are held in credentials.Secret, whose text is "***".
+No error ever carries a secret: credentials.Secret holds the keys and prints as "***".
 """
 
 from __future__ import annotations
@@ -148,6 +150,7 @@ from ngcdl.errors.records import (
     RecordBroken,
     RecordError,
     RunElsewhere,
+    RunOfOthers,
     StateNotWritable,
 )
 from ngcdl.errors.registry import (
@@ -158,6 +161,7 @@ from ngcdl.errors.registry import (
     LoginNeeded,
     NotAsked,
     RateLimited,
+    RealmRefused,
     RegistryAnswer,
     RegistryError,
     RegistryUnreachable,
@@ -255,12 +259,14 @@ __all__ = [
     "PathUnfit",
     "PodFailed",
     "RateLimited",
+    "RealmRefused",
     "RecordBroken",
     "RecordError",
     "RegistryAnswer",
     "RegistryError",
     "RegistryUnreachable",
     "RunElsewhere",
+    "RunOfOthers",
     "SlurmAbsent",
     "SlurmLost",
     "SlurmRefused",

@@ -1,4 +1,4 @@
-"""What all of them are."""
+"""The base of all errors: a message, a hint and an exit code."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import ClassVar
 
 
 class NgcdlError(Exception):
-    """What happened, and what to do about it. `hint` may hold several lines; commands stand on their own line."""
+    """What happened, and what to do about it. `hint` may have several lines; each command is on its own line."""
 
     exit_code: ClassVar[int] = 125
 
     def __init__(self, message: str, hint: str = "") -> None:
         message = message.rstrip()
-        message += "" if message.endswith((".", "!", "?")) else "."  # foreign words in it seldom end as a sentence
+        message += "" if message.endswith((".", "!", "?")) else "."  # other programs' words seldom end like a sentence
         super().__init__(message)
         self.message = message
         self.hint = hint
 
 
 def signal_exit_code(number: int) -> int:
-    """Give the exit code of a program that a signal ended: 128 + its number, as a shell does."""
+    """Return the exit code of a program that a signal ended: 128 + its number, as in a shell."""
     return 128 + number

@@ -1,27 +1,27 @@
-"""CIFAR-10."""
+"""The data set CIFAR-10 is unavailable, or not what it should be."""
 
 from __future__ import annotations
 
 from ngcdl.errors.base import NgcdlError
 
 _NAME_ITS_CA = (
-    "A mirror, or a company's proxy that opens TLS, has a CA of its own. Name its file:\n"
+    "A mirror, or a company's proxy that intercepts TLS, has its own CA. Name its file:\n"
     "    export NGCDL_CA_FILE=/path/to/ca.crt\n"
-    "Or without a download: "
+    "Or, without a download: "
 )
 
 
 class DatasetError(NgcdlError):
-    """CIFAR-10."""
+    """CIFAR-10 is unavailable, or not what it should be."""
 
 
 class DatasetUnavailable(DatasetError):
     def __init__(self, why: str, *, is_untrusted: bool = False) -> None:
-        """`is_untrusted`: a certificate on the way is not trusted here."""
+        """`is_untrusted`: a certificate met on the way is not trusted here."""
         super().__init__(
-            f"CIFAR-10 could not be downloaded: {why}. What arrived is kept, and the next try goes on from there.",
+            f"CIFAR-10 could not be downloaded: {why}. What arrived is kept, and the next try resumes there.",
             f"{_NAME_ITS_CA if is_untrusted else ''}"
-            "Fetch cifar-10-binary.tar.gz by another way and name its folder, or train on synthetic images:\n"
+            "Fetch cifar-10-binary.tar.gz some other way and name its folder, or train on synthetic images:\n"
             "    ngcdl run ... --data DIR\n    ngcdl run ... --data synthetic",
         )
 

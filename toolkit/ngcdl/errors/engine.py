@@ -1,4 +1,4 @@
-"""Docker, or what stands for it."""
+"""Docker, or what takes its place, fails or refuses."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _ROOTLESS = re.compile(r"/run/user/\d+/docker\.sock\Z")
 
 
 def daemon_of(address: str) -> Literal["system", "user"] | None:
-    """Tell whose systemd runs the daemon at an address; None where this machine's does not.
+    """Return whose systemd runs the daemon at `address`, or None if none on this machine does.
 
-    A rootless daemon is the user's. Its socket is in ~/.docker where it has no systemd, and so is Docker Desktop's:
+    A rootless daemon belongs to the user. Without systemd its socket is in ~/.docker, as is Docker Desktop's:
     https://docs.docker.com/engine/security/rootless/tips/
     """
     is_socket = ":" not in address or address.startswith(("unix://", "http+unix://", "/"))
     if not is_socket or "/.docker/" in address:
         return None
     if "/run/user/" in address:
-        return "user" if _ROOTLESS.search(address) else None  # by another name it is the end of a tunnel
+        return "user" if _ROOTLESS.search(address) else None  # any other name is the end of a tunnel
     return "system"
 
 
 class EngineError(NgcdlError):
-    """Docker, or what stands for it."""
+    """Docker, or what takes its place."""
 
 
 CONFIG = "Docker's config.json"
-# What names an address, and how it is left out: `docker context use` does not help against a variable.
+# What sets an address, and how to go back to the default: `docker context use` does not override a variable.
 _LEAVE = {
     "DOCKER_HOST": "    unset DOCKER_HOST",
     "DOCKER_CONTEXT": "    docker context ls\n    unset DOCKER_CONTEXT",
@@ -40,15 +40,15 @@ _LEAVE = {
 
 class EngineAbsent(EngineError):
     def __init__(self, address: str, why: str, *, is_default: bool = True, named_by: str = "DOCKER_HOST") -> None:
-        """`named_by`: what names the address, where it is not the default one."""
+        """`named_by`: what sets the address, if it is not the default one."""
         start = (
-            "Start it, or let ngcdl say how it is installed here:\n    sudo systemctl start docker\n    ngcdl doctor\n"
+            "Start it, or see how to install it on this machine:\n    sudo systemctl start docker\n    ngcdl doctor\n"
         )
-        named = f"{named_by} names it. Mend it, or leave it out:\n{_LEAVE[named_by]}\n"
+        named = f"{named_by} sets that address. Correct it, or go back to the default:\n{_LEAVE[named_by]}\n"
         super().__init__(
             f"No Docker engine answers at {address}: {why}.",
             (start if is_default else named)
-            + "Without Docker a bundled training runs on this host:\n    ngcdl run --train cifar10 --engine local",
+            + "A bundled training runs on this host without Docker:\n    ngcdl run --train cifar10 --engine local",
         )
         self.named_by = None if is_default else named_by
 
@@ -56,10 +56,10 @@ class EngineAbsent(EngineError):
 class EngineForbidden(EngineError):
     def __init__(self, address: str) -> None:
         super().__init__(
-            f"This user may not talk to the Docker engine at {address}.",
-            "Whoever is in the group docker may (and is as good as root on this machine):\n"
+            f"This user has no permission to use the Docker engine at {address}.",
+            "Members of the group docker have it (and are as good as root on this machine):\n"
             "    sudo usermod -aG docker $USER && newgrp docker\n"
-            "or use rootless Docker: https://docs.docker.com/engine/security/rootless/",
+            "Or use rootless Docker: https://docs.docker.com/engine/security/rootless/",
         )
 
 
@@ -69,35 +69,35 @@ class EngineHangs(EngineError):
         sudo, user = ("", " --user") if whose == "user" else ("sudo ", "")
         restart = f"    {sudo}journalctl{user} -u docker -n 50\n    {sudo}systemctl{user} restart docker"
         super().__init__(
-            f"The Docker engine at {address} accepts calls but gave no answer within {seconds:g} s.",
-            f"Look at its log and restart it:\n{restart}" if whose else "Look at it, and at its log, where it runs.",
+            f"The Docker engine at {address} accepts connections but gave no answer within {seconds:g} s.",
+            f"Read its log and restart it:\n{restart}" if whose else "Check it and its log on the machine it runs on.",
         )
         self.address = address
 
 
 class EngineTooOld(EngineError):
     def __init__(self, what: str) -> None:
-        super().__init__(f"The Docker engine and ngcdl do not share an API version: {what}", "Update the older one.")
+        super().__init__(f"The Docker engine and ngcdl share no API version: {what}", "Update the older one.")
 
 
 class EngineLost(EngineError):
     def __init__(self, doing: str, *, is_training: bool = False) -> None:
-        """`is_training`: a training was under way, whose checkpoints are left."""
+        """`is_training`: a training was under way; its checkpoints are left."""
         start = "    sudo systemctl start docker"
-        ended = "With live-restore it still runs. If it has ended, go on from its last checkpoint:"
+        ended = "With live-restore it is still running. If it has ended, continue from its last checkpoint:"
         super().__init__(
             f"The Docker engine went away during {doing}.",
-            f"Look at its log, start it, and see what became of the training:\n{start}\n    ngcdl show last\n"
+            f"Read its log, start it, and see what became of the training:\n{start}\n    ngcdl show last\n"
             f"{ended}\n    ngcdl run ... --resume last"
             if is_training
-            else f"Look at its log, start it, and try again:\n{start}",
+            else f"Read its log, start it, and try again:\n{start}",
         )
         self.doing = doing
 
 
 class EngineElsewhere(EngineError):
     def __init__(self, why: str, hint: str = "    unset DOCKER_HOST DOCKER_CONTEXT") -> None:
-        super().__init__(f"The Docker engine is another machine's: {why}", hint)
+        super().__init__(f"The Docker engine is on another machine: {why}", hint)
 
 
 class EngineRefused(EngineError):
@@ -107,10 +107,10 @@ class EngineRefused(EngineError):
 
 class DiskFull(EngineError):
     def __init__(self, where: str | None, what: str) -> None:
-        """`where` None: in the folder of a Docker engine, which is not known."""
+        """`where` None: in the root directory of a Docker engine, which is unknown."""
         folder = shlex.quote(where) if where else "\"$(docker info --format '{{.DockerRootDir}}')\""
         super().__init__(
-            f"No space left in {where or 'the folder of Docker'}: {what}",
-            f"Free some and try again; what is whole was kept:\n    df -h {folder}\n    docker system df",
+            f"No space left in {where or 'the Docker root directory'}: {what}",
+            f"Free some and try again; whatever was complete is kept:\n    df -h {folder}\n    docker system df",
         )
         self.what = what

@@ -1,4 +1,4 @@
-"""A GPU was asked for and can't be had."""
+"""A GPU was asked for and is not available."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ngcdl.errors.base import NgcdlError
 
 
 class GpuError(NgcdlError):
-    """A GPU was asked for and can't be had. Nothing falls back to the CPU by itself."""
+    """A GPU was asked for and is not available. Nothing falls back to the CPU silently."""
 
 
 class NoGpu(GpuError):
     def __init__(self, asked: str, found: str, *, option: Literal["--gpus", "--device"] = "--gpus") -> None:
-        """`option`: what asked for it."""
+        """`option`: the one that asked for it."""
         instead = {
             "--gpus": "To train on the CPU, say so:\n    ngcdl run ... --gpus none",
-            "--device": "Leave it out, or to train on the CPU, say so:\n    ngcdl run ... --device cpu",
+            "--device": "Leave it out, or, to train on the CPU, say so:\n    ngcdl run ... --device cpu",
         }
         super().__init__(
             f"{option} {asked}: {found}.", f"{instead[option]}\nTo see what the driver reports:\n    ngcdl gpu"
@@ -25,17 +25,17 @@ class NoGpu(GpuError):
 
 class NvmlUnavailable(GpuError):
     def __init__(self, what: str, hint: str, answered: bool = False) -> None:
-        """`answered`: the driver's library is there and said no; there is a driver, and something is wrong with it."""
+        """`answered`: the driver's library answered with an error: a driver exists, and something is wrong with it."""
         super().__init__(what, hint)
         self.answered = answered
 
 
 class DriverHangs(NvmlUnavailable):
-    """A call of the driver has not come back."""
+    """A call to the driver has not returned."""
 
 
 class LibraryMissing(NvmlUnavailable):
-    """The driver's library is not there, or can't be loaded."""
+    """The driver's library is missing, or can't be loaded."""
 
 
 class NoGpuWay(GpuError):
@@ -52,15 +52,15 @@ class GpuNotInside(GpuError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"A GPU was asked for, but the run sees none: {why}.",
-            "The run was stopped. Compare what the driver says with what Docker has:\n"
+            "The run was stopped. Compare what the driver reports with what Docker has:\n"
             "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\n"
-            "A framework may also be built for another CUDA than this driver runs. To train on the CPU, say so:\n"
+            "The framework may also need a CUDA version that this driver does not run. To train on the CPU, say so:\n"
             "    ngcdl run ... --gpus none",
         )
 
 
 class GpuUnknown(GpuError):
-    """Nobody can tell whether the GPUs are inside. It becomes a note: the run goes on."""
+    """Whether the run sees its GPUs is unknown. This becomes a note; the run goes on."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Which GPUs the run sees is not known: {why}.")

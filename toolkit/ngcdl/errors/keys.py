@@ -1,4 +1,4 @@
-"""Keys on this machine."""
+"""A key on this machine can't be read, kept or used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ngcdl.errors.base import NgcdlError
 
 
 class CredentialsError(NgcdlError):
-    """Something about the keys kept on this machine."""
+    """A key on this machine can't be read, kept or used."""
 
 
 class BadKey(CredentialsError):
@@ -17,7 +17,7 @@ class BadKey(CredentialsError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"That is not an API key: {why}.",
-            "Copy it once more from https://org.ngc.nvidia.com/setup/api-keys and type:\n    ngcdl login",
+            "Copy it again from https://org.ngc.nvidia.com/setup/api-keys and type:\n    ngcdl login",
         )
         self.why = why
 
@@ -26,23 +26,26 @@ class ConfigBroken(CredentialsError):
     def __init__(self, path: object, why: str) -> None:
         super().__init__(
             f"{path}: {why}. It was left as it is.",
-            "Mend the file, or move it away and sign in again:\n"
+            "Repair the file, or move it aside and sign in again:\n"
             f"    mv {quote(str(path))} {quote(f'{path}.broken')} && ngcdl login",
         )
 
 
 class ConfigNotWritable(CredentialsError):
-    def __init__(self, path: object, why: str) -> None:
+    def __init__(self, path: object, why: str, hint: str = "") -> None:
+        """`hint` is for a file other than docker's."""
         super().__init__(
             f"The key can't be kept in {path}: {why}.",
-            "Make it writable, name another folder in DOCKER_CONFIG, or give the key by NGC_API_KEY for each command.",
+            hint
+            or "Make it writable, name another folder in DOCKER_CONFIG, or pass the key in NGC_API_KEY to each "
+            "command.",
         )
 
 
 class KeyNotForEnroot(CredentialsError):
     def __init__(self, path: object) -> None:
         super().__init__(
-            f"{path} can't hold this key: its user or its password has blanks, quotes or other letters than ASCII's.",
+            f"{path} can't hold this key: its user or password contains blanks, quotes or non-ASCII characters.",
             "Let the nodes pull with Docker or Podman:\n    ngcdl run ... --engine slurm --container podman",
         )
 
@@ -50,7 +53,7 @@ class KeyNotForEnroot(CredentialsError):
 class HelperMissing(CredentialsError):
     def __init__(self, path: object, helper: str) -> None:
         super().__init__(
-            f"{path} wants keys to be kept by {helper}, which is not installed.",
+            f"{path} has {helper} keep the keys, but it is not installed.",
             f"Install {helper}, or remove the credsStore/credHelpers entry from {path} and type:\n    ngcdl login",
         )
 

@@ -1,4 +1,4 @@
-"""Kubernetes, by way of kubectl."""
+"""Kubernetes, reached through kubectl, fails or refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ngcdl.errors.engine import EngineError, EngineLost
 
 
 class ClusterError(EngineError):
-    """Kubernetes, or kubectl, which speaks to it."""
+    """Kubernetes, or kubectl, which talks to it."""
 
 
 class KubectlMissing(ClusterError):
@@ -30,16 +30,16 @@ class ClusterForbidden(ClusterError):
     def __init__(self, said: str) -> None:
         super().__init__(
             f"Kubernetes said: {said}",
-            "Who you are to it, and what you may:\n    kubectl auth whoami\n    kubectl auth can-i --list\n"
+            "Who you are there, and what you may do:\n    kubectl auth whoami\n    kubectl auth can-i --list\n"
             "ngcdl needs jobs (create, get, list, delete), configmaps and services (create, delete), pods and pods/log "
-            "(get, list); events (list) for the reasons, nodes (list) to judge the image for them.",
+            "(get, list); events (list) to give reasons, nodes (list) to judge the image for them.",
         )
 
 
 class ClusterHangs(ClusterError):
     def __init__(self, what: str, seconds: float | None) -> None:
         when = f" within {seconds:g} s" if seconds is not None else " in time"
-        super().__init__(f"Kubernetes gave no answer{when}, when kubectl was to {what}.", "    kubectl get pods")
+        super().__init__(f"Kubernetes gave no answer{when} when kubectl tried to {what}.", "    kubectl get pods")
 
 
 class ClusterRefused(ClusterError):
@@ -49,12 +49,12 @@ class ClusterRefused(ClusterError):
 
 class ImageNotPulled(ClusterError):
     def __init__(self, said: str, image: str, pull_secret: str | None) -> None:
-        named = f"the secret {pull_secret} is there, and its key may pull this image" if pull_secret else None
+        named = f"the secret {pull_secret} exists and its key may pull this image" if pull_secret else None
         super().__init__(
             f"A node can't pull {image}: {said}",
-            f"Look whether {named or 'the tag is right'}:\n    kubectl describe secret {pull_secret}"
+            f"Check that {named or 'the tag is right'}:\n    kubectl describe secret {pull_secret}"
             if named
-            else "Has the repository such a tag? If it asks for a key, make a secret of yours and name it:\n"
+            else "Does the repository have that tag? If it needs a key, make a pull secret of yours and name it:\n"
             "    ngcdl login --kubernetes ngc\n    ngcdl run ... --pull-secret ngc",
         )
 
@@ -62,8 +62,8 @@ class ImageNotPulled(ClusterError):
 class TrainerTooLarge(ClusterError):
     def __init__(self, path: object, largest: str) -> None:
         super().__init__(
-            f"A pod gets the trainer by a ConfigMap, which holds 1 MiB; packed, {path} is larger.",
-            "Each Python file in it is packed, a virtual environment's too: move what is no part of the trainer "
+            f"A pod gets the trainer in a ConfigMap, which holds 1 MiB; packed, {path} is larger.",
+            "Every Python file in it is packed, even a virtual environment's: move what is not part of the trainer "
             f"elsewhere. The largest of them:\n    {largest}",
         )
 
@@ -74,11 +74,11 @@ class PodFailed(ClusterError):
 
 
 class ClusterLost(EngineLost):
-    """The job goes on without us: the next command looks for it again."""
+    """Contact is lost. The job goes on without us; the next command looks for it again."""
 
     def __init__(self, doing: str, *, said: str = "", is_training: bool = False) -> None:
-        """`said`: the last that was heard of it."""
-        del is_training  # its checkpoints are the cluster's
+        """`said`: the last answer or error before contact was lost."""
+        del is_training  # its checkpoints are on the cluster
         EngineError.__init__(
             self,
             f"The Kubernetes cluster went away during {doing}{': ' if said else ''}{said}",

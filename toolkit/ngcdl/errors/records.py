@@ -1,4 +1,4 @@
-"""The folders of runs, and what is made of them."""
+"""A run's folder, or what is made from it, can't be read or written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ngcdl.errors.base import NgcdlError
 
 
 class RecordError(NgcdlError):
-    """The folder of a run."""
+    """A run's folder, or what is made from it, can't be read or written."""
 
 
 class StateNotWritable(RecordError):
@@ -31,24 +31,29 @@ class NoSuchRun(RecordError):
 
 class NoLog(RecordError):
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"{run_id} has no log: it wrote nothing.", f"What is known of it:\n    ngcdl show {run_id}")
+        super().__init__(f"{run_id} has no log: it wrote nothing.", f"What is known about it:\n    ngcdl show {run_id}")
 
 
 class RunElsewhere(RecordError):
-    def __init__(self, run_id: str, engine: str, its: str, here: str | None) -> None:
-        choose = {
-            "kubernetes": f"Choose it:\n    kubectl config use-context {its}",
-            "slurm": f"Type it where sbatch speaks to {its}:",
-        }.get(engine, "Choose the engine that it was started on (DOCKER_HOST, docker context):")
+    def __init__(self, run_id: str, engine: str, its: str, here: str | None, choose: str, command: str) -> None:
+        """`choose`: how to select the run's engine here, before `command` is typed again."""
         super().__init__(
-            f"{run_id} is on another {engine} ({its}) than the one that is asked here ({here or 'none'}).",
-            f"Nothing was stopped. {choose}\n    ngcdl stop {run_id}",
+            f"{run_id} is on another {engine} ({its}), not the one selected here ({here or 'none'}).",
+            f"{'Nothing was stopped. ' if command == 'stop' else ''}{choose}\n    ngcdl {command} {run_id}",
+        )
+
+
+class RunOfOthers(RecordError):
+    def __init__(self, run_id: str, engine: str) -> None:
+        super().__init__(
+            f"{run_id} was started by {engine}, not by ngcdl, which can't stop it.",
+            "Stop it where it was started; with Docker Compose:\n    docker compose stop",
         )
 
 
 class NoSuchComparison(RecordError):
     def __init__(self, name: str, where: object, ids: Sequence[str] = ()) -> None:
-        """`ids`: of those that are there, the oldest first; the newest are named."""
+        """`ids`: those that exist, the oldest first; the newest are named."""
         there = "".join(f"    ngcdl compare --show {one}\n" for one in ids[-5:])
         super().__init__(
             f"There is no comparison {name!r} in {where}.",
@@ -58,7 +63,9 @@ class NoSuchComparison(RecordError):
 
 class NotRepeatable(RecordError):
     def __init__(self, run_id: str, why: str, hint: str = "") -> None:
-        super().__init__(f"{run_id} can't be repeated: {why}", hint or f"What is known of it:\n    ngcdl show {run_id}")
+        super().__init__(
+            f"{run_id} can't be repeated: {why}", hint or f"What is known about it:\n    ngcdl show {run_id}"
+        )
 
 
 class NotWritten(RecordError):
@@ -69,15 +76,15 @@ class NotWritten(RecordError):
 class ArchiveBroken(RecordError):
     def __init__(self, path: object, why: str) -> None:
         super().__init__(
-            f"{path} is not an archive of runs that can be taken in: {why}.",
-            "Nothing of it was kept. Where the runs are:\n    ngcdl runs export RUN... FILE.tar",
+            f"{path} is not an archive of runs that can be imported: {why}.",
+            "Nothing from it was kept. On the machine with the runs:\n    ngcdl runs export RUN... FILE.tar",
         )
 
 
 class NoBrowser(RecordError):
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"A picture of the page is drawn by Chromium or Chrome without a window: {why}.",
+            f"An image of the page needs Chromium or Chrome, run headless: {why}.",
             "Install one, or name one in NGCDL_BROWSER; the page itself needs none:\n"
             "    sudo apt-get install chromium\n    ngcdl report RUN --html FILE",
         )

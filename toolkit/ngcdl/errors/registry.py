@@ -1,4 +1,4 @@
-"""nvcr.io, or a mirror of it."""
+"""The registry, nvcr.io or a mirror of it, fails or refuses."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from ngcdl.errors.base import NgcdlError
 
 
 def _is_ngc(sign_in: str) -> bool:
-    """Is what signs in a key of NGC's? Other registries are `docker login`'s."""
+    """Does an NGC key sign in? Other registries use `docker login`."""
     return sign_in.startswith("ngcdl")
 
 
-_CA = """A mirror, or a company's proxy that opens TLS, has a CA of its own. Name its file:
+_CA = """A mirror, or a company's proxy that intercepts TLS, has its own CA. Name its file:
     export NGCDL_CA_FILE=/path/to/ca.crt
-Or copy it to /usr/local/share/ca-certificates, for all programs (for Docker from its next start on):
+Or, for all programs (Docker after its next restart), copy it to /usr/local/share/ca-certificates:
     sudo update-ca-certificates"""
-# It is read at each pull: https://docs.docker.com/engine/security/certificates/
-_CA_OF_DOCKER = """Docker does not trust its certificate. Where the engine runs, give it the CA of the mirror, or of the
-company's proxy that opens TLS:
+# Docker reads it at each pull: https://docs.docker.com/engine/security/certificates/
+_CA_OF_DOCKER = """Docker does not trust its certificate. On the engine's machine, install the CA of the mirror, or of
+the company's proxy that intercepts TLS:
     sudo install -D -m 644 /path/to/ca.crt /etc/docker/certs.d/{host}/ca.crt
-The certificate itself has to be valid today and to name the host, or its address, as a subjectAltName."""
+The certificate itself must be valid today and name the host, or its address, as a subjectAltName."""
 
 
 class RegistryError(NgcdlError):
-    """The registry said no, or nothing."""
+    """The registry refused, or did not answer."""
 
 
 class RegistryUnreachable(RegistryError):
     def __init__(self, host: str, why: str, *, is_untrusted: bool = False, by_engine: bool = False) -> None:
-        """`is_untrusted`: its certificate is not trusted here, or `by_engine`, which has files of its own."""
+        """`is_untrusted`: its certificate is not trusted here, or, `by_engine`, by the engine with its own CA files."""
         hint = (
             f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
-            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. A mirror is named by NGCDL_REGISTRY."
+            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. NGCDL_REGISTRY names a mirror."
         )
         if is_untrusted:
             hint = _CA_OF_DOCKER.format(host=host) if by_engine else _CA
@@ -42,46 +42,59 @@ class RegistryUnreachable(RegistryError):
 class RegistryAnswer(RegistryError):
     def __init__(self, host: str, what: str) -> None:
         super().__init__(
-            f"{host} did not answer as a registry does: {what}",
-            "A proxy or a login page may stand in between, or the registry has trouble: try again in a few minutes.",
+            f"{host} did not answer like a registry: {what}",
+            "A proxy or a login page may be in between, or the registry has trouble: try again in a few minutes.",
         )
+
+
+class RealmRefused(RegistryError):
+    def __init__(self, host: str, realm: str, why: str, repository: str | None = None) -> None:
+        """`realm` is where it sends sign-ins. With `repository`, Docker may go there instead."""
+        if repository:
+            hint = (
+                "Docker goes wherever it is sent, and ngcdl runs any image that the engine has:\n"
+                f"    docker pull {host}/{repository}:TAG"
+            )
+        else:
+            hint = f"Whoever runs the registry sets its token realm. What it sends:\n    curl -si https://{host}/v2/"
+        super().__init__(f"{host} sends sign-ins to {realm}, where ngcdl does not go: {why}.", hint)
 
 
 class RateLimited(RegistryError):
     def __init__(self, host: str, seconds: float | None) -> None:
         wait = f" It asks to wait {seconds:g} s." if seconds is not None else ""
-        super().__init__(f"{host} limits the number of requests.{wait}", "Try again later.")
+        super().__init__(f"{host} is limiting the rate of requests.{wait}", "Try again later.")
 
 
 class NotAsked(RegistryError):
     def __init__(self, host: str, what: str) -> None:
         super().__init__(
-            f"{host} was not asked about {what}, and nothing is known of it here.",
-            "Its answer is kept once it was asked, with the network there:\n"
+            f"{host} was not asked about {what}, and nothing about it is stored here.",
+            "Ask it once while the network is up; its answer is kept:\n"
             f"    ngcdl {'check' if ':' in what or '@' in what else 'images'} {what}",
         )
 
 
 class KeyRejected(RegistryError):
     def __init__(self, host: str, source: str = "", sign_in: str = "ngcdl login") -> None:
-        # a variable goes before everything that is kept: a new login would meet the same key again
+        # A variable takes precedence over stored keys: after a new login it would be used again.
         variable = source.removeprefix("the variable ")
         again = f"unset {variable} && {sign_in}" if variable.isupper() else sign_in
         new = "Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog)"
         super().__init__(
-            f"{host} refused the key{f' of {source}' if source else ''} (401): it is wrong, expired or revoked.",
-            f"{new if _is_ngc(sign_in) else 'Sign in anew'}:\n    {again}",
+            f"{host} refused the key{f' from {source}' if source else ''} (401): it is wrong, expired or revoked.",
+            f"{new if _is_ngc(sign_in) else 'Sign in again'}:\n    {again}",
         )
 
 
 class KeyWithoutRights(RegistryError):
     def __init__(self, host: str, repository: str, status: int = 403, sign_in: str = "ngcdl login") -> None:
         needs = (
-            "The key needs the service 'NGC Catalog', and some images need their terms accepted or an organisation's\n"
+            "The key needs the service 'NGC Catalog'; for some images, accept their terms or have an organisation's\n"
             f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}\n"
         )
         super().__init__(
-            f"{host} knows the key, but it has no right to {repository} ({status}).",
+            f"{host} accepts the key, but it gives no access to {repository} ({status}).",
             f"{needs if _is_ngc(sign_in) else ''}A misspelt name gets the same answer.",
         )
 
@@ -90,7 +103,7 @@ class LoginNeeded(RegistryError):
     def __init__(self, host: str, repository: str, sign_in: str = "ngcdl login") -> None:
         names = ": https://catalog.ngc.nvidia.com/containers" if _is_ngc(sign_in) else "."
         super().__init__(
-            f"{host} gives {repository} only to those who are signed in.",
+            f"{host} serves {repository} only to users who are signed in.",
             f"    {sign_in}\nA misspelt name gets the same answer{names}",
         )
 
@@ -102,7 +115,7 @@ class UnknownTag(RegistryError):
         if nearest:
             hint = "The nearest ones:\n" + "\n".join(f"    {name}:{tag}" for tag in nearest)
         else:
-            which = "no image of that digest" if "@" in reference else "no tag like it"
+            which = "no image with that digest" if "@" in reference else "no tag like it"
             hint = f"The registry lists {which}. What it has:\n    ngcdl images {name}"
         super().__init__(f"{reference} does not exist.", hint)
         self.nearest = tuple(nearest)
@@ -121,7 +134,7 @@ class WrongPlatform(RegistryError):
     def __init__(self, reference: str, wanted: str, offered: Sequence[str]) -> None:
         have = ", ".join(offered) if offered else "others"
         super().__init__(
-            f"{reference} is not made for {wanted} (it is for {have}).",
+            f"{reference} is not built for {wanted} (it is for {have}).",
             "Take another tag, or a machine with that processor.",
         )
 
@@ -130,13 +143,13 @@ class BlobMissing(RegistryError):
     def __init__(self, host: str, digest: str) -> None:
         super().__init__(
             f"{host} names the blob {digest} in an image, but does not have it (404).",
-            "The image is damaged there, or it is just being replaced: try again later, or take another tag.",
+            "The image is damaged there, or is being replaced right now: try again later, or take another tag.",
         )
 
 
 class DigestMismatch(RegistryError):
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"What arrived is not what its digest promises: {what}",
-            "Nothing was launched. Pull once more; if it happens again, a proxy or a mirror changes the bytes.",
+            f"What arrived does not match its digest: {what}",
+            "Nothing was launched. Pull again; if it fails again, a proxy or a mirror is altering the bytes.",
         )

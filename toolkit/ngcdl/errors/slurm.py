@@ -1,4 +1,4 @@
-"""Slurm: its programs, and what they refuse."""
+"""Slurm's programs are missing, silent, or refuse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class SlurmAbsent(EngineError):
     def __init__(self, program: str) -> None:
         super().__init__(
             f"Slurm's {program} is not on this machine.",
-            "Type it on a login node of the cluster, or load Slurm's module:\n    module load slurm",
+            "Run this on a login node of the cluster, or load Slurm's module:\n    module load slurm",
         )
 
 
@@ -18,31 +18,32 @@ class SlurmLost(EngineLost):
         EngineError.__init__(
             self,
             f"Slurm's {program} gives no answer: {said}",
-            "A job that was handed in goes on without ngcdl. Is the controller up?\n    scontrol ping\n    ngcdl runs",
+            "A submitted job goes on without ngcdl. Is the controller up?\n    scontrol ping\n    ngcdl runs",
         )
         self.doing = program
 
 
 class SlurmRefused(EngineError):
-    """Slurm answered no; its own words are kept."""
+    """Slurm refused; its own words are kept."""
 
     def __init__(self, said: str, hint: str = "") -> None:
         super().__init__(f"Slurm said: {said}", hint)
 
 
 class NotPlaceable(SlurmRefused):
-    """No node, or not so many, has what was asked for."""
+    """No node, or too few, has what was asked for."""
 
     def __init__(self, said: str, there: str) -> None:
         super().__init__(
             said,
-            f"Fewer --gpus or --nodes, or another --partition. What there is:\n{there}\n    sinfo -o '%P %D %c %G'",
+            "Ask for fewer --gpus or --nodes, or another --partition. What the cluster has:\n"
+            f"{there}\n    sinfo -o '%P %D %c %G'",
         )
 
 
 class UnknownPartition(SlurmRefused):
     def __init__(self, said: str, there: str) -> None:
-        super().__init__(said, f"The partitions that there are:\n{there}\n    ngcdl run ... --partition NAME")
+        super().__init__(said, f"The cluster's partitions:\n{there}\n    ngcdl run ... --partition NAME")
 
 
 class UnknownAccount(SlurmRefused):
@@ -58,12 +59,12 @@ class UnknownAccount(SlurmRefused):
 class NoRunner(EngineError):
     def __init__(self) -> None:
         super().__init__(
-            "Nothing that runs images was found: srun has no --container-image (pyxis), and docker, podman and "
+            "Nothing that can run images was found: srun has no --container-image (pyxis), and docker, podman and "
             "apptainer are not on this machine.",
-            "Where the nodes have one of them, name it:\n    ngcdl run ... --container docker",
+            "If the nodes have one of them, name it:\n    ngcdl run ... --container docker",
         )
 
 
 class PathUnfit(EngineError):
     def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path} can't be given to the nodes: {why}", "    ngcdl run ... -v /another/folder:/data")
+        super().__init__(f"{path} can't be passed to the nodes: {why}", "    ngcdl run ... -v /another/folder:/data")

@@ -1,4 +1,4 @@
-"""An image that can't run here, and what can't be started."""
+"""An image can't run here, or a run can't start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ngcdl.errors.base import NgcdlError
 
 
 class ImageUnfit(NgcdlError):
-    """Judged before the pull: nothing was fetched."""
+    """The image was judged before the pull: nothing was fetched."""
 
     def __init__(
         self,
@@ -20,19 +20,19 @@ class ImageUnfit(NgcdlError):
         where: str = "here",
         host: str | None = None,
     ) -> None:
-        """`newest` is the newest tag of the same repository that runs here; `others` names a repository in which
-        nobody looked for one. `command` was refused. `cpu_would_do`: nothing but the cards is in the way.
-        `where` it is not this host, `host` is what `ngcdl check --host` takes for it.
+        """`newest` is the newest tag of the same repository that runs here; `others` names a repository that was not
+        searched for one. `command` is the one refused. `cpu_would_do`: only the cards are in the way. If `where` is
+        not this host, `host` is what `ngcdl check --host` takes for it.
         """
-        by = " by its kernels (the driver there is not known)" if host and "driver=" not in host else ""
-        take = f"The newest one that does{by}:\n    {newest}\n" if newest else "No tag of it is known that does.\n"
+        by = ", judging by its kernels (the driver there is not known)" if host and "driver=" not in host else ""
+        take = f"The newest one that can{by}:\n    {newest}\n" if newest else "No tag of it is known that can.\n"
         if others:
             take = f"Its other tags, with a verdict on each:\n    ngcdl images {others} --all\n"
         start = "run" if command == "pull" else command
         on_cpu = f"\nOn the CPU:\n    ngcdl {start} ... --gpus none" if cpu_would_do else ""
         super().__init__(
             f"{reference} can't run {where}: {why}",
-            f"{take}The whole verdict, and to {command} it all the same:\n"
+            f"{take}The whole verdict, and how to {command} it anyway:\n"
             f"    ngcdl check {reference}{f' --host {host}' if host else ''}\n"
             f"    ngcdl {command} ... --force{on_cpu}",
         )
@@ -43,7 +43,7 @@ class NoneRuns(NgcdlError):
     def __init__(self, repository: str) -> None:
         super().__init__(
             f"No tag of {repository} is known to run on this host.",
-            f"What each of them wants:\n    ngcdl images {repository} --all\nOn the CPU of this host:\n"
+            f"What each of them needs:\n    ngcdl images {repository} --all\nOn the CPU of this host:\n"
             "    ngcdl run --train cifar10 --engine local",
         )
 
@@ -51,7 +51,7 @@ class NoneRuns(NgcdlError):
 class NoReleases(NgcdlError):
     def __init__(self, repository: str) -> None:
         super().__init__(
-            f"{repository} has no tags by month (24.05-py3), so nothing says which one is the newest.",
+            f"{repository} has no monthly tags (such as 24.05-py3), so nothing shows which one is the newest.",
             f"Choose among its tags, each with a verdict:\n    ngcdl images {repository} --all",
         )
 
@@ -76,7 +76,7 @@ class CommandNotFound(StartError):
     exit_code = 127
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"The image has no such command: {what}", "The command is what stands after -- .")
+        super().__init__(f"The image has no such command: {what}", "The command is what follows -- .")
 
 
 class LocalUnavailable(StartError):

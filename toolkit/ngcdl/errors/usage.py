@@ -1,4 +1,4 @@
-"""What was typed can't be meant."""
+"""What was typed makes no sense."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UsageError(NgcdlError):
 
 
 class BadReference(UsageError):
-    """Not an image name."""
+    """Not a valid image name."""
 
 
 class BadGpuRequest(UsageError):
@@ -18,7 +18,7 @@ class BadGpuRequest(UsageError):
 
 
 class BadOption(UsageError):
-    """An option, variable or setting whose value can't be meant."""
+    """The value of an option, variable or setting makes no sense."""
 
 
 class NoKey(UsageError):

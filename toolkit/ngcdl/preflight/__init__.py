@@ -1,12 +1,12 @@
-"""Can this image run on this host: facts of both in, a verdict with its reasons out. Pure: nothing is asked here.
+"""Can this image run on this host? Facts of both go in, a verdict with its reasons comes out. Pure: queries nothing.
 
 facts       the values: ImageFacts, HostFacts, Verdict
-image       a config blob, or a row of the catalogue, becomes ImageFacts; configuration: what the blob's texts say
-host        what is typed after --host becomes HostFacts
-kernels     can a card run what was compiled into the image
-loading     does the driver carry the image's CUDA
+image       turns a config blob, or a row of the catalogue, into ImageFacts; configuration: parses the blob's strings
+host        turns what is typed after --host into HostFacts
+kernels     can a card run the kernels compiled into the image?
+loading     does the driver support the image's CUDA?
 require     NVIDIA_REQUIRE_*
-card        the three of them for one card
+card        these three for one card
 verdict     judge(ImageFacts, HostFacts) -> Verdict
 newest      the newest tag of a framework that runs on a host
 """

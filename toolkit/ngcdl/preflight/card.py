@@ -1,4 +1,4 @@
-"""One card: its kernels, its driver and NVIDIA_REQUIRE_*, put together."""
+"""Can one card run the image? Combines its kernels, its driver and NVIDIA_REQUIRE_*."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def worst(reasons: Sequence[Reason]) -> Level:
 
 
 def decisive_first(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-    """Order by level, and what was named first stays first."""
+    """Order by level, worst first; within a level the order stays."""
     return tuple(sorted(reasons, key=lambda reason: -LEVELS.index(reason.level)))
 
 
 def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
-    """Judge `image` for one card of `host`; mode None: it can't run, or how it would is not known."""
+    """Judge `image` for one card of `host`; mode None: it can't run, or it is not known how it would."""
     able = kernels(image, gpu)
     if is_jetson(gpu):
-        return CardVerdict(gpu, able.level, None, (able,))  # its driver belongs to JetPack and counts in another way
+        return CardVerdict(gpu, able.level, None, (able,))  # its driver comes with JetPack, with other version rules
     carried = loading(image, gpu, host.driver, needs_ptx=able.rule == "ptx")
-    # The driver says how a card runs the image; of two refusals the card's is the one that nothing mends.
+    # The driver decides how a card runs the image; of two refusals the card's comes first, because nothing fixes it.
     reasons = [carried, able] if able.level == "runs" else [able, carried]
     if worst(reasons) != "no":
         reasons += _requirement(image, gpu, host)
@@ -40,7 +40,7 @@ def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
 
 
 def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
-    """The hook asserts it, NVIDIA's runtime from 1.18 on and CDI don't."""
+    """Judge NVIDIA_REQUIRE_*, which the legacy hook enforces, but NVIDIA's runtime from 1.18 on and CDI don't."""
     from ngcdl.catalog import cuda
 
     if not image.require:
@@ -53,10 +53,10 @@ def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     found = ", ".join(f"{name} {value}" for name, value in values.items() if value)
     if host.gpu_way == "cdi":
-        why = f"NVIDIA_REQUIRE_CUDA ({shown}) is not met, which CDI doesn't ask"
+        why = f"NVIDIA_REQUIRE_CUDA ({shown}) is not met, but CDI doesn't check it"
         return [Reason("require", "runs", why, found, text, CONSTRAINTS)]
     why = (
         f"NVIDIA_REQUIRE_CUDA ({shown}) is not met: the legacy hook (docker --gpus before Docker 29.2, toolkit before "
-        "1.18) refuses to start it, unless -e NVIDIA_DISABLE_REQUIRE=1 switches that off"
+        "1.18) refuses to start it, unless -e NVIDIA_DISABLE_REQUIRE=1 turns the check off"
     )
     return [Reason("require", "caution", why, found, text, CONSTRAINTS)]

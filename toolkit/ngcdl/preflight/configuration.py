@@ -1,6 +1,6 @@
-"""An image's configuration: what its variables and labels say, where that can be read. Pure.
+"""What an image's configuration says in its variables and labels, as far as it can be read. Pure.
 
-They are somebody else's texts: what is not in the form that NVIDIA's have is unknown, and nothing here raises.
+Others write these strings: what is not in NVIDIA's form is unknown, and nothing here raises.
 https://github.com/opencontainers/image-spec/blob/main/config.md
 """
 
@@ -14,8 +14,8 @@ from ngcdl.catalog import releases
 from ngcdl.catalog.releases import Release
 from ngcdl.catalog.rows import comparable
 
-# The cards that a cuda-compat package works on, as its own note lists them (12.9, 13.1): an image's require string
-# may let more in. https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
+# The cards that a cuda-compat package works on, as its own note lists them (12.9, 13.1); an image's require string
+# may admit more. https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
 _DATA_CENTRE = frozenset(
     ("quadro", "tesla", "vapps", "vpc", "vcs", "vws", "cloudgaming", "quadrortx", "nvidiartx", "nvidia")
 )
@@ -26,13 +26,13 @@ _SOFTWARE = re.compile(r"\d[\w.+-]{0,60}", re.ASCII)
 _CAPABILITY = re.compile(r"(?:sm_)?(\d{1,2})\.?(\d)(\+PTX)?", re.ASCII | re.IGNORECASE)
 _BRANCH = re.compile(r"brand=(\w+),driver>=(\d{3,4}),driver<(\d{3,4})", re.ASCII)
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
-_LONGEST = 1 << 16  # characters; nvidia/cuda's require strings have some 3000
+_LONGEST = 1 << 16  # characters; nvidia/cuda's require strings have about 3000
 _MOST = 4096  # variables
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """`readable` False where there are no variables to be read, which is another thing than an image without any."""
+    """`readable` is False if the variables can't be read, which differs from an image that has none."""
 
     variables: Mapping[str, str]
     labels: Mapping[str, str]
@@ -58,7 +58,7 @@ class Configuration:
 
     @property
     def has_cuda(self) -> bool | None:
-        """None where it wants GPUs, and does not say with which CUDA."""
+        """None if it uses GPUs but does not name its CUDA version."""
         if "CUDA_VERSION" in self.variables or "com.nvidia.cuda.version" in self.labels:
             return True
         signs = any(name.startswith(("NVIDIA_", "CUDA_", "TORCH_CUDA_")) for name in self.variables)
@@ -71,20 +71,20 @@ class Configuration:
 
     @property
     def kernels(self) -> tuple[tuple[str, ...], str | None] | None:
-        """The compute capabilities that it was compiled for, and the newest one in PTX."""
+        """Return the compute capabilities it was compiled for, and the newest one in PTX."""
         lists = (kernels(self.variables.get(name)) for name in ("TORCH_CUDA_ARCH_LIST", "CUDA_ARCH_LIST"))
         return next((found for found in lists if found), None)
 
     @property
     def require(self) -> tuple[str, ...]:
-        """The texts that the legacy hook asserts.
+        """Return the constraints that the legacy hook enforces.
 
         https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints
         """
         if self.variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true"):
             return ()
         asked = {name: text for name, text in self.variables.items() if name.startswith("NVIDIA_REQUIRE_")}
-        if "NVIDIA_REQUIRE_CUDA" not in asked and self.cuda:  # an image of before these variables
+        if "NVIDIA_REQUIRE_CUDA" not in asked and self.cuda:  # an image older than these variables
             asked["NVIDIA_REQUIRE_CUDA"] = "cuda>=" + ".".join(self.cuda.split(".")[:2])
         return tuple(text for name, text in sorted(asked.items()) if not name.startswith(_JETPACK))
 
@@ -100,7 +100,7 @@ class Named:
 
     @classmethod
     def of(cls, configuration: Configuration, called: str) -> Named:
-        """Read them; where an image has several frameworks, the one goes first that it is `called` after."""
+        """Read them; if an image has several frameworks, the one it is `called` after takes precedence."""
         for name in sorted(releases.frameworks(), key=lambda one: one != called):
             found = cls._of(configuration, name)
             if found.release or found.framework_version:
@@ -109,7 +109,7 @@ class Named:
 
     @classmethod
     def _of(cls, configuration: Configuration, name: str) -> Named:
-        label = configuration.labels.get(f"com.nvidia.{name}.version", "")  # of some images the release
+        label = configuration.labels.get(f"com.nvidia.{name}.version", "")  # in some images the release
         release = _RELEASE.fullmatch(configuration.variables.get(f"NVIDIA_{name.upper()}_VERSION", ""))
         named = release or _RELEASE.fullmatch(label)
         own = _whole(_SOFTWARE, configuration.variables.get(f"{name.upper()}_VERSION"))
@@ -118,7 +118,7 @@ class Named:
         return cls(name, named[1] if named else None, named[2] if named else None, own)
 
     def row(self) -> Release | None:
-        """Find the catalogue's row: of TensorFlow 1 and 2 in one month, that of this version."""
+        """Find the catalogue's row; if a month has TensorFlow 1 and 2, the one of this version."""
         rows = [row for row in releases.releases(self.framework) if row.release == self.release]
         major = self.framework_version.partition(".")[0] if self.framework_version else None
         fitting = [row for row in rows if row.variant in (None, self.variant or f"tf{major}")]
@@ -126,12 +126,12 @@ class Named:
 
 
 def kernels(text: str | None) -> tuple[tuple[str, ...], str | None] | None:
-    """Read a list such as `7.5 8.0 9.0+PTX`: the compute capabilities, ascending, and the newest one in PTX.
+    """Parse a list such as `7.5 8.0 9.0+PTX` into the compute capabilities, ascending, and the newest one in PTX.
 
-    None where any word of it is not understood, for half a list would refuse cards that are in the other half.
+    Return None if any word is not understood, because half a list would refuse cards of the other half.
     """
     words = re.split(r"[\s,;]+", text.strip()) if text else []
-    # 9.0a is for 9.0 alone, and there is no other 9.x; of other majors such a word would promise too much
+    # 9.0a is for 9.0 alone, and no other 9.x exists; for other majors such a word would promise too much
     found = [_CAPABILITY.fullmatch(re.sub(r"^((?:sm_)?9\.?0)a", r"\1", word)) for word in words]
     parts = [(f"{int(match[1])}.{match[2]}", bool(match[3])) for match in found if match]
     if not parts or len(parts) < len(words):
@@ -141,10 +141,10 @@ def kernels(text: str | None) -> tuple[tuple[str, ...], str | None] | None:
 
 
 def branches_of(require: Iterable[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Give the driver branches that a require string lets in for some brands only, and these; the longest such list.
+    """Return the driver branches that a require string admits for some brands only, and those brands; the longest list.
 
-    nvidia/cuda has `cuda>=13.0 brand=tesla,driver>=535,driver<536 ...`: the drivers below CUDA's own that its compat
-    package is for.
+    nvidia/cuda has `cuda>=13.0 brand=tesla,driver>=535,driver<536 ...`: the drivers older than CUDA's own that its
+    compat package supports.
     """
     of_brand: dict[str, set[int]] = {}
     for word in (word for text in require for word in text.split()):

@@ -1,7 +1,7 @@
-"""What is known of an image and of a host before anything is pulled, and what follows from it. Plain values.
+"""What is known about an image and a host before anything is pulled, and what follows from it. Plain values.
 
-None means unknown, and only that. Versions are texts as NVIDIA writes them: a driver 535.104.05, a CUDA version
-12.2.2, a compute capability 8.6; catalog.rows makes them comparable.
+None means unknown, and only that. Versions are strings as NVIDIA writes them: driver 535.104.05, CUDA 12.2.2, compute
+capability 8.6; catalog.rows makes them comparable.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal
 from ngcdl.catalog.rows import comparable
 
 Level = Literal["runs", "caution", "no"]
-LEVELS: tuple[Level, ...] = ("runs", "caution", "no")  # the best first
-# native: the driver is at least the image's own. forward: the image's cuda-compat package stands in for a newer
-# driver (data-centre cards). minor: an older driver of the same CUDA major version. ptx: the GPU is newer than the
-# image's kernels, which the driver compiles at the first start.
+LEVELS: tuple[Level, ...] = ("runs", "caution", "no")  # best first
+# native: the driver is at least as new as the image's own. forward: the image's cuda-compat package stands in for a
+# newer driver (data-centre cards). minor: an older driver of the same CUDA major version. ptx: the GPU is newer than
+# the image's kernels, so the driver compiles their PTX at the first start.
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 Mode = Literal["native", "forward", "minor", "ptx"]
 
@@ -30,12 +30,12 @@ BRANDS = {
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What is known of one image for one processor architecture.
+    """What is known about one image for one processor architecture.
 
-    `sources` names for each field where it is from ("registry", or a URL); `recalled` the fields that nobody has read
-    anywhere, which the output says. `compat_branches` are the driver branches (their first number) from which the
-    image's cuda-compat package may be used; None where no list is known; `compat_brands` the NVML brands for which;
-    `compat_minimums` the oldest driver of such a branch, where one is documented.
+    `sources` maps each field to its source ("registry", or a URL). `recalled` holds the fields written from memory,
+    not read anywhere; the output says so. `compat_branches` are the driver branches (their first number) on which the
+    image's cuda-compat package works, or None if no list is known; `compat_brands` are the NVML brands it works on;
+    `compat_minimums` is the oldest working driver of such a branch, where documented.
     """
 
     reference: str
@@ -46,28 +46,28 @@ class ImageFacts:
     cuda: str | None = None  # None: no CUDA inside, if has_cuda is False; else unknown
     has_cuda: bool | None = None
     for_jetson: bool = False
-    driver: str | None = None  # what the image was built with: native from here on
+    driver: str | None = None  # what the image was built with: native from this version on
     minor_floor: str | None = None  # oldest driver of minor-version compatibility; CUDA <= 10 has none
     architectures: tuple[str, ...] | None = None  # amd64, arm64
     sass: tuple[str, ...] | None = None  # compute capabilities with compiled kernels, ascending
-    ptx: str | None = None  # the newest one in PTX, which a newer card can compile
+    ptx: str | None = None  # the newest one in PTX, which the driver can compile for a newer card
     min_capability: str | None = None  # documented
     compat_branches: tuple[int, ...] | None = None
     compat_brands: tuple[str, ...] = ()
-    compat_likely: tuple[int, ...] = ()  # where no list is known: the branches of the last one that is
+    compat_likely: tuple[int, ...] = ()  # where no list is known: the branches of the last known list
     compat_minimums: Mapping[int, str] = field(default_factory=dict)
-    require: tuple[str, ...] = ()  # the texts of NVIDIA_REQUIRE_*, asserted by the legacy hook only
+    require: tuple[str, ...] = ()  # the values of NVIDIA_REQUIRE_*, enforced by the legacy hook only
     digest: str | None = None
     is_schema_1: bool = False
-    compressed_bytes: int | None = None  # what travels
-    unpacked_bytes: int | None = None  # an estimate, said to be one
+    compressed_bytes: int | None = None  # what is downloaded
+    unpacked_bytes: int | None = None  # an estimate, and labelled as one
     sources: Mapping[str, str] = field(default_factory=dict)
     recalled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One card. `brand` is one of BRANDS, None where the driver does not tell it."""
+    """One card. `brand` is one of BRANDS, or None if the driver does not report it."""
 
     capability: str | None
     name: str | None = None
@@ -79,7 +79,7 @@ class Gpu:
 
     @property
     def title(self) -> str:
-        """What a sentence calls it."""
+        """Return what to call it in a sentence."""
         return self.name or "this card"
 
 
@@ -87,8 +87,8 @@ class Gpu:
 class HostFacts:
     """The machine that an image is judged for.
 
-    `elsewhere`: the engine is another machine's, and why its GPUs can't be judged from here. `gpu_trouble`: why the
-    driver can't be asked. `free_bytes` is what is left where the engine keeps images.
+    `elsewhere`: the engine is on another machine, and why its GPUs can't be judged from here. `gpu_trouble`: why the
+    driver can't be queried. `free_bytes` is the free space where the engine keeps images.
     """
 
     architecture: str = "amd64"
@@ -97,22 +97,22 @@ class HostFacts:
     avx: bool | None = None
     free_bytes: int | None = None
     engine_version: str | None = None
-    gpu_way: str | None = None  # runtime, device-request, cdi, none; None: no engine was asked
+    gpu_way: str | None = None  # runtime, device-request, cdi, none; None: no engine was queried
     gpu_trouble: str | None = None
     elsewhere: str | None = None
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One rule that was applied. `found` and `needed` are the two numbers, `source` where the needed one is from.
+    """One rule that was applied. `found` and `needed` are the two numbers, `source` is where the needed one is from.
 
     Rules: architecture, capability, ptx, cuda10, native, forward, minor, driver, require, no-cuda, no-gpu, mixed,
-    elsewhere, unknown, avx, disk, schema1, gpu-way, igpu. `recalled`: the needed number was not read anywhere.
+    elsewhere, unknown, avx, disk, schema1, gpu-way, igpu. `recalled`: the needed number is from memory, read nowhere.
     """
 
     rule: str
     level: Level
-    text: str  # one sentence for people, without a full stop
+    text: str  # one sentence for people, without the final period
     found: str | None = None
     needed: str | None = None
     source: str | None = None
@@ -129,7 +129,7 @@ class CardVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of all cards the best; `reasons` are those of the host and of that card, the decisive one first."""
+    """The verdict on the best card; `reasons` are those of the host and of that card, the decisive one first."""
 
     verdict: Level
     mode: Mode | None
@@ -138,7 +138,7 @@ class Verdict:
 
 
 def known(text: str | None) -> tuple[int, ...] | None:
-    """Give the version, or None where the text is none."""
+    """Return the version, or None if the text is not one."""
     try:
         return comparable(text) if text else None
     except ValueError:

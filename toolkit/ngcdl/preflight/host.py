@@ -1,4 +1,4 @@
-"""Another machine, as it is typed: --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64 and --gpu name=A100."""
+"""Parses the description of another machine: --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64 --gpu name=A100."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngcdl.spec import parse_bytes
 _FORM = (
     "The form is:\n"
     "    --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64\n"
-    "One gpu= for each card, by its name or by capability and brand, or --gpu for each:\n"
+    "One gpu= per card, with its name or with capability and brand, or one --gpu per card:\n"
     "    --host driver=535.104.05,gpu=T4,gpu=6.1:geforce\n"
     "    --host driver=535.104.05 --gpu T4 --gpu cc=8.0,brand=tesla,name=A100\n"
     "Also: avx=yes or no, free=SIZE (where the engine keeps images), engine=VERSION"
@@ -30,13 +30,13 @@ _CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]", re.ASCII)
 
 
 def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
-    """Read --host and every --gpu. What is not typed is unknown; without any card there is none.
+    """Parse --host and every --gpu. What is not typed is unknown; a host without any card named has none.
 
-    A driver alone stands for one card of which nothing is known. Raises BadOption with the form that was wanted.
+    A driver alone implies one card, about which nothing is known. Raises BadOption, which shows the expected form.
     """
     pairs = _pairs("--host", text, (*_OF_A_HOST, *_OF_A_CARD, "gpu"))
     if not pairs and not gpus:
-        raise BadOption("--host: nothing was typed of the host.", _FORM)
+        raise BadOption("--host: the description of the host is empty.", _FORM)
     own = [(key, value) for key, value in pairs if key in _OF_A_CARD]
     host = _host(_once("--host", [pair for pair in pairs if pair not in own and pair[0] != "gpu"]))
     cards = [_card("--host", _once("--host", own))] if own else []
@@ -63,19 +63,19 @@ def _once(option: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     keys = [key for key, _ in pairs]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice:
-        raise BadOption(f"{option}: {twice}= is there twice; several cards are named by gpu= or --gpu.", _FORM)
+        raise BadOption(f"{option}: {twice}= is given twice; name several cards with gpu= or --gpu.", _FORM)
     return dict(pairs)
 
 
 def _host(values: dict[str, str]) -> HostFacts:
     driver, architecture = values.get("driver"), values.get("arch", "amd64").lower()
     if driver is not None and not _DRIVER.fullmatch(driver):
-        raise BadOption(f"--host driver={driver}: wanted a version such as 535.104.05.", _FORM)
+        raise BadOption(f"--host driver={driver}: it must be a version such as 535.104.05.", _FORM)
     if architecture not in _ARCHITECTURES:
-        raise BadOption(f"--host arch={architecture}: wanted amd64 or arm64.", _FORM)
+        raise BadOption(f"--host arch={architecture}: it must be amd64 or arm64.", _FORM)
     avx = {"yes": True, "no": False, None: None}.get(values.get("avx"), "?")
     if avx == "?":
-        raise BadOption(f"--host avx={values['avx']}: wanted yes or no.", _FORM)
+        raise BadOption(f"--host avx={values['avx']}: it must be yes or no.", _FORM)
     return HostFacts(
         architecture=_ARCHITECTURES[architecture],
         driver=driver,
@@ -86,27 +86,27 @@ def _host(values: dict[str, str]) -> HostFacts:
 
 
 def _long(text: str) -> Gpu:
-    """Read cc=8.0,brand=tesla,name=A100."""
+    """Parse cc=8.0,brand=tesla,name=A100."""
     return _card("--gpu", _once("--gpu", _pairs("--gpu", text, _OF_A_CARD)))
 
 
 def _short(option: str, value: str) -> Gpu:
-    """Read 7.5:tesla, 7.5, T4 or T4:tesla."""
+    """Parse 7.5:tesla, 7.5, T4 or T4:tesla."""
     first, _, brand = (piece.strip() for piece in value.partition(":"))
     values = {"cc" if _CAPABILITY.fullmatch(first) else "name": first}
     return _card(option, values | ({"brand": brand} if brand else {}))
 
 
 def _card(option: str, values: dict[str, str]) -> Gpu:
-    """What is typed goes before what the card's name says."""
+    """Make a card; what is typed takes precedence over what the card's name implies."""
     name, capability = values.get("name"), values.get("cc")
     if capability is not None and not _CAPABILITY.fullmatch(capability):
-        raise BadOption(f"{option} cc={capability}: wanted a compute capability such as 7.5.", _FORM)
+        raise BadOption(f"{option} cc={capability}: it must be a compute capability such as 7.5.", _FORM)
     if capability is None and name is not None:
         capability = capability_of(name)
         if capability is None:
-            raise BadOption(f"{option}: the card {name!r} is unknown, or there are several of that name.", _FORM)
+            raise BadOption(f"{option}: the card {name!r} is unknown, or several cards have that name.", _FORM)
     brand = re.sub(r"[\s_-]", "", values["brand"].lower()) if "brand" in values else None
     if brand is not None and brand not in BRANDS.values():
-        raise BadOption(f"{option} brand={values['brand']}: it is one of {', '.join(BRANDS.values())}.", _FORM)
+        raise BadOption(f"{option} brand={values['brand']}: it must be one of {', '.join(BRANDS.values())}.", _FORM)
     return Gpu(capability, name, brand or (brand_of(name) if name else None))

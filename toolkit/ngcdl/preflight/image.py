@@ -1,7 +1,7 @@
-"""What is known of an image: out of its configuration, or out of the catalogue's row of its tag. Pure.
+"""What is known about an image, from its configuration or from its tag's row in the catalogue. Pure.
 
-A value is taken from where it is surest: the configuration, then the row of that release, then what NVIDIA says of the
-CUDA version in general.
+Each value comes from the most reliable source: the configuration, then the release's row, then what NVIDIA says about
+the CUDA version in general.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ngcdl.preflight.facts import ImageFacts
 from ngcdl.spec import ImageRef
 
 REGISTRY = "registry"
-# While an image is pulled, a layer is on the disk compressed and unpacked, and 2.5 to 3 times the compressed size is
-# what has to be free. The lower figure stands for the unpacked image: a rule of thumb, measured nowhere.
+# During a pull a layer is on disk both compressed and unpacked, so 2.5 to 3 times the compressed size has to be free.
+# The lower figure stands for the unpacked image: a rule of thumb, not measured.
 UNPACKED_PER_COMPRESSED = 2.5
 
 
 def estimated_unpacked(compressed_bytes: int | None) -> int | None:
-    """Estimate what an image takes on the disk from what it weighs on the way."""
+    """Estimate an image's size on disk from its compressed size."""
     return None if compressed_bytes is None else int(compressed_bytes * UNPACKED_PER_COMPRESSED)
 
 
 def from_catalog(ref: ImageRef, architecture: str = "amd64") -> ImageFacts | None:
-    """Give what the tables know of a framework image, of whatever registry; None where they don't have its tag."""
+    """Return what the tables know about a framework image of any registry, or None if they don't have its tag."""
     row = _row_of_tag(ref)
     if row is None or ref.tag is None:
         return None
@@ -51,10 +51,10 @@ def from_config(
     unpacked_bytes: int | None = None,
     is_schema_1: bool = False,
 ) -> ImageFacts:
-    """Read an image's configuration, and fill what it does not say from the catalogue.
+    """Read an image's configuration, and fill the gaps from the catalogue.
 
-    `architecture` is the one that was asked for; the configuration's own goes before it. `architectures` are those of
-    the index, if there is one. Never raises for what the configuration holds.
+    `architecture` is the requested one; the configuration's own takes precedence. `architectures` are those of the
+    index, if the image has one. Nothing in the configuration makes this raise.
     """
     said = Configuration.of(config)
     own = said.architecture or architecture
@@ -77,9 +77,11 @@ def from_config(
 
 @dataclass
 class _Known:
-    """Facts as they are found: the first one to be put stays.
+    """Collects facts; the first value put for a field stays.
 
-    Of images for Jetson no driver and no kernels are known: both come with the board, and the tables are of the others.
+    For Jetson images no CUDA, driver or kernels are known: the tables describe the other images, and the driver comes
+    with the board. 25.08-py3 has CUDA 13.0, but 25.08-py3-igpu has 12.9:
+    https://github.com/lkk688/edgeAI/blob/main/jetson/Dockerfile.jp7
     """
 
     architecture: str
@@ -96,7 +98,7 @@ class _Known:
         self.recalled |= {name} if recalled else set()
 
     def put_said(self, said: Configuration, named: Named) -> None:
-        """Put what the configuration says by itself."""
+        """Put what the configuration itself says."""
         self.put("has_cuda", said.has_cuda, REGISTRY)
         self.put("cuda", said.cuda, REGISTRY)
         self.put("driver", said.driver, REGISTRY)
@@ -109,22 +111,22 @@ class _Known:
             self.put("ptx", said.kernels[1], REGISTRY)
 
     def put_release(self, row: Release, tag: str | None) -> None:
-        """Put what the row of a release says; `tag` None where it is not known which of its tags the image has."""
+        """Put what a release's row says; `tag` is None if it is not known which of its tags the image has."""
         same_cuda = self._has_cuda_of(row)
-        has_kernels = "sass" in self.values  # a list without PTX says that there is none
+        has_kernels = "sass" in self.values  # a list without PTX means that the image has none
         self.put("has_cuda", True, row.source_of("cuda"))
         self._take(row, "framework", row.framework)
         self._take(row, "release", row.release)
         self._take(row, "framework_version", row.framework_version)
         self._take(row, "python", _python(row, tag))
-        self._take(row, "cuda", row.cuda)
         self._take(row, "architectures", ("arm64",) if self.for_jetson else row.architectures)
         if self.for_jetson:
             return
+        self._take(row, "cuda", row.cuda)
         minimums = {comparable(driver)[0]: driver for driver in row.compat_drivers if "." in driver}
         self.put("compat_minimums", minimums or None, row.source)
         self._take(row, "min_capability", row.min_capability)
-        if same_cuda and "driver" not in row.unverified:  # else it is what CUDA asks for: put_cuda knows that better
+        if same_cuda and "driver" not in row.unverified:  # else it is what CUDA needs: put_cuda knows that better
             self._take(row, "driver", row.driver)
         if same_cuda and not has_kernels and self.architecture in row.sass:
             self._take(row, "sass", row.sass[self.architecture])

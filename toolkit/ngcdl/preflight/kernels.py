@@ -1,4 +1,4 @@
-"""Can a card run the image's kernels: compiled ones, PTX that the driver compiles, or none.
+"""Can a card run the image's kernels: compiled ones, PTX that the driver compiles, or none?
 
 Rules: capability, ptx, cuda10, igpu, unknown.
 """
@@ -16,14 +16,14 @@ JETSON = (
     "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform-release-notes/"
     "pytorch-jetson-rel.html"
 )
-# TX1 and Nano, TX2, Xavier, Orin: https://developer.nvidia.com/cuda-gpus . Thor (11.0) takes the ordinary arm64 images.
+# TX1 and Nano, TX2, Xavier, Orin: https://developer.nvidia.com/cuda-gpus . Thor (11.0) runs the ordinary arm64 images.
 _JETSONS = ("5.3", "6.2", "7.2", "8.7")
-# From JetPack 7.2 on Orin takes them, too: nvidia/cuda brings cuda-compat-orin since CUDA 13.2, and kernels for 8.0 run
-# there, as users report, though BINARIES does not promise it:
+# From JetPack 7.2 on, Orin runs them too: nvidia/cuda includes cuda-compat-orin since CUDA 13.2, and users report that
+# kernels for 8.0 run there, though BINARIES does not promise it:
 # https://github.com/Jonah-May-OSS/wyoming-whisper-trt/pull/1047
 # https://github.com/bitsandbytes-foundation/bitsandbytes/pull/1939
 _ORIN, _FIRST_CUDA_FOR_ORIN = "8.7", 13
-# These tags want JetPack 6, which is for Orin alone.
+# These tags need JetPack 6, which is for Orin only.
 _LAST_WITH_IGPU = (26, 2)  # JETSON: "NVIDIA will no longer produce the standalone iGPU containers" from 26.03 on
 
 
@@ -34,7 +34,7 @@ def is_jetson(gpu: Gpu) -> bool:
 def kernels(image: ImageFacts, gpu: Gpu) -> Reason:
     capability = known(gpu.capability)
     if gpu.capability is None or capability is None:
-        text = f"the compute capability of {gpu.title} is unknown, so whether the image has kernels for it is, too"
+        text = f"the compute capability of {gpu.title} is unknown, and so is whether the image has kernels for it"
         return Reason("unknown", "caution", text, needed=image.min_capability)
     return (
         _integrated(image, gpu)
@@ -49,36 +49,36 @@ def _integrated(image: ImageFacts, gpu: Gpu) -> Reason | None:
     if not is_jetson(gpu):
         if not image.for_jetson:
             return None
-        text = f"the image is made for a Jetson, and {gpu.title} is none: take a tag without -igpu"
+        text = f"the image is made for a Jetson, and {gpu.title} is not one: use a tag without -igpu"
         return Reason("igpu", "no", text, gpu.capability, source=JETSON)
     if image.for_jetson:
-        text = f"which JetPack the image wants is not judged here: compare NVIDIA's list for {gpu.title}"
+        text = f"which JetPack the image needs is not judged here: check NVIDIA's list for {gpu.title}"
         return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
-    if image.release is None:  # none of NVIDIA's monthly ones
-        text = f"{gpu.title} is a Jetson, and whether the image is made for one is not known"
+    if image.release is None:  # not one of NVIDIA's monthly images
+        text = f"{gpu.title} is a Jetson, and it is not known whether the image is made for one"
         return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
     is_orin = gpu.capability == _ORIN
     takes_igpu = is_orin and (known(image.release) or ()) <= _LAST_WITH_IGPU
     if is_orin and (known(image.cuda) or (0,))[0] >= _FIRST_CUDA_FOR_ORIN:
         return _on_orin(image, gpu, takes_igpu=takes_igpu)
     text = f"{gpu.title} is a Jetson, and this image is made for other cards"
-    text += ": take a tag that ends in -igpu" if takes_igpu else ""
+    text += ": use a tag that ends in -igpu" if takes_igpu else ""
     return Reason("igpu", "no", text, gpu.capability, source=JETSON)
 
 
 def _on_orin(image: ImageFacts, gpu: Gpu, *, takes_igpu: bool) -> Reason:
-    """Judge an ordinary image of CUDA 13: which JetPack the board has is not known here."""
+    """Judge an ordinary image with CUDA 13, without knowing which JetPack the board has."""
     listed = [(parts, one) for one in image.sass or () if (parts := known(one)) is not None]
     if listed and not _run_by(listed, comparable(_ORIN)):
         return _without_kernels(image, gpu, _ORIN, [one for _, one in listed])
-    text = f"{gpu.title} is a Jetson, which takes ordinary arm64 images of CUDA 13 from JetPack 7.2 on"
+    text = f"{gpu.title} is a Jetson, which runs ordinary arm64 images with CUDA 13 from JetPack 7.2 on"
     text += ", and with an older one the tags that end in -igpu" if takes_igpu else ""
-    text += "; which JetPack it has is not judged here"
+    text += "; which JetPack it has is not checked here"
     return Reason("unknown", "caution", text, gpu.capability, source=JETSON)
 
 
 def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
-    """PTX would be compiled for it, but cuDNN and cuBLAS of that time ship no kernels for Ampere and newer."""
+    """Refuse CUDA 10 on Ampere and newer: PTX would be compiled, but its cuDNN and cuBLAS have no kernels for them."""
     cuda = known(image.cuda)
     if cuda is None or cuda[0] > 10 or capability[0] < 8:
         return None
@@ -102,7 +102,7 @@ def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason
 
 
 def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...]) -> Reason | None:
-    """Judge by the kernels that are inside; PTX is compiled by the driver for any newer card."""
+    """Judge by the kernels in the image; the driver compiles PTX for any newer card."""
     compiled = _kernels(image.sass)
     if not compiled:
         return None
@@ -118,25 +118,25 @@ def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...
 
 
 def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
-    """Judge by what its CUDA can compile for: what the image's framework was compiled for is not known."""
+    """Judge by what the image's CUDA can compile for, as it is not known what its framework was compiled for."""
     from ngcdl.catalog import cuda
 
     row = cuda.capabilities(image.cuda) if image.cuda else None
     if row is None:
         return _as_documented(image, gpu)
     if capability < comparable(row.lowest):
-        text = f"CUDA {image.cuda} makes no kernels below compute capability {_family(row.lowest)}"
+        text = f"CUDA {image.cuda} compiles no kernels below compute capability {_family(row.lowest)}"
         return Reason("capability", "no", text, gpu.capability, row.lowest, row.source, row.recalled)
     if not _run_by(_kernels(row.listed), capability):
         text = _ptx_text(gpu, gpu.capability or "")
         return Reason("ptx", "caution", text, gpu.capability, row.listed[-1], row.source, row.recalled)
-    text = f"CUDA {image.cuda} can make kernels that {gpu.title} ({gpu.capability}) runs; which are inside is not known"
+    text = f"CUDA {image.cuda} can compile kernels for {gpu.title} ({gpu.capability}); which are inside is not known"
     return Reason("capability", "runs", text, gpu.capability, row.lowest, row.source, row.recalled)
 
 
 def _as_documented(image: ImageFacts, gpu: Gpu) -> Reason:
     if known(image.min_capability) is None:
-        text = f"neither the image's kernels nor its CUDA are known, so whether {gpu.title} can run them is not, too"
+        text = f"neither the image's kernels nor its CUDA is known, so it is open whether {gpu.title} can run them"
         return Reason("unknown", "caution", text, gpu.capability)
     text = f"{gpu.title} ({gpu.capability}) is within what the image is documented for"
     source, recalled = image.sources.get("min_capability"), "min_capability" in image.recalled
@@ -144,20 +144,20 @@ def _as_documented(image: ImageFacts, gpu: Gpu) -> Reason:
 
 
 def _kernels(capabilities: Iterable[str] | None) -> list[tuple[tuple[int, ...], str]]:
-    """Give what kernels are for, ascending, without Jetsons: "the binary compatibility between desktop and Tegra is not
-    supported", as BINARIES has it."""
+    """Return what the kernels are for, ascending, without Jetsons: "the binary compatibility between desktop and Tegra
+    is not supported" (BINARIES)."""
     every = [one for one in capabilities or () if one not in _JETSONS]
     return sorted((parts, one) for one in every if (parts := known(one)) is not None)
 
 
 def _run_by(kernels: Iterable[tuple[tuple[int, ...], str]], capability: tuple[int, ...]) -> list[str]:
-    """Give those that a card runs: one for X.y runs on X.z, z >= y."""
+    """Return those that a card runs: a kernel for X.y runs on X.z if z >= y."""
     return [one for parts, one in kernels if parts[0] == capability[0] and parts <= capability]
 
 
 def _ptx_text(gpu: Gpu, capability: str) -> str:
     return (
-        f"the image has no kernels for {gpu.title} ({capability}): the driver compiles its own at the first start, "
+        f"the image has no kernels for {gpu.title} ({capability}): the driver compiles them at the first start, "
         "which takes minutes, and a library without PTX may fail"
     )
 

@@ -1,4 +1,4 @@
-"""Does the driver carry the image's CUDA for a card: by itself, by forward or minor-version compatibility, or not.
+"""Does the driver run the image's CUDA on a card: natively, by forward or minor-version compatibility, or not at all?
 
 Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/cuda-compatibility/
 """
@@ -19,7 +19,7 @@ _WITHOUT_COMPAT = ("12.1",)
 def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool) -> Reason:
     host = known(driver)
     if driver is None or host is None:
-        text = "the driver's version is unknown" + (f", and the image wants {image.driver}" if image.driver else "")
+        text = "the driver's version is unknown" + (f", and the image needs {image.driver}" if image.driver else "")
         return Reason("unknown", "caution", text, driver, image.driver, image.sources.get("driver"))
     return (
         _native(image, driver, host)
@@ -36,12 +36,10 @@ def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | N
         return None
     source, recalled = image.sources.get("driver"), "driver" in image.recalled
     if host >= own:
-        text = f"driver {driver} is at least the image's own {image.driver}"
+        text = f"driver {driver} is at least as new as the image's own {image.driver}"
         return Reason("native", "runs", text, driver, image.driver, source, recalled)
     if host[0] == own[0]:
-        text = (
-            f"driver {driver} is of the image's own branch {own[0]}, below its {image.driver} by the patch level only"
-        )
+        text = f"driver {driver} is on the image's own branch {own[0]}, older than its {image.driver} by a patch level"
         return Reason("native", "runs", text, driver, image.driver, source, recalled)
     return None
 
@@ -52,8 +50,8 @@ def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) ->
     least = known(image.compat_minimums.get(host[0]))
     if least is not None and host < least:
         return None
-    text = f"the image's cuda-compat package stands in for driver {image.driver or 'of its own'} on branch {host[0]}"
-    # that data-centre cards are taken is documented by name; the other brands go by a list
+    text = f"the image's cuda-compat package stands in for driver {image.driver or 'libraries'} on branch {host[0]}"
+    # the documentation names data-centre cards; the other brands go by a list
     by_name = gpu.brand in ("tesla", "nvidia")
     recalled = "compat_branches" in image.recalled or ("compat_brands" in image.recalled and not by_name)
     source = image.sources.get("compat_branches", FORWARD)
@@ -66,13 +64,13 @@ def _minor(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, n
         return None
     text = (
         f"driver {driver} runs CUDA {image.cuda or 'of this major version'} by minor-version compatibility "
-        f"(from {image.minor_floor} on): what needs a newer driver fails, and so does PTX of the newer toolkit"
+        f"({image.minor_floor} or newer): what needs a newer driver fails, and so does PTX from a newer toolkit"
     )
     if host[0] in (image.compat_branches or ()) and _takes_compat(image, gpu) is False:
-        # The toolkit's hook looks at the branch, not at the card:
+        # The toolkit's hook checks the branch, not the card:
         # https://github.com/NVIDIA/nvidia-container-toolkit/tree/main/cmd/nvidia-cdi-hook/cudacompat
         text += (
-            "; should it end with error 804, the toolkit has put the image's cuda-compat package first, which is for "
+            "; if it ends with error 804, the toolkit has loaded the image's cuda-compat package first, which is for "
             "data-centre cards"
         )
     source, recalled = image.sources.get("minor_floor", MINOR), "minor_floor" in image.recalled
@@ -80,26 +78,26 @@ def _minor(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, n
 
 
 def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
-    """What can't be told without a fact that is missing is neither a yes nor a no."""
+    """Answer neither yes nor no if a fact is missing that would decide it."""
     least = _least(image, gpu, host, needs_ptx=needs_ptx)
     if len(host) == 1 and (known(least) or ())[:1] == host:
-        text = f"driver {driver} names a whole branch, of which {least} and newer would do"
+        text = f"driver {driver} names a whole branch, in which {least} or newer would do"
         return Reason("unknown", "caution", text, driver, least)
     if known(image.driver) is None:
-        text = f"which driver the image was built for is unknown, so driver {driver} is not judged"
+        text = f"the driver that the image was built for is unknown, so driver {driver} is not judged"
         return Reason("unknown", "caution", text, driver, image.minor_floor)
     takes, is_listed = _takes_compat(image, gpu), _is_listed(image, host[0])
     if takes is None and is_listed is not False:
         do = "run" if is_listed else "may run"
         text = (
-            f"driver {driver} is older than the image's own {image.driver}: data-centre cards {do} it by the image's "
+            f"driver {driver} is older than the image's own {image.driver}: data-centre cards {do} it with the image's "
             f"cuda-compat package, GeForce cards don't, and the brand of {gpu.title} is unknown"
         )
         return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
     if takes and is_listed is None:
         text = (
-            f"driver {driver} is older than the image's own {image.driver}, and whether its cuda-compat package can be "
-            f"used on branch {host[0]} is not known"
+            f"driver {driver} is older than the image's own {image.driver}, and it is not known whether the image's "
+            f"cuda-compat package works on branch {host[0]}"
         )
         return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
     return None
@@ -108,12 +106,12 @@ def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], 
 def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason:
     least = _least(image, gpu, host, needs_ptx=needs_ptx)
     cuda = f"CUDA {image.cuda}" if image.cuda else "the image"
-    # a branch stands by its number alone
+    # a branch is written as its number alone
     enough = f"one of branch {least}" if least and "." not in least else least
     text = f"driver {driver} is too old for {cuda}: {enough} would do"
     floor = known(image.minor_floor)
     if needs_ptx and floor is not None and host >= floor:
-        text += f", for this driver can't compile the PTX that {gpu.title} needs"
+        text += f", because this driver can't compile the PTX that {gpu.title} needs"
     text += _why_not_forward(image, gpu, host[0])
     field = {image.minor_floor: "minor_floor", image.driver: "driver"}.get(least, "compat_branches")
     source = image.sources.get(field, COMPATIBILITY)
@@ -122,7 +120,7 @@ def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *,
 
 
 def _takes_compat(image: ImageFacts, gpu: Gpu) -> bool | None:
-    """Is the image's cuda-compat package for this card? None where its brand is unknown."""
+    """Is the image's cuda-compat package for this card? None if its brand is unknown."""
     if gpu.capability in _WITHOUT_COMPAT or not image.compat_brands:
         return False
     if gpu.brand in image.compat_brands:
@@ -131,10 +129,10 @@ def _takes_compat(image: ImageFacts, gpu: Gpu) -> bool | None:
 
 
 def _is_listed(image: ImageFacts, branch: int) -> bool | None:
-    """Can the image's cuda-compat package be used on this branch? None where that is not known.
+    """Can the image's cuda-compat package be used on this branch? None if that is not known.
 
-    From CUDA 10.2 on NVIDIA's lists lose branches from one version to the next and gain only newer ones: what the last
-    list that is known had lost does not come back.
+    From CUDA 10.2 on, NVIDIA's lists lose branches from one version to the next and gain only newer ones: a branch
+    missing from the last known list does not come back.
     """
     if image.compat_branches is not None:
         return branch in image.compat_branches
@@ -150,20 +148,20 @@ def _why_not_forward(image: ImageFacts, gpu: Gpu, branch: int) -> str:
         return "; forward compatibility is for data-centre cards only (CUDA error 804 on others)"
     if image.compat_branches is None:
         return (
-            "; from which branches its cuda-compat package can be used is not known, but the last list that is known "
-            f"does not have {branch}"
+            "; it is not known on which branches its cuda-compat package works, but the last known list does not "
+            f"have {branch}"
         )
     allowed = ", ".join(_from(image, branch) for branch in image.compat_branches)
-    return f"; its cuda-compat package is for the branches {allowed} only"
+    return f"; its cuda-compat package is only for branches {allowed}"
 
 
 def _from(image: ImageFacts, branch: int) -> str:
-    """Name a branch by the oldest driver of it that is documented to do, else by its number."""
+    """Name a branch by its oldest driver documented to work, else by its number."""
     return image.compat_minimums.get(branch, str(branch))
 
 
 def _least(image: ImageFacts, gpu: Gpu, host: tuple[int, ...], *, needs_ptx: bool) -> str | None:
-    """Give the smallest driver above the host's that would do for this card; a whole branch by its number alone."""
+    """Return the oldest driver above the host's that would do for this card; a whole branch as its number alone."""
     would_do = [image.driver] if image.driver else []
     if image.minor_floor and not needs_ptx:
         would_do.append(image.minor_floor)

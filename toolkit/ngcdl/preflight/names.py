@@ -1,7 +1,7 @@
-"""A card by its name: the compute capability from the catalogue, the brand by the name's own words.
+"""Which card a name means: its compute capability from the catalogue, its brand from the words of the name.
 
-The catalogue names cards for people ("GeForce RTX 4090 4080 4070", "RTX A6000..A2000"), so a name fits a group of them
-when all its words are there. One that fits groups of several capabilities ("RTX 6000") is not known here.
+The catalogue names cards for people ("GeForce RTX 4090 4080 4070", "RTX A6000..A2000"), so a name matches a group if
+the group has all its words. A name that matches groups of several capabilities ("RTX 6000") counts as unknown.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Words that say nothing of the capability: maker, form factor, memory, edition, Ti and Super, which part of the card it
-# is (A100-SXM4-40GB-MIG-1g.5gb), and GeForce, which the catalogue leaves out at times.
+# Words that say nothing about the capability: maker, form factor, memory, edition, Ti and Super, the MIG slice of a
+# card (A100-SXM4-40GB-MIG-1g.5gb), and GeForce, which the catalogue sometimes omits.
 _NOISE = re.compile(
     r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|ti|d|super|max|q|sff|"
     r"edition|server|workstation|shared|mig|\d+[gc]\.\S+"
 )
-# GTX1080Ti: where a blank is left out, as one does in a shell.
+# GTX1080Ti: spaces are often left out in a shell.
 _GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")
 _MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor")
 _RANGE = re.compile(r"([a-z]?)(\d+)\.\.[a-z]?(\d+)")
@@ -23,15 +23,15 @@ _DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}[gs]?|t4g?")
 
 
 def capability_of(name: str) -> str | None:
-    """Find the compute capability of a card such as T4, RTX 4090 or NVIDIA A100-SXM4-80GB; None: unknown or several."""
+    """Return the compute capability of a card such as T4, RTX 4090 or NVIDIA A100-SXM4-80GB, if exactly one fits."""
     found = {capability for capability, _ in _fitting(name)}
     return found.pop() if len(found) == 1 else None
 
 
 def brand_of(name: str) -> str | None:
-    """Tell the NVML brand by the name, where it is sure enough; None elsewhere.
+    """Infer the NVML brand from the name; None if it is not sure enough.
 
-    Inferred: what matters is whether forward compatibility takes it, and that goes by data-centre or not.
+    What matters is whether forward compatibility supports the card, and that depends on data-centre or not.
     """
     words = {word for _, group in _fitting(name) for word in group} | set(_words(name, noise=True))
     if words & {"jetson", "spark"}:

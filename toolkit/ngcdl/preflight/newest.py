@@ -9,11 +9,11 @@ from dataclasses import replace
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.verdict import judge
 
-# Cautions that are about the image on these cards; those of the host (no-gpu, disk, ...) are the same for every tag.
+# Cautions about the image on these cards; the host's (no-gpu, disk, ...) are the same for every tag.
 _OF_THE_CARDS = frozenset({"capability", "ptx", "driver", "unknown"})
-# What follows the release in a tag of the monthly images; -sdk, -devel, -min and the like are others.
+# What follows the release in the tags of the monthly images; -sdk, -devel, -min and the like are other images.
 _PLAIN = re.compile(r"(?:-tf[12])?(?:-py[23])?(?:-igpu)?")
-# TensorFlow's images held 1.x before the tags said so, with 19.11.
+# TensorFlow's images held 1.x until the tags began to name the version, with 19.11.
 # https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/
 _FIRST_WITH_TF = (19, 11)
 _ANY_DRIVER = "9999.0"  # newer than any
@@ -26,11 +26,11 @@ def newest(
     facts_of: Callable[[str], ImageFacts | None],
     host: HostFacts,
 ) -> str | None:
-    """Give the newest of `tags` that runs on `host`, in the variant of `like_tag` where its release has it.
+    """Return the newest of `tags` that runs on `host`, in the variant of `like_tag` if its release has it.
 
-    Where none does, the newest that needs PTX compiled; None where none runs in either way. `facts_of` is called in
-    that order, and no more than is needed; None from it leaves a tag out. A driver that is unknown is taken for one
-    that does: the kernels decide.
+    If none does, return the newest that needs its PTX compiled, or None if none runs either way. `facts_of` is called
+    from the newest tag on, no more often than needed; if it returns None, the tag is skipped. An unknown driver is
+    assumed to be new enough: the kernels decide.
     """
     host = replace(host, driver=host.driver or _ANY_DRIVER)
     with_ptx: str | None = None
@@ -47,9 +47,9 @@ def newest(
 
 
 def ordered(tags: Iterable[str]) -> list[str]:
-    """Sort tags, the newest release first; within one Python 3 and TensorFlow 2 first; what is no release, last.
+    """Sort tags: newest release first, within a release Python 3 and TensorFlow 2 first, and other tags last.
 
-    Among those the higher version goes first (nvidia/cuda has 13.0.2-base-ubuntu24.04), and a word last.
+    Those are sorted by version, highest first (nvidia/cuda has 13.0.2-base-ubuntu24.04), and words come last.
     """
     from ngcdl.catalog.releases import order
 
@@ -69,7 +69,7 @@ def _is_doubtful(verdict: Verdict) -> bool:
 
 
 def _candidates(framework: str, like_tag: str | None, tags: Sequence[str]) -> list[str]:
-    """The variant never beats the release: TensorFlow 1 that was asked for is long over."""
+    """Order the tags to try. A variant never outranks a newer release: TensorFlow 1, if requested, ended long ago."""
     like = _suffix(like_tag or "")
     wanted_tf, wanted_py = _variant(framework, like_tag, "tf") or "2", _variant(framework, like_tag, "py") or "3"
     fitting = [tag for tag in ordered(tags) if _is_candidate(_suffix(tag), like)]
@@ -93,7 +93,7 @@ def _is_candidate(suffix: str | None, like: str | None) -> bool:
 
 
 def _suffix(tag: str) -> str | None:
-    """24.05-tf2-py3 -> -tf2-py3; None for what is no release."""
+    """24.05-tf2-py3 -> -tf2-py3; None if the tag is not a release."""
     from ngcdl.catalog.releases import order
 
     return tag[5:] if order(tag) is not None else None
@@ -104,7 +104,7 @@ def _release(tag: str) -> tuple[int, int]:
 
 
 def _variant(framework: str, tag: str | None, kind: str) -> str | None:
-    """TensorFlow's or Python's major version, as the tag tells it; None where it doesn't."""
+    """Return TensorFlow's or Python's major version from the tag, or None if it has none."""
     suffix = _suffix(tag or "")
     if tag is None or suffix is None:
         return None

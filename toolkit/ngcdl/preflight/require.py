@@ -1,8 +1,8 @@
-"""Would NVIDIA's legacy hook start the image: the texts of NVIDIA_REQUIRE_*, evaluated for one card.
+"""Would NVIDIA's legacy hook start the image? Evaluates the values of NVIDIA_REQUIRE_* for one card.
 
-Blanks are OR, commas are AND, several variables are ANDed; cuda, driver and arch are versions, brand is a word:
+Spaces mean OR, commas mean AND, and several variables are ANDed; cuda, driver and arch are versions, brand is a word:
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints
-A version is compared part by part, missing parts are 0, as in the hook's own src/cli/dsl.c:
+Versions are compared part by part, with missing parts as 0, as in the hook's own src/cli/dsl.c:
 https://github.com/NVIDIA/libnvidia-container
 """
 
@@ -26,9 +26,9 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def unmet(require: Sequence[str], values: Mapping[str, str | None]) -> str | None:
-    """Give the first text that `values` (cuda, driver, arch, brand) do not satisfy; None where all are, or may be.
+    """Return the first constraint that `values` (cuda, driver, arch, brand) violate, or None if all hold or may hold.
 
-    A value that is None, and a text outside the grammar, leave it open: only a certain no is told.
+    A value of None and a text outside the grammar leave the answer open: only certain violations are reported.
     """
     return next((text for text in require if _any(text, values) is False), None)
 

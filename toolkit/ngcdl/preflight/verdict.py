@@ -1,6 +1,6 @@
-"""Can this image run on this host: one rule after the other, each with its number and where that is from. Pure.
+"""Can this image run on this host? Applies one rule after the other, each with its number and its source. Pure.
 
-What belongs to one card is judged in card.py; here are the rules of the host, and what follows from all of them.
+card.py judges each card; this module holds the host's rules and combines everything into the verdict.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)
 
 
 def judge(image: ImageFacts, host: HostFacts) -> Verdict:
-    """Judge `image` for `host`. Never raises: a fact that is unknown, or no fact at all, is said to be so."""
+    """Judge `image` for `host`. Never raises: the reasons name what is unknown, even if that is everything."""
     made_for = _architecture(image, host)
     if made_for and made_for.level == "no":
         return Verdict("no", None, decisive_first([made_for, *_host_rules(image, host)]))
@@ -52,18 +52,18 @@ def _on_gpus(image: ImageFacts, host: HostFacts) -> tuple[list[Reason], Mode | N
 
 def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
     if image.has_cuda is False:
-        text = "its configuration names no CUDA, so it needs no GPU and no driver; what pip put in can't be seen there"
+        text = "its configuration names no CUDA, so it needs neither GPU nor driver; packages from pip don't show there"
         return Reason("no-cuda", "runs", text)
     if host.elsewhere:
-        return Reason("elsewhere", "caution", f"{host.elsewhere}; ngcdl check --host judges one by what you type")
+        return Reason("elsewhere", "caution", f"{host.elsewhere}; ngcdl check --host judges a host you describe")
     if not host.gpus:
         why = f" ({_inside(host.gpu_trouble)})" if host.gpu_trouble else ""
-        return Reason("no-gpu", "caution", f"no GPU is found on this host{why}: it would run on the CPU only")
+        return Reason("no-gpu", "caution", f"no GPU was found on this host{why}: it would run on the CPU only")
     return None
 
 
 def _rank(card: CardVerdict) -> tuple[int, int, bool]:
-    """The best one is the least. Of two that can't run it, that one is better which a newer driver mends."""
+    """Rank a card; the lowest is the best. Of two that can't run it, one that a newer driver would fix ranks better."""
     return (
         LEVELS.index(card.verdict),
         _MODES.index(card.mode),
@@ -72,19 +72,19 @@ def _rank(card: CardVerdict) -> tuple[int, int, bool]:
 
 
 def _inside(sentence: str) -> str:
-    """Make a sentence fit for brackets; one that begins with a name such as NVML keeps its capital."""
+    """Fit a sentence into parentheses; one that begins with a name such as NVML keeps its capital."""
     return (sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence).rstrip(".")
 
 
 def _mixed(cards: tuple[CardVerdict, ...], best: CardVerdict) -> Reason:
-    """Name the cards to take, in words that --gpus takes."""
+    """Name the cards to use, in the syntax of --gpus."""
     good = [(place, card.gpu) for place, card in enumerate(cards) if card.verdict == best.verdict]
     names = [gpu.uuid or str(place) if gpu.index is None else str(gpu.index) for place, gpu in good]
     worse = [card for card in cards if card.verdict != best.verdict]
-    does = "can't" if worse[0].verdict == "no" else "does worse"
+    does = "can't run it" if worse[0].verdict == "no" else "does worse"
     take = str(GpuRequest("devices", devices=tuple(names)))
-    take = f"'{take}'" if take.endswith(",") else take  # the comma of "0," is no full stop
-    text = f"{len(good)} of {len(cards)} cards run it best, {worse[0].gpu.title} {does}: use --gpus {take}"
+    take = f"'{take}'" if take.endswith(",") else take  # so that the comma of "0," isn't read as punctuation
+    text = f"it runs best on {len(good)} of {len(cards)} cards, and {worse[0].gpu.title} {does}: use --gpus {take}"
     return Reason("mixed", "caution", text, ", ".join(card.gpu.title for card in worse))
 
 
@@ -100,9 +100,9 @@ def _architecture(image: ImageFacts, host: HostFacts) -> Reason | None:
     made_for = ("arm64",) if image.for_jetson else image.architectures
     source = JETSON if image.for_jetson else image.sources.get("architectures")
     if not made_for:
-        if host.architecture == "amd64":  # every image of NVIDIA's that is no -igpu one is made for it
+        if host.architecture == "amd64":  # every NVIDIA image except the -igpu ones is built for it
             return None
-        text = f"which processors the image is made for is unknown, and this host is {host.architecture}"
+        text = f"the architecture that the image is made for is unknown, and this host is {host.architecture}"
         return Reason("unknown", "caution", text, host.architecture)
     if host.architecture in made_for:
         return None
@@ -119,8 +119,8 @@ def _disk(image: ImageFacts, host: HostFacts) -> Reason | None:
         return None
     wanted = round(UNPACKED_PER_COMPRESSED * travels)
     text = (
-        f"{size(free)} are free where the engine keeps images, and the image wants about {size(wanted)} "
-        f"({size(travels)} to fetch, and what that unpacks to)"
+        f"{size(free)} are free where the engine keeps images, but the image needs about {size(wanted)} "
+        f"({size(travels)} to download, plus the unpacked layers)"
     )
     return Reason("disk", "no" if free < travels else "caution", text, str(free), str(wanted))
 
@@ -131,7 +131,7 @@ def _avx(image: ImageFacts, host: HostFacts) -> Reason | None:
     if not _is_built_with_avx(image):
         return None
     text = (
-        "this processor has no AVX, which TensorFlow's builds use from 1.6 on: it may end with an illegal instruction"
+        "this processor has no AVX, which TensorFlow's builds use since 1.6: it may crash with an illegal instruction"
     )
     return Reason("avx", "caution", text, "no AVX", "AVX", AVX)
 
@@ -141,11 +141,11 @@ def _is_built_with_avx(image: ImageFacts) -> bool:
     if numbers:
         return comparable(numbers[0]) >= (1, 6)
     release = known(image.release)
-    return release is not None and release >= (18, 4)  # 18.03 holds 1.4, 18.04 1.7
+    return release is not None and release >= (18, 4)  # 18.03 has 1.4, 18.04 has 1.7
 
 
 def _manifest(image: ImageFacts, host: HostFacts) -> Reason | None:
-    """A manifest of the first format: off by default from Docker 26.0 on, and taken out after that."""
+    """Judge a schema 1 manifest: Docker 26.0 disables it by default, and later versions removed it."""
     if not image.is_schema_1:
         return None
     numbers = re.match(r"[0-9]{1,4}", host.engine_version or "")

@@ -1,20 +1,21 @@
-"""What happened: one run as it is kept in run.json, and the figures that are read out of it.
+"""What happened: one run as kept in run.json, and the figures read from it.
 
 run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     format, id, status (running | finished | failed | interrupted | lost), started, finished (s since the epoch),
-    exit_code, oom_killed, reason, engine, engine_version, engine_id (which Docker engine, its own ID: the container is
-    looked for there only), gpu_way, container, image {reference, digest}, dataset, dataset_note,
-    device (cpu | gpu: what the framework said that it computed on), gpus [uuid], machine, spec,
-    owner {pid, ticks, boot} (who watches a running run, or lost its engine; null on a cluster, whose job `container`
-    names: slurm:ID or kubernetes:NAMESPACE/NAME), notes [], summary {},
-    diagnosis {name, text, cause, remedy, source, confidence} (a famous failure that was recognised in what it wrote),
-    findings [{rule, text, numbers, advice}] (what a training was held back by, report/bottleneck.py; null: not looked),
-    ngcdl (the version of it that wrote the record)
-Unknown is null, never 0. Unknown keys are ignored, missing ones are null, so that old and new records load.
+    exit_code, oom_killed, reason, engine, engine_version, engine_id (the Docker engine's own ID: only there is the
+    container looked for), gpu_way, container, image {reference, digest}, dataset, dataset_note,
+    device (cpu | gpu: what the framework said it computed on), gpus [uuid], machine, spec,
+    owner {pid, ticks, boot} (the process that watches a running run, or lost its engine, or gave up its start before
+    the engine answered; null on a cluster, where `container` names the job: slurm:ID or kubernetes:NAMESPACE/NAME),
+    notes [], summary {},
+    diagnosis {name, text, cause, remedy, source, confidence} (a known failure, recognised in the run's output),
+    findings [{rule, text, numbers, advice}] (what held a training back, report/bottleneck.py; null: not examined),
+    ngcdl (the version that wrote the record)
+Unknown is null, never 0. Unknown keys are ignored and missing ones are null, so old and new records load.
 
-History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, and in the summary what stands behind
-`gaps` (of a card behind `index`, of a machine behind `gpus`) came later in it. The trainer writes the same file by
-itself where no ngcdl watches it (docker compose, Slurm): containers/trainer/events.py.
+History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, and every key after `gaps` in the summary (after
+`index` for a card, after `gpus` for a machine) were added later. Without an ngcdl to watch it (docker compose, Slurm)
+the trainer itself writes the same file: containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """The host on which it ran. `cores` are logical processors, mostly two of each of the `physical_cores`; `driver` is
-    NVIDIA's version, as 535.104.05. `gpus`: () there are none, None nobody could tell."""
+    """The host it ran on. `cores` counts logical processors, mostly two for each of the `physical_cores`; `driver` is
+    NVIDIA's version, such as 535.104.05. `gpus`: () if there are none, None if unknown."""
 
     hostname: str | None = None
     cpu: str | None = None
@@ -63,8 +64,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that watches a run. `ticks` (its start, /proc/PID/stat field 22) and `boot` tell it from a later
-    process that was given the same number."""
+    """The process that watches a run. `ticks` (its start, /proc/PID/stat field 22) and `boot` distinguish it from a
+    later process with the same PID."""
 
     pid: int
     ticks: int | None = None
@@ -87,32 +88,32 @@ class GpuSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Medians over the logged steps after warm-up; means over the samples taken while it trained.
+    """Medians over the logged steps after warm-up; means over the samples taken during training.
 
-    `examples_per_second` and `seconds_per_batch` leave out the first logged interval, in which the framework starts.
-    `precision_at_1` of several trainings from nothing is their mean, `steps` are those of all of them.
-    `cpu_percent_mean` is of all cores, 0..100; `container_cpu_percent_mean` has 100 for one core. Of several nodes the
-    first is their mean, as `cores_busy` and `threads_running_mean` are, and the second their sum, as `memory_oom_kills`
-    are; the other figures of memory are of the node that has most of it, or can get least.
-    `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None where no GPU was read.
-    `cores_busy` are processors of the host, as `threads_running_mean`; `cpu_busiest_core_percent_mean` is of whichever
-    was busiest at each moment. The limit of the memory and its pressure (0..100, the most) are the container's;
-    `memory_oom_kills` are processes of it that the kernel killed. `training_samples` are those in which the host was
-    read while it trained.
+    `examples_per_second` and `seconds_per_batch` exclude the first logged interval, in which the framework starts.
+    For several trainings from scratch `precision_at_1` is their mean, and `steps` is their total.
+    `cpu_percent_mean` is over all cores, 0..100; in `container_cpu_percent_mean` 100 is one core. Over several nodes
+    the first is a mean, as are `cores_busy` and `threads_running_mean`, and the second a sum, as is
+    `memory_oom_kills`; the other memory figures are those of the node that has most of it, or can get least.
+    `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None if no GPU was read.
+    `cores_busy` and `threads_running_mean` count the host's processors; `cpu_busiest_core_percent_mean` is that of
+    whichever core was busiest at each moment. The memory limit and the memory pressure (0..100, the maximum) are the
+    container's; `memory_oom_kills` counts its processes that the kernel killed. `training_samples` counts the samples
+    in which the host was read during training.
 
-    `energy_joules` is of the run's GPUs while it trained, in `energy_seconds`; in the `energy_gap_seconds` beside them
-    they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` are `examples_per_second`
-    over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
-    reason in NVIDIA's words, {} where they never were. `shared_gpu`: others computed there, too.
+    `energy_joules` is what the run's GPUs used during training, in `energy_seconds`; in the additional
+    `energy_gap_seconds` they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is
+    `examples_per_second` over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks
+    were held down, by reason in NVIDIA's words, {} if they never were. `shared_gpu`: others computed there, too.
 
-    `latency_p50_seconds` and `latency_p95_seconds` are of single whole batches that were computed forward only: from
-    asking for one to what was computed of it in the host's memory, p50 and p95 as nearest ranks; None of fewer than 20.
+    `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
+    to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.
 
-    `teacher_seconds_per_batch` is the median of what a teacher beside the training took of the processor for a batch.
+    `teacher_seconds_per_batch` is the median time per batch that a teacher beside the training computed on the CPU.
 
-    `flops_per_second` are operations of convolutions and matrix products, by the count of the workload; `peak_share`
-    is their share of what the card can do in that precision, at the clock that it had: above 1 something is wrong.
-    `peak_source` is where that is from; `peak_recalled`: it was not read there, nor anywhere.
+    `flops_per_second` counts the operations of convolutions and matrix products, as the workload states them;
+    `peak_share` is their share of what the card can do in that precision, at the clock it had: above 1 something is
+    wrong. `peak_source` is the source of that peak; `peak_recalled`: from memory, not read there or anywhere.
     """
 
     steps: int | None = None
@@ -155,7 +156,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A row of catalog/failures.py. `text`: the words it was known by; `remedy` has lines, commands on their own."""
+    """A row of catalog/failures.py. `text`: the words that identified it; `remedy` has lines, commands on their own."""
 
     name: str
     text: str | None = None
@@ -167,7 +168,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that held a training back. `numbers` are those that the rule was decided by."""
+    """One thing that held a training back. `numbers` are those that decided the rule."""
 
     rule: str
     text: str
@@ -205,22 +206,23 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """Unknown also where a clock was put back meanwhile."""
+        """The run's duration; also unknown if the clock was set back meanwhile."""
         return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
     @property
     def is_open(self) -> bool:
-        """Can there be more to find out? It runs; or it lost only its engine, which may come back: it has an owner."""
-        return self.status == "running" or (self.status == "lost" and self.owner is not None)
+        """Can there be more to find out? Yes if it runs, or if it still has an owner: it lost its engine, which may
+        come back, or its start was given up and may have left a container."""
+        return self.status == "running" or self.owner is not None
 
     @property
     def workload(self) -> Mapping[str, Any]:
-        """The bundled training that was asked for, as its spec has it; {} where it was a command."""
+        """The bundled training that was asked for, as in its spec; {} for a command."""
         return (self.spec or {}).get("workload") or {}
 
     @property
     def placement(self) -> Mapping[str, Any]:
-        """Where on a cluster it was to go, as its spec has it; {} of a run on one host."""
+        """Where on a cluster it was to go, as in its spec; {} for a run on one host."""
         return (self.spec or {}).get("placement") or {}
 
     @property
@@ -228,11 +230,11 @@ class Run:
         return "synthetic" in (self.dataset or "").lower()
 
     def noting(self, *notes: str) -> Run:
-        """Give this run with `notes` added, each once."""
+        """Return this run with `notes` added, each once."""
         return replace(self, notes=self.notes + tuple(note for note in notes if note not in self.notes))
 
     def closed(self, status: str, code: int | None, reason: str | None, finished: float | None) -> Run:
-        """Give this run as it ended, at `finished` (s since the epoch; None: nobody knows): nobody watches it now."""
+        """Return this run as it ended, at `finished` (s since the epoch; None if unknown); nobody watches it now."""
         return replace(self, status=status, exit_code=code, reason=reason, finished=finished, owner=None)
 
     def as_json(self) -> dict[str, Any]:
@@ -240,7 +242,7 @@ class Run:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read a run. Raises ValueError where it is no record, or one of a later format."""
+        """Parse a run. Raise ValueError if `data` is not a record, or has a later format."""
         if not isinstance(data, Mapping) or not isinstance(data.get("id"), str):
             raise ValueError("it has no id")
         if not isinstance(data.get("format"), int):
@@ -255,13 +257,13 @@ class Run:
         try:
             return make(cls, known | _parts(known))
         except (TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"a part has another shape: {error}") from error
+            raise ValueError(f"a part has the wrong shape: {error}") from error
 
 
 def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the nested objects that are there into their types."""
+    """Convert the nested objects that are present into their types."""
     made: dict[str, Any] = {}
-    if isinstance(data.get("spec"), Mapping):  # `make` says it of what is none
+    if isinstance(data.get("spec"), Mapping):  # `make` rejects anything else
         _check_spec(data["spec"])
     if "image" in data:
         made["image"] = make(Image, data["image"])
@@ -285,10 +287,10 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_spec(spec: Mapping[str, Any]) -> None:
-    """Raises TypeError where what others read of it is of another type, and ValueError where a number is none."""
+    """Raise TypeError if a part that others read has the wrong type, and ValueError if a number is NaN or infinite."""
     for name in ("workload", "placement", "environment", "ulimits"):
         if not isinstance(spec.get(name), Mapping | None):
             raise TypeError(f"spec.{name} is {str(spec[name])[:60]!r}")
     known_of(Workload, spec.get("workload") or {})
     known_of(Placement, spec.get("placement") or {})
-    json.dumps(spec, allow_nan=False)  # NaN and the infinities are no JSON, and some write them
+    json.dumps(spec, allow_nan=False)  # NaN and the infinities are not JSON, but some programs write them

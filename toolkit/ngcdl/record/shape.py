@@ -1,4 +1,4 @@
-"""What JSON has for a dataclass: a value of each of its fields, or a TypeError where one is of another type."""
+"""What JSON holds for a dataclass: the values of its fields, or a TypeError if one has the wrong type."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _types = cache(get_type_hints)
 
 
 def make(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Make a `kind` of what `data` has for it. Raises TypeError as `known_of` does."""
+    """Make a `kind` from what `data` holds for it. Raise TypeError as `known_of` does."""
     return kind(**known_of(kind, data))
 
 
 def known_of(kind: type[T], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what `data` has for a `kind`. Raises TypeError where a value is of another type, or no number."""
-    wanted = _types(kind)  # type: ignore[arg-type]  # mypy takes a dataclass for unhashable
+    """Return what `data` holds for a `kind`. Raise TypeError if a value has the wrong type, or is NaN or infinite."""
+    wanted = _types(kind)  # type: ignore[arg-type]  # mypy considers a dataclass unhashable
     known = {name: value for name, value in data.items() if name in wanted and value is not None}
     for name, value in known.items():
         if not _fits(value, wanted[name]) and not (isinstance(value, list) and get_origin(wanted[name]) is tuple):
@@ -34,5 +34,5 @@ def _fits(value: object, hint: Any) -> bool:
     kinds = tuple(get_origin(one) or one for one in hints)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    # NaN and the infinities are no JSON, and what float can't hold can't be shown.
+    # NaN and the infinities are not JSON, and a number beyond float can't be shown.
     return (float in kinds or (int in kinds and isinstance(value, int))) and -1e300 < value < 1e300

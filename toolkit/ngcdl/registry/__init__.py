@@ -1,1 +1,1 @@
-"""nvcr.io: who may pull (credentials), how it asks (challenge), what it has (client: tags, manifests, config blobs)."""
+"""nvcr.io: who may pull (credentials), how it asks for a sign-in (challenge), what it has (client)."""

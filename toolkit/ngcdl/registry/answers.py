@@ -1,4 +1,4 @@
-"""What the relay says to an engine: the part of the registry's API that a pull needs.
+"""What the relay answers an engine: the part of the registry API that a pull needs.
 
 https://distribution.github.io/distribution/spec/api/
 """
@@ -24,7 +24,7 @@ _RANGE = re.compile(r"bytes=(\d+)-")
 
 
 def server(relay: Relay) -> ThreadingHTTPServer:
-    """Bind a port of the loopback; nothing is answered before serve_forever()."""
+    """Bind a loopback port and return the server; it answers nothing before serve_forever()."""
     return _Server(("127.0.0.1", 0), type("_Bound", (_Handler,), {"relay": relay}))
 
 
@@ -33,7 +33,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 32
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """An engine that goes away is none of ours."""
+        """Ignore an engine that goes away."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
     relay: Relay
 
     def handle(self) -> None:
-        # Docker tries TLS first, and goes on to http only when it hears that this is none: no line end may ever come.
+        # Docker tries TLS first, and falls back to http only if told so: a line end might never arrive.
         if self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
             self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
             return
@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _start(self) -> int:
-        """Give the byte from which on it is asked for."""
+        """Return the first byte of the requested range."""
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         return int(asked[1]) if asked else 0
 
@@ -102,19 +102,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _body(self, blob: Blob, position: int) -> None:
-        """Send what is there, wait for more, send that: straight from the file, not through this process's memory."""
+        """Send what has arrived, wait for more, and repeat: straight from the file, bypassing this process's memory."""
         with contextlib.closing(blob.arriving(position)) as stretches:
             for file, begin, end in stretches:
                 while begin < end:
                     sent = os.sendfile(self.connection.fileno(), file, begin, end - begin)
-                    if not sent:  # the file was emptied: its bytes were wrong
+                    if not sent:  # the file was truncated: its bytes were wrong
                         raise Stopped
                     begin += sent
 
     def _tar(self, blob: Blob, digest: str) -> None:
-        """Send what is in a layer, from its beginning. Who wants the rest gets nothing, and asks for the whole then.
+        """Send a layer decompressed, from its beginning. Answer a range request with nothing: Docker then asks for all.
 
-        Docker leaves an answer that is not of status 206 unread and open: whoever sent more of it would never end.
+        Docker leaves an answer with a status other than 206 unread and open: sending it a body would never end.
         """
         if self._start():
             self._head(200, 0, "application/octet-stream", digest)
@@ -139,4 +139,4 @@ class _Handler(BaseHTTPRequestHandler):
             lead.end(digest, turn)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the address holds the path that nobody else may know."""
+        """Log nothing: the URL has the path that nobody else may know."""

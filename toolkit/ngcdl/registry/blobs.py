@@ -1,12 +1,12 @@
-"""Layers on this host: each grows in a file of its own, is checked when whole, and is fetched by one process at a time.
+"""Layers on this host: each grows in its own file, is verified when whole, and is fetched by one process at a time.
 
-    FOLDER/sha256-<hex>.part    what has come so far
-    FOLDER/sha256-<hex>         whole, and found to be what its name promises
+    FOLDER/sha256-<hex>.part    what has arrived so far
+    FOLDER/sha256-<hex>         whole, with the digest verified
 
-Whoever fetches a blob holds the exclusive flock of its file; whoever needs it for an engine, a shared one. The kernel
-lets go of both when a process is killed, so the next one goes on from the last byte written. A file is never written
-in place of another, so what a second process has open stays what it was, also after it was renamed or removed. Nothing
-is synced to the disk: after a power cut the engine's own check of each digest finds what was lost.
+The process that fetches a blob holds an exclusive flock on its file; one that needs it for an engine, a shared one. The
+kernel releases both when a process is killed, so the next one continues after the last byte written. No file replaces
+another, so what a second process has open stays the same even after a rename or removal. Nothing is synced to disk:
+after a power cut the engine's own check of each digest finds what was lost.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ngcdl.errors import DigestMismatch, RateLimited, RegistryAnswer, RegistryUn
 
 log = logging.getLogger(__name__)
 
-TRIES = 5  # as Docker has it: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
-PROGRESS_BYTES = 1 << 20  # so much between two faults, and the count of tries begins anew
+TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
+PROGRESS_BYTES = 1 << 20  # this much between two faults restarts the count of tries
 CHUNK_BYTES = 1 << 20
-LOOK_SECONDS = 0.1  # between two looks at what another process fetches
-# What another try may mend: cut, silent, overloaded. What is refused or missing stays so.
+LOOK_SECONDS = 0.1  # between two looks at a file that another process fetches
+# Faults that a retry may mend: cut off, silent, overloaded. What is refused or missing stays so.
 _PASSING = (RegistryUnreachable, RegistryAnswer, RateLimited)
 
 Sleep = Callable[[float], object]
 
 
 class Body(Protocol):
-    """What comes over the wire; `status` 206 where it begins at the byte that was asked for, 200 at the first."""
+    """A response body; `status` is 206 if it begins at the requested byte, 200 if at the first."""
 
     @property
     def status(self) -> int: ...
@@ -54,7 +54,7 @@ Open = Callable[[int], Body]
 
 
 class FolderTrouble(Exception):
-    """The folder of the blobs takes nothing (more). Not for users: the engine may still pull by itself."""
+    """The blobs' folder can't be written (any more). Not for users: the engine may still pull by itself."""
 
 
 class Stopped(Exception):
@@ -62,10 +62,10 @@ class Stopped(Exception):
 
 
 class Blob:
-    """One layer or configuration. Many threads may read it while one fills it; close it when none does."""
+    """One layer or configuration. Many threads may read it while one fills it; close it once none does."""
 
     def __init__(self, folder: Path, digest: str, size_bytes: int) -> None:
-        """Open what is here of it, or an empty file. Raises FolderTrouble."""
+        """Open the part of it that is here, or an empty file. Raise FolderTrouble."""
         self.digest, self.size_bytes = digest, size_bytes
         self.came_bytes = 0  # from the registry, by this process
         self.failure: Exception | None = None
@@ -93,9 +93,9 @@ class Blob:
     # -- filling ----------------------------------------------------------------------------------------------------
 
     def fill(self, open_at: Open, sleep: Sleep = time.sleep, grown: Callable[[], object] = lambda: None) -> None:
-        """Get all of it: from this disk, from another ngcdl that is at it, or by `open_at` from the first byte missing.
+        """Get all of it: from disk, from another ngcdl that fetches it, or with `open_at` from the first missing byte.
 
-        `grown` is called after each piece. Raises what the registry says, DigestMismatch, FolderTrouble or Stopped.
+        Call `grown` after each piece. Raise the registry's errors, DigestMismatch, FolderTrouble or Stopped.
         """
         with self._changed:
             if self._is_closed:
@@ -130,7 +130,7 @@ class Blob:
             self._changed.notify_all()
 
     def _is_checked(self) -> bool:
-        """Has somebody found it whole and right? Where it has no name any more, that one's engine has it."""
+        """Has a process verified it? If so and it has no name any more, that process's engine has it."""
         about = os.fstat(self._file)
         return about.st_size == self.size_bytes and (about.st_nlink == 0 or _is_at(self._path, about))
 
@@ -141,7 +141,7 @@ class Blob:
         return False
 
     def _settle(self, open_at: Open, sleep: Sleep, grown: Callable[[], object]) -> None:
-        """With the lock held: find out what became of the file meanwhile, and do what is left to do."""
+        """With the lock held: see what became of the file meanwhile, and do what is left."""
         about = os.fstat(self._file)
         if self._is_checked():
             self._become_whole()
@@ -149,7 +149,7 @@ class Blob:
             self._path.unlink()  # the file system lost a part of it
             self._reopen()
         elif about.st_nlink == 0 or self._path.exists():
-            self._reopen()  # swept, or found wrong; or whole since we looked for it
+            self._reopen()  # swept or found corrupt; or completed since we opened it
         else:
             try:
                 self._fetch(open_at, sleep, grown)
@@ -158,7 +158,7 @@ class Blob:
                 raise
 
     def _reopen(self) -> None:
-        """Take what has the name now."""
+        """Open the file that has the name now."""
         new = self._open()
         os.dup2(new, self._file, inheritable=False)
         os.close(new)
@@ -172,7 +172,7 @@ class Blob:
         self._grow(have)
         self._download(open_at, checksum, sleep, grown)
         if not self._is_right(checksum) and have:
-            # Another day's half may be to blame: after a power cut it may hold zeros. One clean try.
+            # An earlier download's part may be to blame: after a power cut it may hold zeros. Retry once, from scratch.
             checksum = self._checksum(self._empty())
             self._download(open_at, checksum, sleep, grown)
         if not self._is_right(checksum):
@@ -183,7 +183,7 @@ class Blob:
         self._become_whole()
 
     def _checksum(self, have: int) -> Any:
-        """Hash the first `have` bytes, which came on another day."""
+        """Hash the first `have` bytes, which an earlier download left."""
         checksum = hashlib.new(self.digest.partition(":")[0])
         at = 0
         while at < have and (piece := os.pread(self._file, min(CHUNK_BYTES, have - at), at)):
@@ -196,7 +196,7 @@ class Blob:
         return bool(checksum.hexdigest() == self.digest.partition(":")[2])
 
     def _empty(self) -> int:
-        """Take the bytes away from every process that has the file open: they are wrong."""
+        """Truncate the file for every process that has it open: its bytes are wrong."""
         os.ftruncate(self._file, 0)
         self._grow(0)
         return 0
@@ -223,9 +223,9 @@ class Blob:
                 sleep(2.0 ** (tries - 1))
 
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:
-        """Send one request, and keep what comes. Content needs no If-Range where its name is its checksum."""
+        """Send one request, and keep what arrives. Content named by its checksum needs no If-Range."""
         with contextlib.closing(open_at(self._have)) as body:
-            skip = self._have if body.status == 200 else 0  # no Range there: what is here comes once more
+            skip = self._have if body.status == 200 else 0  # no Range support: what is here arrives once more
             while self._have < self.size_bytes:
                 piece = body.read(CHUNK_BYTES)
                 if not piece:
@@ -241,7 +241,7 @@ class Blob:
         while at < begin + len(piece):
             at += os.pwrite(self._file, piece[at - begin :], at)
         self._grow(at)
-        self._go_on()  # what has come is kept, also at the end
+        self._go_on()  # last, so that what has arrived is kept even on Stopped
 
     def _grow(self, have: int) -> None:
         with self._changed:
@@ -251,19 +251,19 @@ class Blob:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def read(self) -> bytes:
-        """Give all of a blob that is whole: a configuration, which is small."""
+        """Return all of a whole blob: for configurations, which are small."""
         return os.pread(self._file, self.size_bytes, 0)
 
     def arriving(self, position: int) -> Generator[tuple[int, int, int]]:
-        """Give (file, from, to) again and again: a descriptor to read from, and which bytes are there since.
+        """Yield (file, from, to) repeatedly: a descriptor to read from, and the range of newly arrived bytes.
 
-        Raises Stopped where the rest will not come. Whoever finds a byte missing knows that the file was emptied.
+        Raise Stopped if the rest will not arrive. A reader that misses a byte knows that the file was truncated.
         """
         file = None
         try:
             while position < self.size_bytes:
                 there = self._after(position)
-                # Not before something is there: until it is filled, the file may give way to one of that name.
+                # Not before bytes have arrived: until it is filled, another file of that name may replace this one.
                 file = self._reader() if file is None else file
                 yield file, position, there
                 position = there
@@ -278,7 +278,7 @@ class Blob:
             return os.dup(self._file)
 
     def _after(self, position: int) -> int:
-        """Wait until there is more than `position`, and tell how much."""
+        """Wait until more than `position` bytes are here, and return how many."""
         with self._changed:
             while self._have <= position:
                 if self.failure is not None or self._is_closed:
@@ -287,7 +287,7 @@ class Blob:
             return self._have
 
     def until_whole(self) -> None:
-        """Wait until all of it is here, and found to be right. Raises Stopped where that will not be."""
+        """Wait until all of it is here and verified. Raise Stopped if it will not be."""
         with self._changed:
             while not self.is_whole:
                 if self.failure is not None or self._is_closed:
@@ -297,7 +297,7 @@ class Blob:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def close(self, keep: bool = True) -> None:
-        """Let go of it; harmless twice. Without `keep` it is removed, unless another process needs it still."""
+        """Release it; harmless twice. Without `keep`, remove it unless another process still needs it."""
         with self._changed:
             if self._is_closed:
                 return
@@ -306,7 +306,7 @@ class Blob:
             self._release()
 
     def _release(self) -> None:
-        if self._is_filled_now or not self._is_closed:  # whoever fills it lets go of it, once it is closed
+        if self._is_filled_now or not self._is_closed:  # once it is closed, the thread that fills it releases it
             return
         with contextlib.suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_UN)

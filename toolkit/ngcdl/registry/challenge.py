@@ -1,4 +1,4 @@
-"""How a registry asks who one is: its Www-Authenticate headers, read, and the address to get a token from.
+"""How a registry asks for a sign-in: its Www-Authenticate headers parsed, and the URL to get a token from.
 
 Pure. nvcr.io's own shapes: `Bearer realm="https://nvcr.io/proxy_auth",scope="repository:nvidia/x:pull"`, without a
 service; at /v2/ the scope is empty; after a token has expired the realm may move to another host, with
@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 _HEADER_LIMIT = 16384
 _WORD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Unquoted values go on to the next comma or blank: registries write addresses without quotes, against the grammar.
+# Unquoted values extend to the next comma or blank: registries leave URLs unquoted, against the grammar.
 _VALUE = re.compile(r'\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))', re.DOTALL)
 _ACTIONS = frozenset({"pull", "push", "delete", "*"})
-# Stricter than any URL parser, so that what is checked here and what is dialled later can't be two hosts.
+# Stricter than any URL parser, so that the host checked here and the host contacted later can't differ.
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?"
     r"(?P<rest>[/?][!-\[\]-~]*)?",
@@ -29,7 +29,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True)
 class Challenge:
-    """A Bearer challenge. `service`, `scope` and `error` are None where absent or empty."""
+    """A Bearer challenge. `service`, `scope` and `error` are None if absent or empty."""
 
     realm: str
     service: str | None = None
@@ -39,7 +39,7 @@ class Challenge:
 
 @dataclass(frozen=True)
 class Address:
-    """An http or https address in parts: `host` in small letters, without port and brackets."""
+    """The parts of an http or https URL: `host` is lower-case, without port and brackets."""
 
     scheme: str
     host: str
@@ -47,12 +47,12 @@ class Address:
 
     @property
     def is_safe(self) -> bool:
-        """May secrets go there? Encrypted, or to this machine itself."""
+        """May secrets go there? Only encrypted, or to this machine itself."""
         return self.scheme == "https" or is_loopback(self.host)
 
 
 def parse(headers: Iterable[str]) -> Challenge | None:
-    """Give the first Bearer challenge with a realm, from one or many headers; None where there is none."""
+    """Return the first Bearer challenge with a realm from one or many headers, None without any."""
     for scheme, parameters in challenges(headers):
         realm = parameters.get("realm")
         if scheme == "bearer" and realm:
@@ -61,7 +61,7 @@ def parse(headers: Iterable[str]) -> Challenge | None:
 
 
 def challenges(headers: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
-    """Read every challenge as (scheme, parameters), names in small letters; empty values are left out."""
+    """Read every challenge as (scheme, parameters), with lower-case names and without empty values."""
     found: list[tuple[str, dict[str, str]]] = []
     for header in headers:
         _read(header[:_HEADER_LIMIT], found)
@@ -93,9 +93,9 @@ def _read(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
 
 
 def token_url(challenge: Challenge, scope: str | None = None) -> str:
-    """Give the address that a token is fetched from; `scope` stands in where the challenge names none.
+    """Return the URL to fetch a token from; `scope` is used if the challenge names none.
 
-    A realm may carry a query of its own, with parts encoded already: both are left as they are.
+    A realm may carry its own query, already encoded: it is left unchanged.
     """
     url = challenge.realm.split("#", 1)[0]
     pairs = [("service", challenge.service)] if challenge.service else []
@@ -107,7 +107,7 @@ def token_url(challenge: Challenge, scope: str | None = None) -> str:
 
 
 def address(url: str) -> Address | None:
-    """Read where an address leads; None for anything unusual: other schemes, a user name, blanks, backslashes."""
+    """Parse a URL; return None for anything unusual: other schemes, a user name, blanks, backslashes."""
     match = _URL.fullmatch(url)
     if match is None or int(match["port"] or 443) > 65535:
         return None
@@ -121,15 +121,23 @@ def address(url: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Is it this machine? 127.0.0.0/8, ::1 and localhost, as Docker has it."""
+    """Is it this machine? 127.0.0.0/8, ::1 and localhost are, as for Docker."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
 
 
+def is_inside(host: str) -> bool:
+    """Is it an IP address with no meaning on the internet: loopback, private or link-local?"""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return is_loopback(host)
+
+
 def base_url(host: str) -> str:
-    """Give the address of a registry: https, and plain http only on this machine."""
+    """Return a registry's base URL: https, or plain http on this machine only."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     if host.count(":") > 1 and not host.startswith("["):
         name = host

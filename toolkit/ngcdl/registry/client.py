@@ -1,6 +1,6 @@
-"""What a registry has: its tags, an image's manifest and config blob, and why something can't be had.
+"""What a registry has: its tags, an image's manifest and config blob, and why something is unavailable.
 
-Imports requests, so it is itself imported only by the function that uses it.
+It imports requests, so only the functions that use this module import it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 __all__ = ["Document", "Layer", "Manifest", "Registry"]
 
-# Public since the end of 2020, so a refusal speaks of the key and not of rights.
+# Public since the end of 2020, so a refusal is about the key and not about rights.
 PUBLIC_REPOSITORY = "nvidia/tensorflow"
 LINUX_AMD64 = ("linux", "amd64")
 _PAGE = 1000
@@ -47,7 +47,7 @@ _HOSTS = {"docker.io": "registry-1.docker.io"}
 
 
 class Registry:
-    """One registry as one user, anonymous without a credential. Use it in a `with`, or close it."""
+    """One registry as seen by one user, anonymous without a credential. Use it in a `with`, or close it."""
 
     def __init__(
         self,
@@ -63,25 +63,25 @@ class Registry:
         self._wire = Wire(timeout_seconds, sleep)
         self._clock = clock
         self._tokens = Tokens(host, credential, self._wire, clock)
-        self._heard: dict[str, challenge.Challenge] = {}  # by repository: how it asked who we are,
-        self._unanswered: dict[str, challenge.Challenge] = {}  # and what of that a new user may answer at once
+        self._heard: dict[str, challenge.Challenge] = {}  # by repository: the last challenge,
+        self._unanswered: dict[str, challenge.Challenge] = {}  # and those that a new user may answer at once
 
     @property
     def asked_requests(self) -> int:
-        """How many requests went out so far, those to the token server among them."""
+        """The number of requests sent so far, including those to the token server."""
         return self._wire.asked_requests
 
     @property
     def asked_bytes(self) -> int:
-        """How many bytes the answers had so far, without their headers."""
+        """The number of bytes received so far, without headers."""
         return self._wire.asked_bytes
 
     def give(self, seconds: float) -> None:
-        """Let all that is asked from now on take so many seconds together; then RegistryUnreachable is raised."""
+        """Limit all requests from now on to `seconds` in total; after that they raise RegistryUnreachable."""
         self._wire.give(seconds)
 
     def sign_in(self, credential: Credential) -> None:
-        """Go on with a key where nobody in particular was refused. What the registry asked is not heard twice."""
+        """Continue with a key after an anonymous refusal, and reuse the challenges heard so far."""
         self._tokens = Tokens(self.host, credential, self._wire, self._clock)
         self._unanswered = dict(self._heard)
 
@@ -98,15 +98,15 @@ class Registry:
         self._wire.close()
 
     def ping(self) -> bool:
-        """Ask whether a registry is there; True where it wants sign-ins. Raises RegistryError."""
+        """Check that a registry answers; return whether it requires sign-ins. Raise RegistryError."""
         return self._challenge("/v2/") is not None
 
     def verify(self, credential: Credential) -> bool:
-        """Ask whether the registry takes this key. False: it asks nobody who they are, so the key was not checked.
+        """Check the key with the registry. Return False if it requires no sign-in, so that the key was not checked.
 
-        Raises KeyRejected where it does not. A key without rights to one repository is a good key all the same.
+        Raise KeyRejected if the registry refuses it. A key without rights to one repository is still a good key.
         """
-        # nvcr.io's challenge at /v2/ has an empty scope, for which anybody may get a token: so one is always named.
+        # nvcr.io's challenge at /v2/ has an empty scope, for which anybody gets a token: so always name one.
         asked = self._challenge("/v2/") or self._challenge(f"/v2/{PUBLIC_REPOSITORY}/tags/list?n=1")
         if asked is None:
             return False
@@ -127,7 +127,7 @@ class Registry:
         return self._asked(answer)
 
     def tags(self, repository: str) -> list[str]:
-        """List every tag in the registry's own order, [] where there is none. Raises RegistryError."""
+        """List every tag in the registry's own order, [] if it has none. Raise RegistryError."""
         url: str | None = f"{self._base}/v2/{repository}/tags/list?n={_PAGE}"
         tags: list[str] = []
         for _page in range(_PAGES):
@@ -136,7 +136,7 @@ class Registry:
                 raise self._refusal(answer, repository)
             names = self._json(answer).get("tags") or []
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise RegistryAnswer(self.host, "its list of tags is not a list of texts.")
+                raise RegistryAnswer(self.host, "its list of tags is not a list of strings.")
             tags += names
             url = self._next_page(answer, url or "")
             if url is None:
@@ -150,7 +150,7 @@ class Registry:
             return None
         target = urljoin(url, link[1:])
         if not target.startswith(f"{self._base}/v2/"):
-            raise RegistryAnswer(self.host, "its list of tags goes on at another host.")
+            raise RegistryAnswer(self.host, "its list of tags continues on another host.")
         return target
 
     def manifest(
@@ -161,11 +161,11 @@ class Registry:
         any_platform: bool = False,
         document: Document | None = None,
     ) -> Manifest:
-        """Give the manifest of an ImageRef, that of `platform` (os, architecture) where it is made for several.
+        """Return the manifest of an ImageRef, for `platform` (os, architecture) if the image exists for several.
 
-        `any_platform`: another one's, where it is not made for `platform`. `document` is what document() gave for it,
-        if that was asked already.
-        Raises RegistryError: UnknownTag with the nearest ones, WrongPlatform, LoginNeeded, KeyWithoutRights, ...
+        With `any_platform`, fall back to another platform if it lacks this one. `document` is document()'s result, if
+        already fetched. Raise RegistryError: UnknownTag with the nearest ones, WrongPlatform, LoginNeeded,
+        KeyWithoutRights, ...
         """
         top = document or self.document(ref)
         if not top.is_index:
@@ -182,7 +182,7 @@ class Registry:
         return replace(image, platform=chosen, platforms=tuple(offered))
 
     def document(self, ref: ImageRef) -> Document:
-        """Give what an ImageRef's tag or digest leads to, an index or a manifest. Raises RegistryError."""
+        """Return the index or manifest that an ImageRef's tag or digest names. Raise RegistryError."""
         return self._document(ref, ref.digest or ref.tag or "latest", ref.digest)
 
     def _document(self, ref: ImageRef, name: str, promised: str | None) -> Document:
@@ -193,20 +193,20 @@ class Registry:
         tree = self._json(answer)
         kind = self._shape(manifest.media_type, tree, answer.headers.get("Content-Type", ""))
         told = answer.headers.get("Docker-Content-Digest")
-        told = told if told and manifest.is_digest(told) else None  # it becomes a file's name
+        told = told if told and manifest.is_digest(told) else None  # it becomes a file name
         if kind in manifest.SCHEMA_1_TYPES:
-            # Its digest is that of the text without signatures, which only the registry can tell.
+            # Its digest covers the text without signatures, which only the registry knows.
             return Document(kind, promised or told or manifest.digest(answer.body), tree, answer.body)
         expected = promised or told
         if expected is not None and not manifest.is_digest(expected):
-            raise RegistryAnswer(self.host, f"the digest {expected[:80]} is of a kind that can't be checked.")
+            raise RegistryAnswer(self.host, f"the digest {expected[:80]} is in a form that can't be checked.")
         digest = manifest.digest(answer.body, expected or "sha256:")
         if expected is not None and digest != expected:
             raise DigestMismatch(f"the manifest of {ref} hashes to {digest}, not {expected}.")
         return Document(kind, digest, tree, answer.body)
 
     def config(self, ref: ImageRef, image: Manifest) -> dict[str, Any]:
-        """Give an image's configuration: `config.Env`, `config.Labels`, `architecture`, ... Raises DigestMismatch."""
+        """Return an image's configuration: `config.Env`, `config.Labels`, `architecture`, ... Raise DigestMismatch."""
         if image.config_digest is None:
             return self._shape(manifest.parse, (image.inline_config or "{}").encode())
         url = f"{self._base}/v2/{ref.repository}/blobs/{image.config_digest}"
@@ -219,7 +219,7 @@ class Registry:
         return self._json(answer)
 
     def open(self, repository: str, digest: str, start: int = 0) -> Stream:
-        """Open a blob, from byte `start` on where the registry can (then the status is 206). Raises RegistryError."""
+        """Open a blob, from byte `start` on if the registry supports that (status 206). Raise RegistryError."""
         url = f"{self._base}/v2/{repository}/blobs/{digest}"
         answer = self._with_token(
             Question(url, start=start, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.open
@@ -234,13 +234,13 @@ class Registry:
         return self._with_token(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
 
     def _with_token(self, plain: Question, repository: str, ask: Callable[[Question], R]) -> R:
-        """Fetch with a token where one is wanted. The answer may still be 401: a token was given, but not for this."""
+        """Fetch, with a token if one is required. The answer may still be 401: the token may not cover this."""
         token = self._tokens.held(repository)
         if token is None and repository in self._unanswered:
             token = self._tokens.fetch(self._unanswered.pop(repository), repository)
         answer = ask(replace(plain, authorization=token))
         if answer.status == 401 and token is not None:
-            # An expired token is answered by a realm that refuses it; only a question without one gets a usable realm.
+            # The realm named for an expired token refuses it; only a request without a token gets a usable realm.
             # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
             self._tokens.drop(repository)
             answer = ask(plain)
@@ -253,11 +253,11 @@ class Registry:
     def _asked(self, answer: Answer) -> challenge.Challenge:
         asked = challenge.parse([answer.headers.get("Www-Authenticate", "")])
         if asked is None:
-            raise RegistryAnswer(self.host, f"it wants a sign-in, but not by token. {answer.told}")
+            raise RegistryAnswer(self.host, f"it requires a sign-in, but not with a token. {answer.told}")
         return asked
 
     def _missing(self, answer: Answer, ref: ImageRef) -> RegistryError:
-        """Say why a manifest can't be had. 403 may mean an absent tag, too: only the list of tags tells."""
+        """Say why a manifest is unavailable. 403 may also mean an absent tag: only the list of tags tells which."""
         refusal = self._refusal(answer, ref.repository)
         if isinstance(refusal, RegistryAnswer) or "NAME_UNKNOWN" in manifest.error_codes(answer.body):
             return refusal

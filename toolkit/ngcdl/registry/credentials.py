@@ -1,6 +1,6 @@
-"""Which key belongs to a registry, and where it is kept: shared with Docker, so one login serves both.
+"""Which key belongs to a registry, and where it is stored: shared with Docker, so one login serves both.
 
-Looked for in this order: NGC_API_KEY, NGC_CLI_API_KEY (for nvcr.io and the host that NGCDL_REGISTRY names), Docker's
+Search order: NGC_API_KEY, NGC_CLI_API_KEY (for nvcr.io and the host that NGCDL_REGISTRY names), Docker's
 config.json (credential helper, then its own entry), and for nvcr.io the ngc CLI's ~/.ngc/config, which is only read.
 """
 
@@ -28,7 +28,7 @@ KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a key went. `in_clear` says that whoever can read the file can read the key."""
+    """Where a key was stored. `in_clear`: whoever can read the file can read the key."""
 
     where: str
     in_clear: bool
@@ -40,7 +40,7 @@ class Kept:
 def find(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> Credential | None:
-    """Find who to be at `host`; None where nothing is kept. Raises CredentialsError where something is, but broken."""
+    """Find the credential for `host`, None if none is stored. Raise CredentialsError if a stored one is broken."""
     return (
         _from_environment(host, environ)
         or _from_docker(host, environ, helper_seconds)
@@ -51,7 +51,7 @@ def find(
 def find_or_none(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> tuple[Credential | None, NgcdlError | None]:
-    """Like `find`, but give what is broken as a value: a public image needs no key, so it is only worth a notice."""
+    """Like `find`, but return the error: a public image needs no key, so a broken one deserves only a notice."""
     try:
         return find(host, environ, helper_seconds=helper_seconds), None
     except NgcdlError as error:
@@ -67,7 +67,7 @@ def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[s
 
 
 def sign_in(host: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Give the command that signs in to `host`: NGC's key is not for a stranger's."""
+    """Return the command that signs in to `host`: NGC's key is not for other registries."""
     if host == settings.load(environ).registry.partition("/")[0]:
         return "ngcdl login"
     return f"ngcdl login {host}" if host == NVCR else f"docker login {host}"
@@ -99,7 +99,7 @@ def _helper(config: docker_config.DockerConfig, host: str, environ: Mapping[str,
 
 def _credential(host: str, found: tuple[str, Secret], source: str) -> Credential:
     username, secret = found
-    # In double quotes a shell makes nothing of $oauthtoken, and `docker login` keeps that: we know better.
+    # In double quotes a shell expands $oauthtoken to nothing, and `docker login` stores that: we know better.
     return Credential(NGC_USERNAME if host == NVCR else username, secret, source)
 
 
@@ -111,22 +111,22 @@ def _from_ngc_cli(environ: Mapping[str, str]) -> Credential | None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except (configparser.Error, UnicodeDecodeError, OSError):
-        raise ConfigBroken(path, "it is not what the ngc CLI writes") from None
+        raise ConfigBroken(path, "it is not in the ngc CLI's format") from None
     text = parser.get("CURRENT", "apikey", fallback="").strip()
-    if not text or text == "no-apikey":  # what the ngc CLI keeps for a guest
+    if not text or text == "no-apikey":  # what the ngc CLI stores for a guest
         return None
     try:
         return Credential(NGC_USERNAME, check_key(text), f"{path} of the ngc CLI")
     except BadKey as error:
-        raise ConfigBroken(path, f"apikey is no key: {error.why}") from None
+        raise ConfigBroken(path, f"apikey is not a key: {error.why}") from None
 
 
 def save(
     host: str, secret: Secret, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> Kept:
-    """Keep the key where `docker login` would: in the helper that config.json names, else in config.json itself.
+    """Store the key where `docker login` would: in the helper that config.json names, else in config.json itself.
 
-    Only our own entry changes. On any error the file is as it was; a helper that config.json does not name is not used.
+    Change only our own entry. On any error the file is unchanged; a helper not named in config.json is never used.
     """
     file = docker_config.path(environ)
     with docker_config.locked(file) as real:
@@ -136,7 +136,7 @@ def save(
             plain = f"{NGC_USERNAME}:{secret.reveal()}".encode()
             docker_config.write(real, config.with_entry(host, {"auth": base64.b64encode(plain).decode()}))
             return Kept(str(file), in_clear=True)
-        tree = config.with_entry(host, {})  # as Docker: the empty entry says that the helper has it
+        tree = config.with_entry(host, {})  # as Docker does: an empty entry means that the helper has the key
         helper.store(docker_config.key_of(host), NGC_USERNAME, secret)
         if tree != config.tree:
             docker_config.write(real, tree)
@@ -146,9 +146,9 @@ def save(
 def forget(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> tuple[str, ...]:
-    """Take the key for `host` out of helper and file, and name the places it was in: () where it was in neither.
+    """Remove the key for `host` from helper and file, and name the places that had it, () for none.
 
-    A helper that fails does not keep the file from being cleaned; its error is raised afterwards.
+    If the helper fails, the file is still cleaned, and the helper's error raised afterwards.
     """
     file = docker_config.path(environ)
     if not docker_config.read(file).tree:
@@ -173,7 +173,7 @@ def forget(
 
 
 def exposure(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Say who else can read or change config.json, in one sentence; None where nobody can, or there is none."""
+    """Say in one sentence who else can read or change config.json; None if nobody can, or there is no file."""
     file = docker_config.path(environ)
     try:
         state = file.stat()

@@ -1,4 +1,4 @@
-"""Docker's config.json, shared with `docker login`: read without mercy, changed only in our own entry.
+"""Docker's config.json, shared with `docker login`: read strictly, changed only in our own entry.
 
 `{"auths": {HOST: {"auth": base64("USER:SECRET")}}, "credHelpers": {HOST: SUFFIX}, "credsStore": SUFFIX, ...}`
 https://docs.docker.com/reference/cli/docker/#docker-cli-configuration-file-configjson-properties
@@ -29,7 +29,7 @@ _HUB_KEY = "https://index.docker.io/v1/"
 
 
 def path(environ: Mapping[str, str]) -> Path:
-    """Give $DOCKER_CONFIG/config.json, else ~/.docker/config.json."""
+    """Return $DOCKER_CONFIG/config.json, else ~/.docker/config.json."""
     folder = environ.get("DOCKER_CONFIG")
     return (Path(folder) if folder else home(environ) / ".docker") / "config.json"
 
@@ -41,23 +41,23 @@ def home(environ: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class DockerConfig:
-    """What the file held when it was read; `tree` is its JSON, {} where there is no file."""
+    """The file's content when it was read; `tree` is its JSON, {} without a file."""
 
     path: Path
     tree: dict[str, Any]
 
     def helper_suffix(self, host: str) -> str | None:
-        """Name the helper that keeps `host`: credHelpers' own entry, "" there meaning none, before credsStore."""
+        """Name the helper for `host`: its credHelpers entry, where "" means none, before credsStore."""
         helpers = self._section("credHelpers")
         key = matching(helpers, host)
         suffix = helpers[key[0]] if key else self.tree.get("credsStore")
         if suffix is not None and not isinstance(suffix, str):
             field = f"credHelpers[{key[0]!r}]" if key else "credsStore"
-            raise ConfigBroken(self.path, f"{field} is not a text")
+            raise ConfigBroken(self.path, f"{field} is not a string")
         return suffix or None
 
     def entry(self, host: str) -> tuple[str, Secret] | None:
-        """Give user name and secret that auths holds for `host`, "<token>" as name of an identity token."""
+        """Return the user name and secret in auths for `host`; an identity token's user name is "<token>"."""
         auths = self._section("auths")
         for key in matching(auths, host):
             found = self._decode(key, auths[key])
@@ -72,7 +72,7 @@ class DockerConfig:
             raise ConfigBroken(self.path, f"auths[{key!r}] is not an object")
         for field in ("auth", "identitytoken", "username", "password"):
             if not isinstance(entry.get(field), str | None):
-                raise ConfigBroken(self.path, f"auths[{key!r}].{field} is not a text")
+                raise ConfigBroken(self.path, f"auths[{key!r}].{field} is not a string")
         if entry.get("identitytoken"):
             return TOKEN_USERNAME, Secret(entry["identitytoken"])
         if entry.get("auth"):
@@ -80,7 +80,7 @@ class DockerConfig:
         return (entry.get("username") or "", Secret(entry["password"])) if entry.get("password") else None
 
     def _decode_auth(self, key: str, text: str) -> tuple[str, Secret] | None:
-        # No `from error` here: what can't be decoded is a secret, and the error would hold it.
+        # No `from error` here: the error would hold the text, which is a secret.
         try:
             plain = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True).decode()
         except (binascii.Error, ValueError):
@@ -100,7 +100,7 @@ class DockerConfig:
         return section
 
     def with_entry(self, host: str, entry: dict[str, str] | None) -> dict[str, Any]:
-        """Give the tree with `host`'s entry put in the place of every other spelling of it; None takes it out."""
+        """Return the tree with `entry` in place of every spelling of `host`; None removes them."""
         auths = self._section("auths")
         gone = matching(auths, host)
         kept = {key: value for key, value in auths.items() if key not in gone}
@@ -108,12 +108,12 @@ class DockerConfig:
 
 
 def key_of(host: str) -> str:
-    """Name what `docker login` keeps `host` by, in the file and with helpers: Docker Hub by an address of old."""
+    """Return `docker login`'s key for `host`, in the file and with helpers: for Docker Hub a legacy URL."""
     return _HUB_KEY if host in HUB_HOSTS else host
 
 
 def matching(section: Mapping[str, Any], host: str) -> list[str]:
-    """List the keys that mean `host`: its own first, then with a scheme or a path, as older Dockers wrote them."""
+    """List the keys that mean `host`: its own first, then those with a scheme or a path, as older Dockers wrote."""
     own = key_of(host)
     others = [key for key in section if key != own and key_of(_bare(key)) == own]
     return ([own] if own in section else []) + others
@@ -121,13 +121,13 @@ def matching(section: Mapping[str, Any], host: str) -> list[str]:
 
 def _bare(key: str) -> str:
     host, _, rest = key.removeprefix("https://").removeprefix("http://").partition("/")
-    # A sign-in to Docker Hub by browser keeps its tokens beside the login, as v1/access-token and v1/refresh-token:
+    # A browser sign-in to Docker Hub stores its tokens beside the login, as v1/access-token and v1/refresh-token:
     # https://github.com/docker/cli/blob/master/internal/oauth/manager/manager.go
     return key if rest.endswith("-token") else host
 
 
 def read(file: Path) -> DockerConfig:
-    """Read the file; none, or an empty one, is {}. Raises ConfigBroken, naming line and byte, never the content."""
+    """Read the file; a missing or empty one is {}. Raise ConfigBroken, naming line and byte, never the content."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(_SIZE_LIMIT_BYTES + 1)
@@ -135,7 +135,7 @@ def read(file: Path) -> DockerConfig:
         return DockerConfig(file, {})
     except OSError as error:
         raise ConfigBroken(file, f"it can't be read: {error.strerror}") from error
-    if not raw.strip():  # Docker's own CLI takes it so
+    if not raw.strip():  # as Docker's own CLI does
         return DockerConfig(file, {})
     if len(raw) > _SIZE_LIMIT_BYTES:
         raise ConfigBroken(file, "it is larger than 8 MiB")
@@ -143,7 +143,7 @@ def read(file: Path) -> DockerConfig:
 
 
 def _parse(file: Path, raw: bytes) -> dict[str, Any]:
-    # `from None`: the decoder's error carries the whole text, and with it every key in the file.
+    # `from None`: the decoder's error holds the whole text, and so every key in the file.
     try:
         tree = json.loads(raw.decode())
     except UnicodeDecodeError as error:
@@ -153,7 +153,7 @@ def _parse(file: Path, raw: bytes) -> dict[str, Any]:
         byte = len(error.doc[: error.pos].encode())
         raise ConfigBroken(file, f"it is not JSON at byte {byte} (line {error.lineno})") from None
     except (ValueError, RecursionError):
-        raise ConfigBroken(file, "it is JSON of a size that nobody meant") from None
+        raise ConfigBroken(file, "its JSON is nested too deeply, or has too long a number") from None
     if not isinstance(tree, dict):
         raise ConfigBroken(file, "it is JSON, but not an object")
     return tree
@@ -161,11 +161,11 @@ def _parse(file: Path, raw: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[Path]:
-    """Hold the lock beside the real file, whose path is given (a symlink is followed). Makes the folder, 0700.
+    """Hold the lock beside the real file and yield its path (a symlink is followed). Create the folder, 0700.
 
-    Docker itself takes no lock; this one keeps ngcdl's own processes from losing each other's entries.
+    Docker itself takes no lock; this one keeps ngcdl's processes from losing each other's entries.
     """
-    from filelock import FileLock, Timeout  # 68 ms that only writers pay
+    from filelock import FileLock, Timeout  # only writers pay the 68 ms
 
     real = Path(os.path.realpath(file))
     try:
@@ -183,11 +183,11 @@ def locked(file: Path) -> Iterator[Path]:
 
 
 def write(file: Path, tree: Mapping[str, Any]) -> None:
-    """Put `tree` in the place of `file`: whole or not at all, mode and owner kept, 0600 when new. Needs the lock."""
+    """Replace `file` atomically by `tree`, keeping mode and owner, 0600 if new. The caller holds the lock."""
     try:
         text = json.dumps(tree, indent="\t", allow_nan=False) + "\n"
     except ValueError:
-        raise ConfigBroken(file, "it holds a number that JSON has no way to write") from None
+        raise ConfigBroken(file, "it holds a number that JSON can't represent") from None
     try:
         for leftover in file.parent.glob(f"{whole.DRAFT}*"):
             leftover.unlink()
@@ -204,7 +204,7 @@ def _replace(file: Path, content: bytes) -> None:
         stream.flush()
         if before is not None:
             if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                with contextlib.suppress(PermissionError):  # as Docker: the owner is kept where that is allowed
+                with contextlib.suppress(PermissionError):  # as Docker does: keep the owner if allowed
                     os.fchown(stream.fileno(), before.st_uid, before.st_gid)
             os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
     whole.sync_folder(file.parent)

@@ -1,6 +1,6 @@
-"""The key where enroot looks for it: pyxis' nodes pull with it. Written on request alone, readable by its owner alone.
+"""The key where enroot reads it, for pyxis nodes to pull with: written only on request, readable only by its owner.
 
-https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md: a netrc file, and for NGC both hosts are required.
+https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md: a netrc file, and NGC needs both hosts.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from ngcdl.spec import NVCR
 
 TOKENS = "authn.nvidia.com"
 _WORD = r'(?:"(?:\\.|[^"\\])*"|\S+)'
-# Words of an entry may stand on lines of their own, with comments between: enroot's curl reads them so,
+# An entry's words may be on separate lines, with comments in between, as enroot's curl reads them:
 # https://github.com/curl/curl/blob/master/lib/netrc.c
 _MORE = rf"(?:(?:\s+#.*$)*\s+(?:login|password|account)\s+{_WORD})*"
+_FOLDER = "ENROOT_CONFIG_PATH"
+_HINT = f"Make it writable, or name another folder in {_FOLDER}."
 
 
 def path(environ: Mapping[str, str]) -> Path:
     config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path("~").expanduser()) / ".config"
-    return Path(environ.get("ENROOT_CONFIG_PATH") or Path(config) / "enroot") / ".credentials"
+    return Path(environ.get(_FOLDER) or Path(config) / "enroot") / ".credentials"
 
 
 def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.environ) -> Path:
-    """Write the key for `host` in the place of an older one, and give the file. What others it has stays.
+    """Write the key for `host`, replacing an older one, and return the file. Other hosts' keys stay.
 
-    Raises ConfigNotWritable, and KeyNotForEnroot of what would want quotes, which not all that read netrc know."""
+    Raise ConfigNotWritable, and KeyNotForEnroot for a key that needs quotes, which not all netrc parsers know."""
     file, hosts = path(environ), _hosts(host)
     words = (credential.username, credential.secret.reveal())
     if credential.username == TOKEN_USERNAME or not all(re.fullmatch(r"[!$-&(-~][!$-&(-~#]*", word) for word in words):
@@ -42,15 +44,15 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
         text += "\n" if text and not text.endswith("\n") else ""
         for one in hosts:
             text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
-        with whole.written(file.resolve()) as beside:  # a link to dotfiles stays one
+        with whole.written(file.resolve()) as beside:  # a symlink into dotfiles stays one
             beside.write(text.encode(errors="surrogateescape"))
     except (OSError, UnicodeError) as error:
-        raise ConfigNotWritable(file, getattr(error, "strerror", None) or str(error)) from error
+        raise ConfigNotWritable(file, getattr(error, "strerror", None) or str(error), _HINT) from error
     return file
 
 
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Take the key for `host` out, and give the file; None where it has none. Raises ConfigNotWritable."""
+    """Remove the key for `host` and return the file, None if it has none. Raise ConfigNotWritable."""
     file = path(environ)
     try:
         before = file.read_text(encoding="utf-8", errors="surrogateescape")
@@ -62,7 +64,7 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigNotWritable(file, error.strerror or str(error)) from error
+        raise ConfigNotWritable(file, error.strerror or str(error), _HINT) from error
     return file
 
 
@@ -71,7 +73,7 @@ def _hosts(host: str) -> tuple[str, ...]:
 
 
 def _without(hosts: Sequence[str], text: str) -> str:
-    """Take the whole entries of `hosts` out, with their lines where nothing else stands there."""
+    """Remove the entries of `hosts`, with their lines if nothing else is on them."""
     entry = rf"(?>machine\s+(?:{'|'.join(map(re.escape, hosts))})(?!\S){_MORE})"
     found = re.compile(rf"(?P<comment>^[ \t]*#.*$)|^[ \t]*{entry}[ \t]*(?:\n|\Z)|(?<!\S){entry}", re.MULTILINE)
     return found.sub(lambda match: match["comment"] or "", text)

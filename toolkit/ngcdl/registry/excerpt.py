@@ -1,4 +1,4 @@
-"""What of a foreign answer may be shown: one short line, no control bytes, no markup, no keys."""
+"""The part of a foreign answer that may be shown: one short line, no control bytes, no markup, no keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEY = re.compile(r"nvapi-[\w.~+/=-]+|\b(?:Basic|Bearer)\s+[\w.~+/=-]+")
 
 
 def excerpt(body: bytes | str, hide: str = "", limit: int = 200) -> str:
-    """Give the first `limit` characters that a person can read; `hide` and whatever looks like a key become ***."""
+    """Return the first `limit` readable characters; `hide` and whatever looks like a key become ***."""
     text = body[:8192].decode("utf-8", "replace") if isinstance(body, bytes) else body[:8192]
     if hide:
         text = text.replace(hide, "***")

@@ -1,8 +1,8 @@
-"""What layers an engine got unpacked: those it knows by what they hold, not by the name that registries give them.
+"""Which layers an engine got decompressed: it knows these by their content's digest, not by the registry's.
 
-    FOLDER/unpacked-<engine>      a content's digest a line
+    FOLDER/unpacked-<engine>      one content digest per line
 
-Asked for such a layer by the other name it would fetch it again. What is lost or wrong here costs just that.
+Under the registry's digest the engine would fetch such a layer again. A lost or wrong line here costs only that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ngcdl.registry.turn import tail
 
 
 def read(folder: Path, engine: str | None) -> frozenset[str]:
-    """Give the contents, by digest; none where nothing is known."""
+    """Return the content digests, none if nothing is known."""
     try:
         lines = _path(folder, engine).read_text(errors="replace").splitlines()
     except OSError:
@@ -24,9 +24,9 @@ def read(folder: Path, engine: str | None) -> frozenset[str]:
 
 
 def add(folder: Path, engine: str | None, content: str) -> None:
-    """Write down that it has unpacked this one, too. A folder that takes nothing is no error.
+    """Record that the engine has unpacked this one, too. A folder that can't be written is no error.
 
-    It stays known to the engine by that name when its last image is gone, so nothing is ever taken away here.
+    The engine still knows it by that digest after its last image is gone, so nothing is ever removed here.
     """
     if content not in read(folder, engine):
         with contextlib.suppress(OSError), _path(folder, engine).open("a") as file:

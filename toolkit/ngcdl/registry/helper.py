@@ -1,4 +1,4 @@
-"""Programs that keep credentials for Docker: docker-credential-NAME get, store and erase.
+"""Docker's credential helpers, the programs docker-credential-NAME: get, store and erase.
 
 The protocol: the request on stdin, a JSON answer on stdout, failures as text with exit status 1.
 https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
@@ -25,13 +25,14 @@ from ngcdl.registry.key import Secret
 
 HELPER_SECONDS = 10.0
 _ANSWER_LIMIT_BYTES = 65536
-# The one text that is no failure: https://github.com/docker/docker-credential-helpers/blob/master/credentials/error.go
+# The one text that means no failure:
+# https://github.com/docker/docker-credential-helpers/blob/master/credentials/error.go
 _NOT_FOUND = "credentials not found in native keychain"
 
 
 @dataclass(frozen=True)
 class Helper:
-    """One helper by the suffix that config.json names it with, and the file that names it."""
+    """One helper: its suffix as in config.json, and the file that names it."""
 
     suffix: str
     config: object
@@ -43,7 +44,7 @@ class Helper:
         return f"docker-credential-{self.suffix}"
 
     def get(self, host: str) -> tuple[str, Secret] | None:
-        """Ask for user name and secret; None where the helper has none."""
+        """Return the user name and secret, None if the helper has none."""
         status, out, err = self._call("get", host)
         if status != 0:
             self._raise_unless_not_found(out, err)
@@ -58,14 +59,14 @@ class Helper:
         return (username, Secret(secret)) if secret else None
 
     def store(self, host: str, username: str, secret: Secret) -> None:
-        """Hand over one entry, on stdin."""
+        """Store one entry, passed on stdin."""
         entry = {"ServerURL": host, "Username": username, "Secret": secret.reveal()}
         status, out, err = self._call("store", json.dumps(entry))
         if status != 0:
             raise HelperFailed(self.program, excerpt(out or err, hide=secret.reveal()) or f"exit status {status}.")
 
     def erase(self, host: str) -> bool:
-        """Take the entry away; False where there was none."""
+        """Remove the entry; return False if there was none."""
         status, out, err = self._call("erase", host)
         if status != 0:
             self._raise_unless_not_found(out, err)
@@ -74,8 +75,8 @@ class Helper:
     def _raise_unless_not_found(self, out: bytes, err: bytes) -> None:
         text = excerpt(out) or excerpt(err)
         if _NOT_FOUND not in (excerpt(out), excerpt(err)):
-            # A text with "Secret" in it may be an entry, and is kept to ourselves.
-            shown = "it ended with an error." if not text or 'secret"' in text.lower() else text
+            # A text with "Secret" in it may be an entry: never show it.
+            shown = "it exited with an error." if not text or 'secret"' in text.lower() else text
             raise HelperFailed(self.program, shown)
 
     def _call(self, action: str, request: str) -> tuple[int, bytes, bytes]:
@@ -84,7 +85,7 @@ class Helper:
         program = shutil.which(self.program, path=self.environ.get("PATH", os.defpath))
         if program is None:
             raise HelperMissing(self.config, self.program)
-        # Keys that came by variable are no business of a helper.
+        # Keys in variables are no business of a helper.
         environ = {name: value for name, value in self.environ.items() if not name.startswith("NGC_")}
         try:
             process = subprocess.Popen(
@@ -107,7 +108,7 @@ class Helper:
         assert process.stdout is not None
         assert process.stderr is not None
         deadline = time.monotonic() + self.timeout_seconds
-        # The request is smaller than a pipe's buffer, so this can't block; a helper may end without reading it.
+        # The request is smaller than a pipe's buffer, so this can't block; a helper may exit without reading it.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(request)
             process.stdin.flush()
@@ -135,12 +136,12 @@ class Helper:
                     if not chunk:
                         selector.unregister(stream)
                     if len(heard[stream]) > _ANSWER_LIMIT_BYTES:
-                        raise HelperFailed(self.program, "its answer has no end.")
+                        raise HelperFailed(self.program, "its answer does not end.")
         return heard[stdout], heard[stderr]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a helper and whatever it started; harmless where it has ended."""
+    """Kill a helper and whatever it started; harmless if it has ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

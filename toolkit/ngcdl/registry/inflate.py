@@ -1,4 +1,4 @@
-"""The tar in a layer, while the layer still arrives, and how far that may run ahead of the engine that takes it."""
+"""A layer decompressed while it still arrives, and how far that may run ahead of the engine."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator
 from ngcdl.registry.blobs import Blob, Stopped
 
 _READ_BYTES, _GIVE_BYTES = 1 << 16, 1 << 20
-_GZIP = 31  # zlib's word for a gzip with its header: https://docs.python.org/3/library/zlib.html#zlib.decompress
+_GZIP = 31  # zlib's wbits for a gzip with its header: https://docs.python.org/3/library/zlib.html#zlib.decompress
 _LARGEST_LEAD_BYTES = 4 << 30
 
 
 class NoGzip(Exception):
-    """The layer, whole, is not what its manifest calls it. Not for users: the engine takes it as it is, or says so."""
+    """The whole layer is not the gzip that its manifest says. Not for users: the engine accepts or refuses it as is."""
 
 
 def pieces(blob: Blob) -> Iterator[bytes]:
-    """Give the tar, at most 1 MiB at a time. Raises NoGzip, or Stopped where the rest of the layer will not come.
+    """Yield the tar, at most 1 MiB at a time. Raise NoGzip, or Stopped if the rest of the layer will not arrive.
 
-    Stopped, too, where a half of another day turned out to be damaged: it has come anew then, for whoever asks again.
+    Raise Stopped also if an earlier download's part was damaged: it has been fetched again, ready for the next request.
     """
     try:
         yield from _inflated(blob)
@@ -37,7 +37,9 @@ def pieces(blob: Blob) -> Iterator[bytes]:
 
 
 def _inflated(blob: Blob) -> Iterator[bytes]:
-    """Raises zlib.error, or Stopped. A gzip may be several, one after the other: those that many threads packed are."""
+    """Yield the decompressed bytes. A gzip may have several members, as those written by many threads do.
+
+    Raise zlib.error or Stopped."""
     unpacker = zlib.decompressobj(_GZIP)
     for packed in _read(blob):
         while packed:
@@ -50,7 +52,7 @@ def _inflated(blob: Blob) -> Iterator[bytes]:
     if piece := unpacker.flush():
         yield piece
     if not unpacker.eof:
-        raise zlib.error("it ends within")
+        raise zlib.error("it is truncated")
 
 
 def _read(blob: Blob) -> Iterator[bytes]:
@@ -59,32 +61,32 @@ def _read(blob: Blob) -> Iterator[bytes]:
             for at in range(begin, end, _READ_BYTES):
                 wanted_bytes = min(_READ_BYTES, end - at)
                 packed = os.pread(file, wanted_bytes, at)
-                if len(packed) < wanted_bytes:  # the file was emptied: its bytes were wrong
+                if len(packed) < wanted_bytes:  # the file was truncated: its bytes were wrong
                     raise Stopped
                 yield packed
 
 
 def lead_bytes() -> int:
-    """How much of what the engine has not unpacked yet may lie in its folder as tars: what memory holds easily.
+    """Return how many bytes of tars may wait in the engine's folder to be unpacked: what memory holds easily.
 
-    It writes them to files, and takes them away when they are unpacked: within seconds, so that few reach the disk.
-    The kernel begins to write at a tenth of the memory that is available:
+    The engine writes them to files and removes them once unpacked, within seconds, so that few reach the disk.
+    The kernel starts to write back at a tenth of the available memory:
     https://docs.kernel.org/admin-guide/sysctl/vm.html#dirty-background-ratio
     """
     return min(_LARGEST_LEAD_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 16)
 
 
 class Lead:
-    """What was sent and is not taken yet. `order` are the tars, the lowest layer first, as the engine takes them.
+    """What was sent but not yet unpacked. `order` lists the tars, lowest layer first, as the engine unpacks them.
 
-    Of those under way the lowest is never held up: whatever the engine waits for, it gets on. Others wait while those
-    before them leave them no processor, or `limit_bytes` are not taken yet. An engine that asks again has given up what
-    it asked for before.
+    The lowest tar in progress is never held up, so that the engine always gets what it waits for. Others wait while
+    those before them leave no processor free, or `limit_bytes` are not unpacked yet. An engine that asks for a tar
+    again has given up its earlier request.
     """
 
     def __init__(self, order: Iterable[str], limit_bytes: int) -> None:
         self._order, self._limit = {digest: place for place, digest in enumerate(order)}, limit_bytes
-        # The engine unpacks meanwhile, by one processor.
+        # The engine unpacks meanwhile, on one processor.
         self._at_once = max(1, len(os.sched_getaffinity(0)) - 1)
         self._sent: dict[str, int] = {}
         self._whole: dict[str, int] = {}
@@ -93,7 +95,7 @@ class Lead:
         self._changed = threading.Condition()
 
     def begin(self, digest: str) -> object:
-        """Send it from its beginning. What this gives, the others want."""
+        """Begin to send a tar; return the turn that the other methods need."""
         turn = object()
         with self._changed:
             self._sent[digest] = 0
@@ -102,7 +104,7 @@ class Lead:
         return turn
 
     def wait(self, digest: str, turn: object, more_bytes: int) -> None:
-        """Wait until so much more of it may be sent. Raises Stopped."""
+        """Wait until `more_bytes` of it may be sent. Raise Stopped."""
         with self._changed:
             while self._may_go_on(digest, turn) and self._is_too_far(digest):
                 self._changed.wait()
@@ -118,25 +120,25 @@ class Lead:
         return before > 0 and (before >= self._at_once or sum(self._sent.values()) > self._limit)
 
     def is_whole(self, digest: str) -> None:
-        """All of it was sent."""
+        """Note that all of it was sent."""
         with self._changed:
             self._whole[digest] = self._sent[digest]
 
     def end(self, digest: str, turn: object) -> None:
-        """It is not under way any more, whole or not."""
+        """Note that it is no longer in progress, whole or not."""
         with self._changed:
             if self._under_way.get(digest) is turn:
                 del self._under_way[digest]
             self._changed.notify_all()
 
     def taken(self, digest: str) -> None:
-        """The engine has unpacked it."""
+        """Note that the engine has unpacked it."""
         with self._changed:
             self._sent.pop(digest, None)
             self._changed.notify_all()
 
     def size_bytes(self, digest: str) -> int | None:
-        """How long a tar is that was sent whole."""
+        """Return the length of a tar that was sent whole, else None."""
         return self._whole.get(digest)
 
     def stop(self) -> None:

@@ -1,12 +1,12 @@
-"""What a registry has said before, kept in a folder: an image by its digest for ever, what a tag names with the time.
+"""A cache of registry answers: images by digest, valid forever; what a tag names, with the time it was read.
 
     images/REGISTRY+REPOSITORY/     0700, / written as +
-        DIGEST.ARCHITECTURE.json    a Said: what is read of an image, its configuration without history
+        DIGEST.ARCHITECTURE.json    a Said: what is known of an image, its configuration without history
         tag=TAG.json                {"digest": ..., "time": s since the epoch}
         tags.json                   {"names": [...], "time": ...}
 
-Files are written whole, 0600. One that can't be read is as none and is written anew; a folder that can't be written is
-no error: then nothing is kept. Never a key or a token.
+Files are written atomically, 0600. An unreadable one counts as missing and is rewritten; a folder that can't be written
+is no error: then nothing is kept. Keys and tokens are never kept.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ngcdl import whole
 from ngcdl.registry.manifest import is_digest
 
 _FORMAT = 1
-# What stands in a configuration beside these is history: by far the most of it, and told by nobody.
+# The rest of a configuration is mostly history: by far the largest part, and used by nobody.
 _KEPT = ("architecture", "os", "variant", "created", "config")
 
 
 @dataclass(frozen=True)
 class Said:
-    """One image as its registry describes it. `architecture` is whose manifest it is, `architectures` are all.
+    """One image as its registry describes it. `architecture` is its manifest's, `architectures` are all on offer.
 
-    `digest` is what the tag names: the index's where there is one.
+    `digest` is what the tag names: the index, if there is one.
     """
 
     digest: str
@@ -55,14 +55,14 @@ class Listed:
 
 
 class Kept:
-    """The answers about one repository. `name` is it with its registry; nothing is made before the first keep."""
+    """The answers about one repository. `name` includes its registry; nothing is created before the first keep."""
 
     def __init__(self, cache: Path, name: str, now: Callable[[], float] = time.time) -> None:
         self._folder = cache / "images" / name.replace("/", "+")
         self._now = now
 
     def image(self, digest: str, architecture: str) -> Said | None:
-        """Give what was said of a digest to one who asked for `architecture`."""
+        """Return what the registry said about a digest when asked for `architecture`."""
         try:
             said = _said(self._read(_name_of(digest, architecture)))
         except (KeyError, TypeError, ValueError):
@@ -74,7 +74,7 @@ class Kept:
         self._write(_name_of(said.digest, architecture), {**vars(said), "config": config})
 
     def tagged(self, tag: str) -> Tagged | None:
-        """Give what a tag named when that was asked last."""
+        """Return what a tag named when last asked."""
         tree = self._read(f"tag={tag}.json")
         age, digest = self._age(tree), tree.get("digest")
         return Tagged(digest, age) if age is not None and isinstance(digest, str) and is_digest(digest) else None
@@ -83,7 +83,7 @@ class Kept:
         self._write(f"tag={tag}.json", {"digest": digest, "time": self._now()})
 
     def listed(self) -> Listed | None:
-        """Give the tags as they were listed last."""
+        """Return the tags as last listed."""
         tree = self._read("tags.json")
         age = self._age(tree)
         try:
@@ -96,7 +96,7 @@ class Kept:
         self._write("tags.json", {"names": names, "time": self._now()})
 
     def _age(self, tree: Mapping[str, Any]) -> float | None:
-        """Give the seconds since it was kept; what comes from the future is as old as can be."""
+        """Return the seconds since it was kept, infinity for a time in the future."""
         kept = tree.get("time")
         if not isinstance(kept, int | float) or isinstance(kept, bool):
             return None
@@ -123,7 +123,7 @@ def _name_of(digest: str, architecture: str) -> str:
 
 
 def _said(tree: Mapping[str, Any]) -> Said:
-    """Raises KeyError, TypeError or ValueError."""
+    """Parse a Said. Raise KeyError, TypeError or ValueError."""
     said = Said(
         digest=str(tree["digest"]),
         architecture=str(tree["architecture"]),
@@ -138,7 +138,7 @@ def _said(tree: Mapping[str, Any]) -> Said:
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    """Read a list of texts, or null. Raises ValueError."""
+    """Parse a list of strings, or null. Raise ValueError."""
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):

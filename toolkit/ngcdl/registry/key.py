@@ -1,4 +1,4 @@
-"""A key as ngcdl holds it: readable by nobody who did not ask, checked before it is sent anywhere."""
+"""A key as ngcdl holds it: hidden unless revealed explicitly, checked before it is sent anywhere."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 from ngcdl.errors import BadKey
 
-# NGC's user name is this literal text for every kind of key: https://docs.nvidia.com/ngc/latest/ngc-catalog-user-guide.html
+# NGC's user name is this literal string for every kind of key:
+# https://docs.nvidia.com/ngc/latest/ngc-catalog-user-guide.html
 NGC_USERNAME = "$oauthtoken"
-# Docker's mark for "the secret is an identity token": https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
+# Docker's mark for "the secret is an identity token":
+# https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
 TOKEN_USERNAME = "<token>"
 KEY_LIMIT_BYTES = 4096
 
 
 class Secret:
-    """A text that shows as *** wherever it is printed, logged or recorded."""
+    """A string that shows as *** wherever it is printed, logged or recorded."""
 
     __slots__ = ("__text",)
 
@@ -23,7 +25,7 @@ class Secret:
         self.__text = text
 
     def reveal(self) -> str:
-        """Give the text itself, for a header, a helper's stdin or a file, and nothing else."""
+        """Return the text itself, for a header, a helper's stdin or a file, and nothing else."""
         return self.__text
 
     def __repr__(self) -> str:
@@ -49,28 +51,28 @@ class Secret:
 
 @dataclass(frozen=True)
 class Credential:
-    """Who to be at a registry. `source` says in words for people where it was found."""
+    """A user name and key for a registry. `source` tells people where it was found."""
 
     username: str
     secret: Secret
     source: str
 
     def docker_auth(self) -> dict[str, str]:
-        """Give what the Docker SDK takes as `auth_config`. It holds the secret in clear: send it, never show it."""
+        """Return the Docker SDK's `auth_config`. It holds the secret in clear text: send it, never show it."""
         if self.username == TOKEN_USERNAME:
             return {"identitytoken": self.secret.reveal()}
         return {"username": self.username, "password": self.secret.reveal()}
 
 
 def check_key(text: str) -> Secret:
-    """Take the line ending and blanks around a key away. Raises BadKey, which never repeats the key."""
+    """Strip blanks and line breaks around a key. Raise BadKey, which never repeats the key."""
     key = text.strip()
     if not key:
         raise BadKey("it is empty")
     if len(key) > KEY_LIMIT_BYTES:
         raise BadKey(f"it is longer than {KEY_LIMIT_BYTES} characters")
     if len(key.split()) > 1:
-        raise BadKey("there are blanks or line ends inside it")
+        raise BadKey("it contains blanks or line breaks")
     if not all("!" <= character <= "~" for character in key):
-        raise BadKey("it holds characters that no key has (only visible ASCII)")
+        raise BadKey("it contains characters that no key has (a key is visible ASCII)")
     return Secret(key)

@@ -1,4 +1,4 @@
-"""What lies in the folder of the blobs: how much of one, and what nobody came back for."""
+"""What is in the blobs' folder: how much of a blob, and the parts that no pull came back for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STALE_SECONDS = 14 * 86400.0
 
 
 def here_bytes(folder: Path, digest: str) -> int:
-    """Tell how much of a blob is on this disk, without opening it: another process may be at it."""
+    """Return how many bytes of a blob are on disk, without opening it: another process may be using it."""
     return max((about.st_size for about in _abouts(folder, digest)), default=0)
 
 
@@ -24,7 +24,7 @@ def _abouts(folder: Path, digest: str) -> Iterator[os.stat_result]:
 
 
 def sweep(folder: Path, now: float) -> None:
-    """Remove what nobody has touched for STALE_SECONDS and nobody has open: halves that no pull came back for."""
+    """Remove what nobody has touched for STALE_SECONDS and nobody has open: parts that no pull came back for."""
     for path in folder.glob("sha*-*"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if now - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:

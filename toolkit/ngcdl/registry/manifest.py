@@ -19,7 +19,7 @@ IMAGE_TYPES = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-# Of about 2017. Docker 26 and newer refuse to pull it: https://docs.docker.com/engine/deprecated/
+# From about 2017. Docker 26 and newer refuse to pull it: https://docs.docker.com/engine/deprecated/
 SCHEMA_1_TYPES = (
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
     "application/vnd.docker.distribution.manifest.v1+json",
@@ -36,12 +36,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Document:
-    """What a registry has under one name, by its kind: an index of several platforms, or one image's manifest."""
+    """What a registry has under one name: an index of several platforms, or one image's manifest; `kind` says which."""
 
     kind: str
     digest: str
     tree: Mapping[str, Any] = field(repr=False)
-    body: bytes = field(repr=False, default=b"")  # what the digest is of
+    body: bytes = field(repr=False, default=b"")  # what `digest` covers
 
     @property
     def is_index(self) -> bool:
@@ -50,10 +50,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One image for one platform. `digest` is this manifest's, not that of an index it was chosen from.
+    """One image for one platform. `digest` is this manifest's own, not an enclosing index's.
 
-    `platforms` are all that the index offers, as linux/arm64, and `platform` is the one of them that this image is for;
-    () and None where the image stands in no index: then its configuration tells.
+    `platforms` are all that the index offers, as linux/arm64, and `platform` is the one that this image is for; without
+    an index they are () and None, and the configuration names the platform.
 
     A schema-1 image has no sizes and no config blob: `config_digest` and `compressed_bytes` are None, `layers` is (),
     and its configuration is the text `inline_config`.
@@ -73,14 +73,14 @@ class Manifest:
 
     @property
     def compressed_bytes(self) -> int | None:
-        """The sum of what the distinct layers weigh on the way."""
+        """The sum of the distinct layers' sizes as downloaded."""
         if self.is_schema_1:
             return None
         return sum({layer.digest: layer.size_bytes for layer in self.layers}.values())
 
 
 def media_type(tree: Mapping[str, Any], content_type: str) -> str:
-    """Tell what a manifest is: by its own word, then the header's, then its shape."""
+    """Return a manifest's media type: from its own field, else from the header, else from its shape."""
     own = tree.get("mediaType")
     known = INDEX_TYPES + IMAGE_TYPES + SCHEMA_1_TYPES
     for name in (own, content_type.split(";", 1)[0].strip().lower()):
@@ -96,7 +96,7 @@ def media_type(tree: Mapping[str, Any], content_type: str) -> str:
 
 
 def image(tree: Mapping[str, Any], kind: str, digest: str) -> Manifest:
-    """Read one image's manifest. Raises ValueError where it has not the shape of one."""
+    """Parse one image's manifest. Raise ValueError if it is malformed."""
     if kind in SCHEMA_1_TYPES:
         return Manifest(digest, kind, None, (), _inline_config(tree))
     config, layers = tree.get("config"), tree.get("layers")
@@ -108,14 +108,14 @@ def image(tree: Mapping[str, Any], kind: str, digest: str) -> Manifest:
 def _layer(entry: object) -> Layer:
     size = entry.get("size") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ValueError("a manifest with a layer that has no size")
+        raise ValueError("a manifest with a layer without a size")
     return Layer(_digest_of(entry), size)
 
 
 def _digest_of(entry: Mapping[str, Any]) -> str:
     digest = entry.get("digest")
     if not isinstance(digest, str) or not is_digest(digest):
-        raise ValueError("a manifest with a digest that is none")
+        raise ValueError("a manifest with an invalid digest")
     return digest
 
 
@@ -127,7 +127,7 @@ def _inline_config(tree: Mapping[str, Any]) -> str | None:
 
 
 def offered(tree: Mapping[str, Any]) -> dict[str, str]:
-    """Give the platforms of an index, as linux/amd64, in its order, each with its image's digest. Raises ValueError."""
+    """Map an index's platforms, as linux/amd64 and in its order, to their images' digests. Raise ValueError."""
     entries = tree.get("manifests")
     if not isinstance(entries, list):
         raise ValueError("an index without manifests")
@@ -144,30 +144,30 @@ def offered(tree: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_digest(text: str) -> bool:
-    """Is it the digest of an algorithm that can be checked here?"""
+    """Is it a well-formed digest, of an algorithm that can be checked here?"""
     algorithm, _, hexadecimal = text.partition(":")
     return len(hexadecimal) == _ALGORITHMS.get(algorithm) and all(digit in "0123456789abcdef" for digit in hexadecimal)
 
 
 def digest(body: bytes, like: str = "sha256:") -> str:
-    """Give the digest of `body`, by the algorithm that `like` begins with."""
+    """Return the digest of `body`, with the algorithm that `like` begins with."""
     algorithm = like.partition(":")[0]
     return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Read a JSON object. Raises ValueError."""
+    """Parse a JSON object. Raise ValueError."""
     try:
         tree = json.loads(body)
     except RecursionError as error:
-        raise ValueError("nested without end") from error
+        raise ValueError("JSON that is nested too deeply") from error
     if not isinstance(tree, dict):
         raise ValueError("JSON, but not an object")
     return tree
 
 
 def error_codes(body: bytes) -> set[str]:
-    """Give the codes of a registry's error body; empty for everything else, such as a web page."""
+    """Return the codes in a registry's error body; empty for anything else, such as a web page."""
     try:
         errors = parse(body).get("errors")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which existing tags a mistaken one may have meant: the same month with another ending, the same ending months away.
+"""Which existing tags a wrong one may have meant: the same month with another ending, the same ending months away.
 
 NGC's tags are YY.MM and an ending: 18.01-py2, 25.02-tf2-py3, 24.05-tf2-py3-igpu.
 https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/index.html
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 LIMIT = 5
 _TAG = re.compile(r"(?:20)?(\d{2})\.(\d{1,2})(?:-(.*))?", re.DOTALL)
-# An ending that has nothing in common is as far off as this many months.
+# An ending with nothing in common counts as this many months away.
 _OTHER_ENDING_MONTHS = 6.0
 
 
 def nearest(wanted: str, tags: Sequence[str]) -> tuple[str, ...]:
-    """Give up to five of `tags`, the nearest first; the newest ones for `latest`, which NGC does not have."""
+    """Return up to five of `tags`, nearest first; the newest ones for `latest`, which NGC does not have."""
     dated = {tag: parts for tag in tags if (parts := _parts(tag))}
     if wanted == "latest":
         return tuple(sorted(dated, key=lambda tag: (-dated[tag][0], tag))[:LIMIT])
@@ -28,7 +28,7 @@ def nearest(wanted: str, tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts(tag: str) -> tuple[int, str] | None:
-    """Read a tag as months since 2000 and its ending."""
+    """Parse a tag into months since 2000 and its ending."""
     match = _TAG.fullmatch(tag)
     if match is None or not 1 <= int(match[2]) <= 12:
         return None

@@ -1,8 +1,8 @@
-"""What an engine is offered of an image: its layers as they are, or unpacked on the way. Pure.
+"""What an engine is offered of an image: its layers as they are, or decompressed on the way. Pure.
 
-An engine unpacks layer after layer, each in one thread: https://github.com/moby/moby/issues/21814. A layer that comes
-as a tar it need not decompress, and three of them come at once. Such a layer's name is the digest of what it holds, as
-the image's configuration promises it: the engine checks that, and the image gets the same id.
+An engine unpacks layer after layer, each in one thread: https://github.com/moby/moby/issues/21814. It need not
+decompress a layer that arrives as a tar, and three of them arrive at once. Such a layer is named by its content's
+digest, as listed in the image's configuration: the engine verifies that, and the image gets the same id.
 https://github.com/opencontainers/image-spec/blob/main/config.md#layer-diffid
 """
 
@@ -28,9 +28,9 @@ _UNPACKED = {
 
 @dataclass(frozen=True)
 class Offer:
-    """The image: a manifest with its digest in `image`, and the blobs that it names, the lowest layer first.
+    """The image: a manifest with its digest in `image`, and the blobs that it names, lowest layer first.
 
-    `unpacked` has those of which it names the tar in them instead, by the digest of that.
+    `unpacked` maps the digests of tars that the manifest names instead of blobs to those blobs.
     """
 
     image: ImageRef
@@ -41,7 +41,7 @@ class Offer:
 
 
 def contents(config: object, layers: int) -> tuple[str, ...] | None:
-    """Read from an image's configuration what its layers hold, by digest; None where it does not tell that of all."""
+    """Return the layers' diff IDs from an image's configuration, None if it does not list them all."""
     root = config.get("rootfs") if isinstance(config, dict) else None
     found = root.get("diff_ids") if isinstance(root, dict) else None
     if not isinstance(found, list) or len(found) != layers:
@@ -55,8 +55,8 @@ def packed(image: ImageRef, document: Document, blobs: Sequence[Blob]) -> Offer:
 
 
 def unpacked(whole: Offer, tree: Mapping[str, Any], holds: Sequence[str], as_tars: Sequence[bool]) -> Offer:
-    """Offer each layer that is a gzip, and `as_tars`, as a tar. `holds` are the contents of the layers of `tree`, the
-    manifest of `whole`, in its order."""
+    """Offer each layer that is a gzip and marked in `as_tars` as a tar. `holds` are the diff IDs of the layers of
+    `tree`, the manifest of `whole`, in its order."""
     found = {blob.digest: blob for blob in whole.blobs}
     tars: dict[str, Blob] = {}
     layers: list[Mapping[str, Any]] = []
@@ -65,8 +65,8 @@ def unpacked(whole: Offer, tree: Mapping[str, Any], holds: Sequence[str], as_tar
         if kind is None or not as_tar:
             layers.append(layer)
             continue
-        tars.setdefault(content, found[layer["digest"]])  # of two gzips of one tar one will do
-        # How long the tar is nobody knows yet, and Docker reads no size but the answer's own.
+        tars.setdefault(content, found[layer["digest"]])  # two gzips of one tar: either will do
+        # The tar's length is not known yet, and Docker reads only the size in the answer.
         layers.append({"mediaType": kind, "size": layer["size"], "digest": content})
     if not tars:
         return whole

@@ -1,4 +1,4 @@
-"""Why an image can't be had: the registry's own word, where Docker's is not enough."""
+"""Why an image is unavailable: the registry's own answer, as Docker's is not enough."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ngcdl.spec import ImageRef
 def explain(
     ref: ImageRef, credential: Credential | None = None, platform: tuple[str, str] = LINUX_AMD64
 ) -> NgcdlError | None:
-    """Ask the registry why an ImageRef can't be had; None where it can.
+    """Ask the registry why an ImageRef is unavailable, None if it is available.
 
-    Docker wraps these answers as 404 and 500 with texts that differ by version, so its word is not enough.
+    Docker wraps these answers as 404 and 500, with texts that differ by version.
     """
     try:
         with Registry(ref.registry, credential) as registry:

@@ -1,16 +1,16 @@
-"""A registry on this machine's loopback that has one image, and hands its layers on while they still arrive.
+"""A registry on the loopback that serves one image, and passes its layers on while they still arrive.
 
-The engine pulls the layers from here, by digest, and checks them as it always does. It gets what Docker's own download
-lacks: layers that outlive a killed client, tokens renewed in mid pull, patience with 429 and 5xx, and one download for
-two pulls. A path of 128 random bits stands in for a password: another user of this machine can't guess it, and without
-it there is nothing here. Nothing is logged, and no key comes near: it stays with `registry.client`.
+The engine pulls the layers from here, by digest, and verifies them as always. It gets what Docker's own download lacks:
+layers that outlive a killed client, tokens renewed during a pull, patience with 429 and 5xx, and one download for two
+pulls. A path of 128 random bits serves as the password: other users of this machine can't guess it, and any other path
+leads nowhere. Nothing is logged, and no key gets here: it stays with `registry.client`.
 
-dockerd takes plain http from 127.0.0.0/8 without being told to:
+dockerd accepts plain http from 127.0.0.0/8 by default:
 https://docs.docker.com/reference/cli/dockerd/#insecure-registries
 
-What it costs and gains beside `docker pull`: docs/performance.md. Six connections, because each often has a limit of
-its own: with 12 MB/s each a pull of 302 MB by 3, 4, 6 and 8 of them took 1.10, 0.94, 0.79 and 0.73 of docker's time
-(Docker 26.1, 2 cores, 2026-11-21); eight gain little, and the registry has other guests.
+docs/performance.md compares it with `docker pull`. It uses six connections, as each often has its own limit: at 12 MB/s
+each, a pull of 302 MB over 3, 4, 6 and 8 of them took 1.10, 0.94, 0.79 and 0.73 of docker's time (Docker 26.1, 2 cores,
+2026-11-21); eight gain little, and the registry has other guests.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from ngcdl.spec import ImageRef
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 6
-# One connection begins after the other: on a fast line the lowest layer is here soonest, and the engine begins with it.
+# Connections start one after the other: on a fast line the lowest layer arrives first, and the engine begins with it.
 _APART_SECONDS = 0.2
 _SHOWN_SECONDS = 0.1
-_LOOK_SECONDS = 0.05  # between two looks of the server whether it shall end
+_LOOK_SECONDS = 0.05  # between the server's checks for shutdown
 _OWN = re.compile(r"ngcdl-[0-9a-f]{32}/")
 
 
 class Source(Protocol):
-    """Where blobs come from; one for each thread, as connections are not shared."""
+    """Where blobs come from; one per thread, as connections are not shared."""
 
     def open(self, repository: str, digest: str, start: int = 0) -> Body: ...
 
@@ -50,16 +50,16 @@ class Source(Protocol):
 
 
 def is_relays(name: ImageRef) -> bool:
-    """Is it a name that a relay gave, now or some day?"""
+    """Is it a relay's name, present or past?"""
     return name.registry.startswith("127.0.0.1:") and bool(_OWN.match(name.repository))
 
 
 class Relay:
-    """Serves from `with` on to its end. `grown` hears of each blob as it arrives; it is called by several threads.
+    """Serve within a `with` block. Several threads call `grown` with each blob as it arrives.
 
-    `ahead` are the blobs that are fetched before the engine asks for them, `connections` at a time; the others when it
-    asks. `failure` is what the registry, the disk or a layer that is no gzip ended it with; from then on the engine
-    gets nothing more. `lead` holds tars back, and wants to hear what the engine has taken.
+    The blobs in `ahead` are fetched before the engine asks for them, `connections` at a time; the others when it asks.
+    `failure` is the error that ended it, from the registry, the disk or a layer that is not a gzip; the engine gets
+    nothing more after that. `lead` holds tars back, and must be told what the engine has unpacked.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Relay:
         self.offer, self._connect, self._grown, self._connections = offer, connect, grown, connections
         self._waiting = deque(offer.blobs if ahead is None else ahead)
         self._wanted: deque[Blob] = deque()
-        self._begun: set[str] = set()  # nobody has to see to these any more
+        self._begun: set[str] = set()  # fetched, being fetched, or queued because the engine asked
         self.lead = Lead(offer.unpacked, lead_bytes())
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -85,19 +85,19 @@ class Relay:
 
     @property
     def name(self) -> ImageRef:
-        """What the engine pulls."""
+        """The name that the engine pulls."""
         port = self._server.server_port
         image = self.offer.image
         return ImageRef(f"127.0.0.1:{port}", f"{self._token}/{image.repository}", None, image.digest)
 
     @property
     def is_no_gzip(self) -> bool:
-        """Did it end for a layer that can't be unpacked? As it is the engine may take it."""
+        """Did it end because a layer can't be decompressed? The engine may accept that layer as it is."""
         return isinstance(self.failure, NoGzip)
 
     @property
     def came_bytes(self) -> int:
-        """How many bytes of blobs the registry has sent."""
+        """The number of blob bytes that the registry has sent."""
         return sum(blob.came_bytes for blob in self.offer.blobs)
 
     def __enter__(self) -> Self:
@@ -107,7 +107,7 @@ class Relay:
         return self
 
     def __exit__(self, *_about: object) -> None:
-        """Stop. The threads end by themselves, at the latest when the registry sends nothing for a while."""
+        """Stop. The threads end by themselves, at the latest when the registry is silent for a while."""
         self._stopping.set()
         self.lead.stop()
         with self._changed:
@@ -130,7 +130,7 @@ class Relay:
             self.fail(error)
 
     def _next(self) -> Blob | None:
-        """Wait for a blob to fetch; None at the end."""
+        """Wait for a blob to fetch and return it, None at the end."""
         with self._changed:
             while not (self._wanted or self._waiting):
                 if self._is_over():
@@ -174,7 +174,7 @@ class Relay:
                 blob.fail(error)
 
     def want(self, digest: str) -> Blob | None:
-        """Give a blob that is fetched, or will be next; None where there is none, or no more."""
+        """Return a blob that is here, or make it the next to be fetched; None if it does not exist, or no longer."""
         for blob in self.offer.blobs:
             if blob.digest == digest and (blob.is_whole or not self._is_over()):
                 with self._changed:
@@ -192,7 +192,7 @@ class Relay:
         return (self.offer.media_type, self.offer.manifest) if path == self._path("manifests") else None
 
     def blob(self, path: str) -> tuple[Blob, str] | None:
-        """Give what is asked for, and by which digest: its own, or that of the tar in it."""
+        """Return the requested blob, and the digest it was requested by: its own, or its tar's."""
         folder, _, digest = path.rpartition("/")
         if folder != self._path("blobs").rpartition("/")[0]:
             return None

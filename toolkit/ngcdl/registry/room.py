@@ -1,4 +1,4 @@
-"""How much room there is where layers go."""
+"""Whether layers fit where they go: the free space there, and what an image needs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ngcdl.errors import DiskFull
 
 @dataclass(frozen=True)
 class Room:
-    """A file system: `device` tells it from others."""
+    """A file system, identified by `device`."""
 
     device: int
     free_bytes: int
 
 
 def of(folder: Path | None, *, as_root: bool) -> Room | None:
-    """Look at the file system that `folder` is on, or will be; None where it can't be seen from here.
+    """Return the file system that `folder` is on, or will be; None if it is not visible from here.
 
-    What a file system keeps back for root is free for an engine, which is root, and not for us.
+    Space reserved for root is free for an engine, which runs as root, but not for us.
     """
     while folder is not None:
         try:
@@ -36,20 +36,20 @@ def of(folder: Path | None, *, as_root: bool) -> Room | None:
     return None
 
 
-# Twice what an image is likely to take, and half as much again, for some take more: the frameworks' own files 3.3 times
-# what they weigh packed (scripts/benchmarks/pull.py), where 2.5 is likely.
+# Twice what an image is likely to take, and half as much again, as some take more: the frameworks' own files take 3.3
+# times their compressed size (scripts/benchmarks/pull.py), where 2.5 is likely.
 _AS_TARS_TOO = 3
 
 
 class Verdict(enum.Enum):
-    NOT_HERE = "the layers can't lie on this host on their way"
-    PACKED = "layers as they come"
-    UNPACKED = "layers that the engine gets as tars: for a while it has them twice, as those and unpacked"
+    NOT_HERE = "this host has no room for the layers in transit"
+    PACKED = "layers as the registry has them"
+    UNPACKED = "layers that the engine gets as tars: for a while it has them twice, as tars and unpacked"
 
 
 @dataclass(frozen=True)
 class Need:
-    """What an image needs: `missing_bytes` on the way, `here_bytes` of them here, and unpacked `likely_bytes`."""
+    """What an image needs: `missing_bytes` in transit, `here_bytes` of them already here, `likely_bytes` unpacked."""
 
     image: str
     missing_bytes: int
@@ -58,12 +58,9 @@ class Need:
 
 
 def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None]) -> Verdict:
-    """Judge the folder of an engine's images, and `own`, where layers lie meanwhile. Raises DiskFull."""
+    """Judge the room in `engines`, an engine's image folder, and in `own`, for layers in transit. Raise DiskFull."""
     there, here = of(engines, as_root=True), of(own, as_root=False)
-    needs = (
-        f"{need.image} needs {gb(need.missing_bytes)} there at the very least,"
-        f" and about {gb(need.likely_bytes)} in the end"
-    )
+    needs = f"{need.image} needs {gb(need.missing_bytes)} there at least, and about {gb(need.likely_bytes)} in the end"
     to_come_bytes = need.missing_bytes - need.here_bytes
     both_bytes = own_bytes = 0
     if there is not None:

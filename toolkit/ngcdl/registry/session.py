@@ -1,6 +1,6 @@
-"""Registries asked as a person would have it: as nobody first, with the key where nobody is refused, and not for long.
+"""Registry queries as a user expects them: anonymous first, with the key if that is refused, and within seconds.
 
-Imports requests only when something is asked.
+It imports requests only for a query.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ T = TypeVar("T")
 
 
 class Patience(NamedTuple):
-    """How long one question may take in all, and a connection of it."""
+    """How long one query may take in total, and each of its connections."""
 
     seconds: float
     connect_seconds: float
 
 
 USUAL = Patience(10.0, 5.0)
-HURRY = Patience(4.0, 2.0)  # an older answer is there to be given instead
-_LEAST_SECONDS = 1.0  # for the second question, with the key
+HURRY = Patience(4.0, 2.0)  # there is an older answer to fall back on
+_LEAST_SECONDS = 1.0  # for the second query, with the key
 _GRACE_SECONDS = 0.5
 
 
 @dataclass
 class Keys:
-    """The keys on this machine: each is looked for when a registry wants one, and once."""
+    """The keys on this machine: each is looked up once, when a registry requires it."""
 
     _found: dict[str, tuple[Credential | None, NgcdlError | None]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -52,7 +52,7 @@ class Keys:
 
 @dataclass
 class Session:
-    """The connections of one thread, one for each repository, so that no public one is asked with another one's key."""
+    """One thread's connections, one per repository, so that no public one is queried with another one's key."""
 
     keys: Keys
     patience: Patience = USUAL
@@ -67,12 +67,12 @@ class Session:
 
     @property
     def cost(self) -> tuple[int, int]:
-        """The requests and the bytes of their answers so far."""
+        """The numbers of requests and of response bytes so far."""
         every = self._registries.values()
         return sum(one.asked_requests for one in every), sum(one.asked_bytes for one in every)
 
     def ask(self, host: str, repository: str, question: Callable[[Registry], T]) -> T:
-        """Ask `question` of a registry, a second time with the key where one is wanted. Raises NgcdlError."""
+        """Ask a registry `question`, and again with the key if one is required. Raise NgcdlError."""
         registry = self._registry(host, repository)
         began, patience = time.monotonic(), self.patience.seconds
         try:
@@ -97,7 +97,7 @@ class Session:
 
 
 def _within(seconds: float, registry: Registry, question: Callable[[Registry], T]) -> T:
-    """Ask in a thread, which is left behind where the look-up of an address never ends: nothing else can stop that."""
+    """Ask in a thread, which is abandoned if a DNS lookup hangs: nothing else can stop that."""
     answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     registry.give(seconds)
 

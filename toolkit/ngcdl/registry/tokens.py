@@ -9,18 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, RegistryAnswer
+from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, RegistryAnswer
 from ngcdl.registry import challenge
 from ngcdl.registry.challenge import Address, Challenge
 from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.docker_config import HUB_HOSTS
+from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import TOKEN_USERNAME, Credential, Secret
 from ngcdl.registry.wire import Answer, Question, Wire
+from ngcdl.spec import NVCR
 
-# NGC's realm has moved from the one to the other: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
-NVIDIA_REALM_HOSTS = frozenset({"nvcr.io", "authn.nvidia.com"})
-HUB_REALM_HOSTS = frozenset({"auth.docker.io"})  # https://docs.docker.com/docker-hub/usage/pulls/
-# What a token without expires_in is good for: https://distribution.github.io/distribution/spec/auth/token/
+# The hosts with known realms. NGC's has moved from nvcr.io to authn.nvidia.com, and Docker Hub's is auth.docker.io:
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945 https://docs.docker.com/docker-hub/usage/pulls/
+_DOMAINS = {NVCR: ("nvcr.io", "nvidia.com"), **dict.fromkeys(HUB_HOSTS, ("docker.io", "docker.com"))}
+# The lifetime of a token without expires_in: https://distribution.github.io/distribution/spec/auth/token/
 _DEFAULT_SECONDS = 60.0
 _MARGIN_SECONDS = 5.0
 _TOKEN = re.compile(r"[!-~]+")
@@ -28,7 +30,7 @@ _TOKEN = re.compile(r"[!-~]+")
 
 @dataclass
 class Tokens:
-    """The tokens of one registry by repository. Anonymous where there is no credential."""
+    """One registry's tokens by repository, anonymous without a credential."""
 
     host: str
     credential: Credential | None
@@ -37,16 +39,16 @@ class Tokens:
     _held: dict[str, tuple[Secret, float]] = field(default_factory=dict, repr=False)
 
     def held(self, repository: str) -> Secret | None:
-        """Give the token for `repository` that is still good."""
+        """Return the token for `repository` if it is still valid."""
         token, until = self._held.get(repository, (None, 0.0))
         return token if self.clock() < until else None
 
     def drop(self, repository: str) -> None:
-        """Forget a token that the registry no longer takes."""
+        """Forget a token that the registry no longer accepts."""
         self._held.pop(repository, None)
 
     def fetch(self, asked: Challenge, repository: str) -> Secret:
-        """Get a token as `asked`. Raises KeyRejected, KeyWithoutRights, LoginNeeded or RegistryAnswer."""
+        """Get a token as `asked`. Raise KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused or RegistryAnswer."""
         answer = self.wire.ask(self._question(asked, repository))
         if answer.status != 200:
             self._refuse(answer, repository)
@@ -57,12 +59,15 @@ class Tokens:
     def _question(self, asked: Challenge, repository: str) -> Question:
         realm = challenge.address(asked.realm)
         scope = f"repository:{repository}:pull"
-        if realm is None or not realm.is_safe or (realm.scheme == "http" and not self._is_here(realm)):
-            raise RegistryAnswer(self.host, "it sends sign-ins to an address without encryption, or to none.")
+        is_plain = realm is None or (realm.scheme == "http" and not self._is_here(realm))
         if self.credential is None:
+            if is_plain:
+                raise RegistryAnswer(self.host, "it sends sign-ins to an unencrypted address, or to none.")
             return Question(challenge.token_url(asked, scope), follow=False)
-        if not self._may_see_key(realm):
-            raise RegistryAnswer(self.host, f"it sends sign-ins to {realm.host}, which is not given the key.")
+        if realm is None or is_plain:
+            raise RealmRefused(self.host, excerpt(asked.realm, limit=100), "that is not an https address")
+        if why := self._objection(realm):
+            raise RealmRefused(self.host, realm.host, why, repository)
         if self.credential.username == TOKEN_USERNAME:
             return self._refresh(asked, scope)
         pair = f"{self.credential.username}:{self.credential.secret.reveal()}".encode()
@@ -70,7 +75,7 @@ class Tokens:
         return Question(challenge.token_url(asked, scope), authorization=basic, follow=False)
 
     def _refresh(self, asked: Challenge, scope: str) -> Question:
-        # Identity tokens go the OAuth2 way: https://distribution.github.io/distribution/spec/auth/oauth/
+        # Identity tokens use OAuth2: https://distribution.github.io/distribution/spec/auth/oauth/
         assert self.credential is not None
         form = (
             ("grant_type", Secret("refresh_token")),
@@ -85,16 +90,25 @@ class Tokens:
         return challenge.address(challenge.base_url(self.host))
 
     def _is_here(self, realm: Address) -> bool:
-        """Are registry and realm both on this machine? Only there is plain http taken."""
+        """Are registry and realm both on this machine? Only there is plain http accepted."""
         own = self._own()
         return own is not None and challenge.is_loopback(own.host) and challenge.is_loopback(realm.host)
 
-    def _may_see_key(self, realm: Address) -> bool:
+    def _objection(self, realm: Address) -> str | None:
+        """Say why the key must not go there, None if it may.
+
+        A registry gets its own key anyway, so it may safely name another internet host, as GitLab's does. Docker and
+        crane follow it, too; the rule for addresses inside a network is crane's:
+        https://github.com/google/go-containerregistry/blob/main/pkg/v1/remote/transport/bearer.go
+        """
         own = self._own()
         if self._is_here(realm) or (own is not None and realm.host == own.host):
-            return realm.is_safe
-        hosts = HUB_REALM_HOSTS if self.host in HUB_HOSTS else NVIDIA_REALM_HOSTS
-        return realm.scheme == "https" and realm.port in (None, 443) and realm.host in hosts
+            return None
+        if domains := _DOMAINS.get(self.host):
+            is_known = any(f".{realm.host}".endswith(f".{domain}") for domain in domains)
+            is_usual = is_known and realm.port in (None, 443)
+            return None if is_usual else f"its key goes only to hosts of {' and '.join(domains)}"
+        return "that is an address inside a network" if challenge.is_inside(realm.host) else None
 
     def _refuse(self, answer: Answer, repository: str) -> None:
         refresh = self.credential is not None and self.credential.username == TOKEN_USERNAME
@@ -108,19 +122,19 @@ class Tokens:
             if self.credential is None:
                 raise LoginNeeded(self.host, repository, sign_in(self.host))
             raise KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
-        raise RegistryAnswer(self.host, f"asked for a token, it said {answer.told}")
+        raise RegistryAnswer(self.host, f"asked for a token, it answered {answer.told}")
 
     def _read(self, answer: Answer) -> tuple[Secret, float]:
-        # The content type has been text/..., so it is not looked at: https://github.com/NERSC/shifter/pull/238
+        # The content type may be text/..., so it is ignored: https://github.com/NERSC/shifter/pull/238
         try:
             tree: Any = json.loads(answer.body)
         except (ValueError, RecursionError):
-            # Only a web page's beginning is shown: anything else may be a token, cut short.
+            # Show only the beginning of a web page: anything else may be a truncated token.
             told = answer.told if answer.body.lstrip()[:1] == b"<" else "its token is not JSON."
             raise RegistryAnswer(self.host, told) from None
         token = (tree.get("token") or tree.get("access_token")) if isinstance(tree, dict) else None
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise RegistryAnswer(self.host, "asked for a token, it gave none.")
+            raise RegistryAnswer(self.host, "asked for a token, it returned none.")
         seconds = tree.get("expires_in")
         good = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < 1e9
         return Secret(f"Bearer {token}"), float(seconds) if good else _DEFAULT_SECONDS

@@ -1,4 +1,4 @@
-"""Whom TLS trusts, for the registry as for the data set: requests' bundle, the system's store, and NGCDL_CA_FILE."""
+"""Which CAs TLS trusts, for registry and data set alike: requests' bundle, the system's store, and NGCDL_CA_FILE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngcdl.errors import BadOption
 
 
 class _TrustingAdapter(HTTPAdapter):
-    """Trusts `ca_file` and, where it `has_system`, the system's certificates, beside the bundle that requests loads."""
+    """Trust `ca_file` and, with `has_system`, the system's certificates, besides the bundle that requests loads."""
 
     def __init__(self, ca_file: str | None, *, has_system: bool) -> None:
         self._context, self._lacks_system = create_urllib3_context(), has_system
@@ -23,7 +23,7 @@ class _TrustingAdapter(HTTPAdapter):
         super().__init__()
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:
-        if self._lacks_system:  # 45 ms that plain http does not pay
+        if self._lacks_system:  # plain http does not pay these 45 ms
             self._context.load_default_certs()
             self._lacks_system = False
         return super().send(*args, **kwargs)
@@ -36,16 +36,16 @@ class _TrustingAdapter(HTTPAdapter):
 
 
 def session(environ: Mapping[str, str]) -> requests.Session:
-    """Make a session that trusts them. Raises BadOption where NGCDL_CA_FILE or a named bundle can't be read."""
+    """Return a session that trusts them. Raise BadOption if NGCDL_CA_FILE or a named bundle can't be read."""
     bundle = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE")
     if bundle and not os.access(bundle, os.R_OK):
         raise BadOption(f"REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE: {bundle} can't be read.")
     ca_file = environ.get("NGCDL_CA_FILE")
     try:
-        # A bundle that is named stands for the system's.
+        # A named bundle replaces the system's.
         adapter = _TrustingAdapter(ca_file, has_system=not bundle)
     except (OSError, ValueError) as error:
-        raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read there.") from error
+        raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read from it.") from error
     made = requests.Session()
     made.verify = bundle or True
     made.mount("https://", adapter)

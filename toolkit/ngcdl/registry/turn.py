@@ -1,8 +1,8 @@
-"""Who pulls an image onto an engine now, and under which names layers were handed to it before.
+"""Which process pulls an image onto an engine, and under which relay names layers were handed to the engine before.
 
-    FOLDER/pull-<image>-<engine>      held by flock while the pull lasts; one name of a relay a line
+    FOLDER/pull-<image>-<engine>      locked with flock during the pull; one relay name per line
 
-A name outlives its relay only where a client was killed between two calls; the next pull onto that engine takes it.
+A name outlives its relay only if a client was killed between two calls; the next pull onto that engine removes it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ngcdl.spec import ImageRef
 
 
 class Turn:
-    """The right to pull one image, by digest, onto one engine. In a `with`, which gives it back."""
+    """The right to pull one image, by digest, onto one engine. Use it in a `with`, which releases it."""
 
     def __init__(self, folder: Path, digest: str, engine: str | None) -> None:
-        """Raises OSError where the folder takes nothing."""
+        """Create the folder. Raise OSError if that fails."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder / f"pull-{digest.partition(':')[2][:32]}-{tail(engine)}"
         self._file: int | None = None
@@ -38,27 +38,27 @@ class Turn:
             self._file = None
 
     def take(self) -> bool:
-        """Take it if nobody has it."""
+        """Take the turn if it is free; return whether we have it."""
         self._file = self._file if self._file is not None else _locked(self._path, create=True)
         return self._file is not None
 
     def note(self, name: ImageRef) -> None:
-        """Write down a name before the engine hears of it."""
+        """Record a name before the engine gets it."""
         assert self._file is not None  # take() gave it
         os.pwrite(self._file, f"{name}\n".encode(), os.fstat(self._file).st_size)
 
     def names(self) -> list[ImageRef]:
-        """Give the names that were handed to the engine for this image, those of killed clients too."""
+        """Return the names given to the engine for this image, including killed clients'."""
         assert self._file is not None  # take() gave it
         return _names(self._file)
 
     def forget(self) -> None:
-        """The names are gone."""
+        """Delete the record: the engine has none of the names any more."""
         self._path.unlink(missing_ok=True)
 
 
 def left_behind(folder: Path, engine: str | None) -> Iterator[ImageRef]:
-    """Give the names that killed clients left at an engine, once each; the caller takes them away."""
+    """Yield the names that killed clients left on an engine, once each, for the caller to remove."""
     for path in folder.glob(f"pull-*-{tail(engine)}"):
         file = _locked(path, create=False)
         if file is not None:
@@ -70,7 +70,7 @@ def left_behind(folder: Path, engine: str | None) -> Iterator[ImageRef]:
 
 
 def _locked(path: Path, *, create: bool) -> int | None:
-    """Open and lock the file that is at `path` now; None where another process has it, or it is not there."""
+    """Open and lock the file that is at `path` now; return None if another process has it, or it does not exist."""
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
@@ -88,15 +88,15 @@ def _locked(path: Path, *, create: bool) -> int | None:
 
 
 def _names(file: int) -> list[ImageRef]:
-    """Read what `note` wrote. Whatever else is there, nothing but a relay's name is ever taken away."""
+    """Read what `note` wrote. Whatever else is in the file, only relay names are ever removed."""
     lines = os.pread(file, 1 << 20, 0).decode(errors="replace").splitlines()
     names = []
     for line in lines:
-        with contextlib.suppress(BadReference):  # half a line: the client died while it wrote
+        with contextlib.suppress(BadReference):  # half a line: the client died while writing
             names.append(ImageRef.parse(line))
     return [name for name in names if is_relays(name)]
 
 
 def tail(engine: str | None) -> str:
-    """What tells the files about one engine from those about others."""
+    """Return the suffix that distinguishes one engine's files from another's."""
     return hashlib.sha256((engine or "").encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""One question to a registry over HTTP: retried where that helps, redirected without the key, read up to a limit."""
+"""One request to a registry over HTTP: retried if that helps, redirected without the key, read up to a limit."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class Question:
     form: tuple[tuple[str, Secret], ...] | None = None
     follow: bool = True
     limit_bytes: int = 4 << 20
-    start: int = 0  # of the body: what comes before is here already
+    start: int = 0  # the first byte of the body to send; the earlier ones are here already
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One response, whatever its status. `headers` look names up in any case."""
+    """One response, whatever its status. `headers` is case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)  # a token, perhaps
+    body: bytes = field(repr=False)  # it may hold a token
 
     @property
     def told(self) -> str:
-        """Say in one line what came: the status in words and the beginning of the body."""
+        """The answer in one line: its status in words and the beginning of the body."""
         try:
             phrase = f"{self.status} {HTTPStatus(self.status).phrase}"
         except ValueError:
@@ -66,7 +66,7 @@ class Answer:
 
 
 class Stream:
-    """A body that is still to be read: a layer may be too big for the memory. Close it."""
+    """A body still to be read: a layer may be too big for memory. Close it."""
 
     def __init__(self, response: requests.Response, host: str, timeout_seconds: tuple[float, float]) -> None:
         self.status, self.headers = response.status_code, response.headers
@@ -75,7 +75,7 @@ class Stream:
         self._read = _reader(response)
 
     def read(self, limit_bytes: int) -> bytes:
-        """Give what has come, b"" at the end. Raises RegistryUnreachable where it was cut, or nothing comes."""
+        """Return what has arrived, b"" at the end. Raise RegistryUnreachable if it was cut off, or nothing arrives."""
         try:
             return self._read(limit_bytes)
         except FOREIGN as error:
@@ -89,7 +89,7 @@ R = TypeVar("R", bound=Answer | Stream)
 
 
 class OwnAuth(AuthBase):
-    """Keeps requests from filling in what ~/.netrc or an address holds: a key goes only where it is meant to."""
+    """Keep requests from adding credentials from ~/.netrc or a URL: a key goes only where it is meant to."""
 
     def __init__(self, header: Secret | None) -> None:
         self.header = header
@@ -102,9 +102,9 @@ class OwnAuth(AuthBase):
 
 
 class Wire:
-    """A pool of connections. Errors name the host that was asked, which may be the token server.
+    """A pool of connections. Errors name the host of the request, which may be the token server.
 
-    `asked_requests` and `asked_bytes` count what went out, and the bodies that came, since it was made.
+    `asked_requests` counts the requests sent, `asked_bytes` the bytes of the bodies received.
     """
 
     def __init__(
@@ -125,15 +125,15 @@ class Wire:
         self._session.close()
 
     def give(self, seconds: float) -> None:
-        """Let everything from now on, tries and waits among it, take at most so many seconds."""
+        """Limit everything from now on, including retries and waits, to `seconds` in total."""
         self._given_seconds, self._until = seconds, time.monotonic() + seconds
 
     def ask(self, question: Question) -> Answer:
-        """Send it and give the answer. Raises RegistryUnreachable, RateLimited or RegistryAnswer."""
+        """Send a request and return the answer. Raise RegistryUnreachable, RateLimited or RegistryAnswer."""
         return self._follow(question, self._once)
 
     def open(self, question: Question) -> Answer | Stream:
-        """Send it and give the body as a stream; an Answer where that is not what was asked for. Raises as `ask`."""
+        """Send a request and return the body as a stream, or an Answer if the request failed. Raise as `ask` does."""
         return self._follow(question, self._opened)
 
     def _follow(self, question: Question, send: Callable[[Question, tuple[float, float]], R]) -> R:
@@ -172,7 +172,7 @@ class Wire:
             self._sleep(wait)
 
     def _patience(self, host: str) -> tuple[float, float]:
-        """Give the seconds to wait for a connection and for an answer, of those that are left."""
+        """Return the seconds to wait for a connection and for an answer, within those that are left."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise RegistryUnreachable(host, f"no answer within {self._given_seconds:g} s")
@@ -198,7 +198,7 @@ class Wire:
         parts = challenge.address(question.url)
         if parts is None or not parts.is_safe:
             raise RegistryAnswer(urlsplit(question.url).netloc[:100], "it names an address that ngcdl does not go to.")
-        # This machine is never asked through a proxy, and plain http with a key in it must not leave it.
+        # Never reach this machine through a proxy: plain http that carries a key must not leave it.
         self._session.trust_env = not challenge.is_loopback(parts.host)
         self.asked_requests += 1
         headers = {"Accept": question.accept, "Accept-Encoding": "identity"}
@@ -224,14 +224,14 @@ class Wire:
             body += chunk
             self.asked_bytes += len(chunk)
             if len(body) > question.limit_bytes:
-                raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand belong.")
+                raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand are expected.")
             if time.monotonic() > deadline:
                 raise RegistryUnreachable(host, f"its answer was not complete after {given:g} s")
         return body
 
 
 def _reader(response: requests.Response) -> Callable[[int], bytes]:
-    # urllib3's read1 (2.x) gives what has come; read would wait for all of a block from a server that drips.
+    # urllib3's read1 (2.x) returns what has arrived; with a slow server, read would wait for a whole block.
     read: Callable[[int], bytes] = getattr(response.raw, "read1", response.raw.read)
     return read
 
@@ -242,12 +242,12 @@ def _redirected(question: Question, answer: Answer) -> Question:
     here, there = challenge.address(question.url), challenge.address(target)
     if here is None or there is None or (there.scheme == "http" and here.scheme == "https"):
         raise RegistryAnswer(host, f"{answer.status}, it redirects to an address that ngcdl does not go to.")
-    # A blob's new home is a CDN's, with its own signature in the address: our key is none of its business.
+    # Blobs redirect to a CDN, with a signature in the URL: our key is none of its business.
     return replace(question, url=target, authorization=None)
 
 
 def _waits() -> Iterator[float]:
-    """Give the pauses between tries, in seconds, with jitter so that many clients do not return as one."""
+    """Yield the pauses between tries, in seconds, with jitter so that many clients do not come back at once."""
     for attempt in range(TRIES - 1):
         yield 0.5 * 2**attempt * random.uniform(0.5, 1.5)
 

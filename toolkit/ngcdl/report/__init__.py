@@ -1,1 +1,1 @@
-"""What is read out of records: figures now, plots and pages on top of them."""
+"""What is derived from records: figures, findings, comparisons, and the pages that show them."""

@@ -1,8 +1,8 @@
-"""How much a training computed each second, and what share that is of its cards' peak. Pure.
+"""How many FLOP/s a training achieved, and what share of its cards' peak that is. Pure.
 
-Counted are the operations of convolutions and matrix products alone, as the workload says them of one example; a card's
-peak is a row of catalog/peaks.py. It is given at the rated boost clock, and scales with the clock that was measured
-where that was higher. A CPU's peak is not known here.
+Only the operations of convolutions and matrix products count, as the workload states them for one example; a card's
+peak is a row of catalog/peaks.py. The peak holds at the rated boost clock and is scaled up if the measured clock was
+higher. A CPU's peak is not known here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ngcdl.catalog.peaks import Peak, peak
 from ngcdl.record import Summary
 from ngcdl.report.lines import Line, number, text, texts_in
 
-# Winograd's convolutions of 3 x 3 need 2.25 times fewer multiplications than are counted:
+# Winograd's algorithm for 3 x 3 convolutions needs 2.25 times fewer multiplications than are counted:
 # https://arxiv.org/abs/1509.09308
 WINOGRAD = 2.25
 
 
 def with_peak(summed: Summary, start: Line) -> Summary:
-    """Give `summed` with what it achieved; `start`: the trainer's last start event."""
+    """Return `summed` with what it achieved; `start` is the trainer's last start event."""
     each, rate = number(start.get("flops_per_example")), summed.examples_per_second
     if each is None or rate is None:
         return summed
@@ -34,8 +34,8 @@ def with_peak(summed: Summary, start: Line) -> Summary:
 
 def _peak(summed: Summary, start: Line) -> Peak | None:
     if start.get("device") != "gpu" or any((gpu.uuid or "").startswith("MIG-") for gpu in summed.gpus):
-        return None  # a MIG device is a part of a card, though TensorFlow 1 tells the card's name
-    # "/physical_device:GPU:0" is TensorFlow's own name, and tells of no card
+        return None  # a MIG device is part of a card, though TensorFlow 1 reports the card's name
+    # "/physical_device:GPU:0" is TensorFlow's own name and does not identify a card
     told = [name for name in texts_in(start.get("devices")) or () if "device:GPU:" not in name]
     names = told or [gpu.name for gpu in summed.gpus if gpu.name]
     found = [at_most for name in names if (at_most := peak(name, text(start.get("precision")) or "float32"))]
@@ -43,11 +43,11 @@ def _peak(summed: Summary, start: Line) -> Peak | None:
 
 
 def _faster(summed: Summary, at_most: Peak) -> float:
-    """Give how many times its rated clock the card ran at, 1 at least."""
+    """Return the card's mean clock relative to its rated boost clock, at least 1."""
     return max((summed.sm_mhz_mean or 0.0) / at_most.boost_mhz, 1.0)
 
 
 def allowed(start: Line) -> float:
-    """Give the share of the peak that a training can reach: where 3 x 3 convolutions are most of it, more than 1."""
+    """Return the share of the peak that a training can reach: more than 1 if it is mostly 3 x 3 convolutions."""
     small = number(start.get("share_of_3x3"))
     return WINOGRAD if small is not None and small > 0.5 else 1.0

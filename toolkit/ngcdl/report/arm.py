@@ -1,4 +1,4 @@
-"""One arm of a comparison in figures, round by round, and how two arms are set against each other. Pure."""
+"""One arm of a comparison in figures, round by round, and how two arms are compared. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ngcdl.report.spread import Spread, by_round, times
 
 @dataclass(frozen=True)
 class Figures:
-    """What one arm's runs that count reached, by round. `value` is what is varied, as it was typed.
+    """What one arm's accepted runs reached, by round. `value` is the varied option's value, as typed.
 
-    `examples` are those of the data set, `cores` the physical ones of the machine, `batch` what its replicas have
-    together in a step; None is unknown."""
+    `examples` is the size of the data set, `cores` the machine's physical cores, `batch` the global batch of all
+    replicas; None is unknown."""
 
     value: str
     rates: Mapping[int, float] = field(default_factory=dict)  # examples/s
-    seconds: Mapping[int, float] = field(default_factory=dict)  # of a step
+    seconds: Mapping[int, float] = field(default_factory=dict)  # per step
     device: str | None = None
     examples: int | None = None
     cores: int | None = None
     batch: int | None = None
     replicas: int | None = None
-    taught: Mapping[int, float] = field(default_factory=dict)  # seconds of the teacher's for a batch
+    taught: Mapping[int, float] = field(default_factory=dict)  # teacher's seconds per batch
     p50: Mapping[int, float] = field(default_factory=dict)  # seconds of latency
     p95: Mapping[int, float] = field(default_factory=dict)
 
@@ -34,22 +34,22 @@ class Figures:
 
     @property
     def rate(self) -> float:
-        """The median of its rounds, 0 where it has none."""
+        """The median of its rounds, 0 without any."""
         return median(self.rates.values()) if self.rates else 0.0
 
     @property
     def whole(self) -> Spread | None:
-        """How long all examples take once, in seconds."""
+        """The time for one pass over all examples, in seconds."""
         return Spread.of([self.examples / rate for rate in self.rates.values()]) if self.examples else None
 
 
 def faster(one: Figures, other: Figures) -> Spread | None:
-    """How many times as fast as `other` is `one`?"""
+    """Return how many times as fast as `other` `one` is."""
     return by_round(lambda here, there: here / there, one.rates, other.rates)
 
 
 def longer(one: Figures, other: Figures) -> Spread | None:
-    """How many times as long as a step of `other` does one of `one` take?"""
+    """Return how many times as long a step of `one` takes as a step of `other`."""
     return by_round(lambda here, there: here / there, one.seconds, other.seconds)
 
 
@@ -60,5 +60,5 @@ def counted(value: str, word: str) -> str:
 
 def compared(subject: str, ratio: Spread, other: str) -> str:
     if not ratio.is_told:
-        return f"Between {subject} and {other} no difference can be told: {times(ratio)}"
+        return f"No measurable difference between {subject} and {other}: {times(ratio)}"
     return f"{subject[0].upper()}{subject[1:]} does {times(ratio)} the work of {other}"

@@ -1,4 +1,4 @@
-"""The arms of a comparison as bars: how many examples a second each did, from the least to the most of its rounds."""
+"""The arms of a comparison as bars: the median examples/s of each, with whiskers from its slowest to fastest round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDE = 1000.0
 
 
 def bars(it: Comparison) -> Markup | None:
-    """Draw them on one scale from 0 on; None where there is nothing to set side by side."""
+    """Draw the bars on one scale from 0; None with fewer than two arms to compare."""
     known = [arm.examples_per_second.max for arm in it.arms if arm.examples_per_second]
     if len(known) < 2 or not max(known):
         return None
@@ -21,7 +21,7 @@ def bars(it: Comparison) -> Markup | None:
 
 
 def _row(arm: Reached, at: int, most: float) -> tuple[Markup, Markup, Markup]:
-    """The figure stands beside the bar as text: a reader of the page aloud needs no other description."""
+    """Draw one arm. Its figure is beside the bar as text, so a screen reader needs no other description."""
     speed = arm.examples_per_second
     shown = []
     if speed:

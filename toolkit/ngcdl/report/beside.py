@@ -1,6 +1,6 @@
-"""What goes on beside a training, and what it costs: the making of its batches, and a teacher.
+"""What runs alongside a training, and what it costs: the input pipeline, and a teacher.
 
-Rules with their thresholds, pure; what is told and what is not: questions.py.
+Rules with their thresholds, pure. questions.py says what is reported and what is not.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections.abc import Iterator, Sequence
 from ngcdl.report.arm import Figures, compared, faster, longer
 from ngcdl.report.spread import Spread, by_round, duration, percent, times
 
-# The pipeline alone against the network alone: below the one it sets the pace, above the other the network does.
+# Speed of the pipeline alone relative to the network alone: below the first bound the pipeline sets the pace, above
+# the second the network does.
 INPUT_BOUND, COMPUTE_BOUND = 0.9, 1.5
-# Of the slower of the two that both together reach: from here on they go on side by side.
+# The share of the slower one's speed that both reach together; from here on they overlap.
 OVERLAPPED = 0.9
-# With so little of a step's time more, a teacher costs its student nothing that matters.
+# If a step takes less than this times as long, a teacher costs its student next to nothing.
 FREE_TEACHER = 1.05
-# What a round reaches of a bound, at most: a twentieth more is chance, and beyond it the figures contradict each other,
-# as those of disturbed rounds do. Then nothing is concluded from them.
+# The most a round can reach of an upper bound: a twentieth more is chance; beyond that the figures contradict each
+# other, as in disturbed rounds, and nothing is concluded from them.
 MOST_OF_A_BOUND = 1.05
 
 
@@ -32,19 +33,19 @@ def feed(arms: Sequence[Figures]) -> Iterator[str]:
     if pipeline and network and real:
         yield from _pace(pipeline, network, real)
     if resident and plain:
-        made = "making and copying each batch when it is needed"
+        made = "making and copying each batch on demand"
         yield from _than("holding the data on the device", resident, plain, made)
         if ahead:
             yield from _than("making batches ahead", ahead, plain, "that")
     if resident and network:
         share = faster(resident, network)
         if share and is_possible(share):
-            bound_to = "the upper bound, one batch there again and again"
-            yield f"Holding them on the device reaches {percent(share)} of {bound_to}."
+            bound_to = "the upper bound, the same batch on the device at every step"
+            yield f"Holding the data on the device reaches {percent(share)} of {bound_to}."
 
 
 def is_possible(share: Spread) -> bool:
-    """Can this be how much of a bound was reached, in each round?"""
+    """Return whether this can be the share reached of an upper bound, in every round."""
     return share.max <= MOST_OF_A_BOUND
 
 
@@ -55,7 +56,7 @@ def _than(subject: str, one: Figures, other: Figures, named: str) -> Iterator[st
 
 
 def bound(ratio: float) -> str:
-    """Say what sets the pace where the pipeline alone does `ratio` times as many examples as the network alone."""
+    """Say what sets the pace if the pipeline alone does `ratio` times as many examples as the network alone."""
     return "input-bound" if ratio < INPUT_BOUND else "compute-bound" if ratio > COMPUTE_BOUND else "balanced"
 
 
@@ -63,16 +64,16 @@ def _pace(pipeline: Figures, network: Figures, real: Figures) -> Iterator[str]:
     ratio = faster(pipeline, network)
     if not ratio:
         return
-    alone = f"the pipeline by itself makes {times(ratio)} the examples a second that the network by itself trains with"
+    alone = f"the pipeline alone makes {times(ratio)} as many examples per second as the network alone trains on"
     if bound(ratio.min) == bound(ratio.max):
         yield f"This training is {bound(ratio.median)}: {alone}."
     else:
-        yield f"The rounds do not agree what sets the pace, {bound(ratio.min)} or {bound(ratio.max)}: {alone}."
+        yield f"The rounds disagree on whether this training is {bound(ratio.min)} or {bound(ratio.max)}: {alone}."
     reached = by_round(lambda both, made, trained: both / min(made, trained), real.rates, pipeline.rates, network.rates)
     if reached and is_possible(reached):
         waits = "on a CPU they share its cores" if real.device == "cpu" else "they wait for each other"
         why = f"; {waits}" if reached.max < OVERLAPPED else ""
-        yield f"Both together reach {percent(reached)} of the slower of the two{why}."
+        yield f"Together they reach {percent(reached)} of the slower of the two{why}."
 
 
 # -- teacher --------------------------------------------------------------------------------------------------------
@@ -88,8 +89,8 @@ def teacher(arms: Sequence[Figures]) -> Iterator[str]:
     if alone and before and ahead:
         yield from _side_by_side(alone, before, ahead)
     for name, how in (
-        ("together", "On the student's own device, in turn"),
-        ("kept", "With answers computed beforehand"),
+        ("together", "With the teacher on the student's own device, in turn"),
+        ("kept", "With the teacher's answers computed beforehand"),
     ):
         other = by_value.get(name)
         cost = longer(other, alone) if other and alone else None
@@ -99,14 +100,14 @@ def teacher(arms: Sequence[Figures]) -> Iterator[str]:
 
 def _teachers_price(cost: Spread) -> str:
     if cost.max < FREE_TEACHER:
-        return f"A teacher on the CPU, ahead of the student, costs it nothing that matters: {times(cost)} its step."
+        return f"A teacher on the CPU, ahead of the student, costs next to nothing: a step takes {times(cost)} as long."
     if not cost.is_told:
-        return f"Whether a teacher on the CPU costs its student anything can't be told: {times(cost)} its step."
-    return f"A teacher on the CPU, ahead of the student, makes its step {times(cost)} as long."
+        return f"Whether a teacher on the CPU slows its student can't be told: a step takes {times(cost)} as long."
+    return f"With a teacher on the CPU, ahead of the student, a step takes {times(cost)} as long."
 
 
 def _side_by_side(alone: Figures, before: Figures, ahead: Figures) -> Iterator[str]:
-    """overlap = (t_T + t_S - t_C) / min(t_T, t_S); 1 is perfect, 0 is one after the other."""
+    """overlap = (t_T + t_S - t_C) / min(t_T, t_S); 1 is perfect overlap, 0 is one after the other."""
     teacher = by_round(lambda both, student: both - student, before.seconds, alone.seconds)
     if not teacher or teacher.min <= 0:
         return
@@ -118,11 +119,11 @@ def _side_by_side(alone: Figures, before: Figures, ahead: Figures) -> Iterator[s
         ahead.seconds,
     )
     if student and overlap:
-        fits = "it fits beside it" if teacher.max <= student.min else "it does not fit beside it"
-        fits = "whether it fits beside it can't be told" if _cross(teacher, student) else fits
+        fits = "the teacher keeps up" if teacher.max <= student.min else "the teacher can't keep up"
+        fits = "whether the teacher keeps up can't be told" if _cross(teacher, student) else fits
         hidden = f"; {percent(overlap)} of the shorter of the two is hidden behind the longer"
         yield (
-            f"The teacher takes {duration(teacher)} of a batch, the student {duration(student)}: {fits}"
+            f"The teacher takes {duration(teacher)} per batch, the student {duration(student)}: {fits}"
             f"{hidden if is_possible(overlap) else ''}."
         )
 

@@ -1,7 +1,7 @@
-"""Why a training was as fast as it was: what held it back, by rules with their thresholds. Pure.
+"""What limited a training's speed, by rules with their thresholds. Pure.
 
-The decisive comes first. Where too few samples were taken while it trained nothing is said rather than guessed, but for
-memory that did not suffice. A figure that is unknown decides no rule.
+The decisive finding comes first. With too few samples during training nothing is reported rather than guessed, except
+running out of memory. No rule applies on an unknown figure.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from ngcdl.report import achieved, memory, throttling
 from ngcdl.report.case import COMPUTE_BOUND_PERCENT, FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, Case, finding
 from ngcdl.report.lines import Line
 
-# A mean of fewer is chance: one sample in four is a checkpoint, or the first step.
+# A mean over fewer is chance: one sample in four is a checkpoint, or the first step.
 FEWEST_SAMPLES = 5
-# Below it the card waits so much that what it waits for is worth looking for.
+# Below this the card waits so much that the cause is worth finding.
 WAITING_PERCENT = 70.0
-# So much of the time that the training waited for its batches explains a card that waits.
+# A training that waited for its batches for this share of the time explains a waiting card.
 WAITED_SHARE = 0.3
-# A thread that never waits shows as 95 to 100: the kernel moves it between cores within a sample.
+# A thread that never waits reads 95 to 100: the kernel moves it between cores within a sample.
 FULL_CORE_PERCENT = 90.0
-# Feeds beside which no batch is made on the CPU while a card computes (containers/trainer/feed.py).
+# Feeds that make no batches on the CPU while a card computes (containers/trainer/feed.py).
 UNFED = ("resident", "constant", "input")
-# One thread that computes, and what the system does beside it.
+# One computing thread, plus what the system does besides.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
 _FASTER = (
-    "in more threads or processes (num_workers, num_parallel_calls), with less done to each image on the CPU, or with "
-    "the data on the GPU."
+    "use more threads or processes (num_workers, num_parallel_calls), do less to each image on the CPU, or keep the "
+    "data on the GPU."
 )
-# As many threads wait for a core as have one.
+# For each thread that has a core, another one waits for it.
 OVERSUBSCRIBED = 2.0
-# A step of less is over before the next one has been handed to the card: launching its some hundred kernels takes
-# microseconds each.
+# A shorter step is over before the next has been launched: each of its few hundred kernels takes microseconds to
+# launch.
 TINY_STEP_SECONDS, TINY_BATCH, TINY_GPU_PERCENT = 0.005, 32, 50.0
 
 
 def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Finding, ...]:
-    """Say what held `run` back, the decisive first; () where nothing can be said."""
+    """Return what limited `run`, the decisive finding first; () if nothing can be said."""
     case = Case(run, summary, tuple(events))
     if (summary.training_samples or 0) < FEWEST_SAMPLES:
         return tuple(memory.out_of_memory(case))
@@ -49,18 +49,20 @@ def _impossible(case: Case) -> Iterator[Finding]:
     share, flops = case.summary.peak_share, case.summary.flops_per_second
     most = achieved.allowed(case.start)
     if share is not None and flops is not None and share > most:
-        times = f" (of 3x3 convolutions up to {most:g} times are possible)" if most > 1 else ""
-        text = f"{flops / 1e12:.1f} TFLOP/s are {share:.1f} times what the card can do{times}: the timing or the size "
-        text += "of the work is wrong."
-        text += " Or the card's peak is: it is from memory." if case.summary.peak_recalled else ""
-        advice = "Are the steps waited for, is the whole network computed, is the batch what it is said to be?"
+        times = f" (3x3 convolutions can reach up to {most:g} times)" if most > 1 else ""
+        text = f"{flops / 1e12:.1f} TFLOP/s is {share:.1f} times what the card can do{times}: the timing or the amount "
+        text += "of work is wrong."
+        text += " Or the card's peak is: it is from memory, not from a source." if case.summary.peak_recalled else ""
+        advice = "Check that each step is waited for, the whole network is computed, and the batch is as stated."
         yield finding("above-peak", text, advice, peak_share=share, allowed=most, flops_per_second=flops)
 
 
 def _gpu_unused(case: Case) -> Iterator[Finding]:
     if case.on_cpu or not case.summary.gpus:
         return
-    advice = "Does this image suit the card, and does its framework see it?\n    ngcdl check IMAGE\n    ngcdl doctor"
+    advice = (
+        "Check that this image suits the card, and that its framework sees it:\n    ngcdl check IMAGE\n    ngcdl doctor"
+    )
     if case.run.device == "cpu":
         text = "The run had a GPU, but its framework computed on the CPU."
         yield finding("gpu-idle", text, advice, gpu_percent=case.summary.gpu_percent_mean)
@@ -76,7 +78,7 @@ def _throttled(is_damage: bool) -> Callable[[Case], Iterator[Finding]]:
         if found and case.busy is not None and case.busy >= IDLE_PERCENT:
             reason, share = found
             clock = case.summary.sm_mhz_mean
-            at = f", {clock:.0f} MHz in the mean" if clock is not None else ""
+            at = f", {clock:.0f} MHz on average" if clock is not None else ""
             text = f"GPU clocks held down for {100 * share:.0f} % of the time{at}: {reason.meaning} ({reason.name})."
             yield finding("throttled", text, reason.advice, share=share, sm_mhz=clock)
 
@@ -87,7 +89,7 @@ def _shared_gpu(case: Case) -> Iterator[Finding]:
     if case.summary.shared_gpu and not case.on_cpu and case.run.device != "cpu":
         text = "Other processes computed on the same GPU: its figures are not the run's alone."
         yield finding(
-            "shared-gpu", text, "Who it is, and a free card instead:\n    ngcdl gpu\n    ngcdl run ... --gpus 1"
+            "shared-gpu", text, "See who uses it, and take a free card:\n    ngcdl gpu\n    ngcdl run ... --gpus 1"
         )
 
 
@@ -98,7 +100,7 @@ def _tiny_batch(case: Case) -> Iterator[Finding]:
     if batch <= TINY_BATCH and seconds < TINY_STEP_SECONDS:
         text = f"GPU {busy:.0f} % busy with steps of {1000 * seconds:.1f} ms at batch {batch:.0f}: "
         makes = "making batches and " if (case.waited_share or 0.0) >= WAITED_SHARE else ""
-        text += f"most of the time goes into {makes}handing out work, not into computing."
+        text += f"most of the time goes into {makes}launching work, not into computing."
         yield finding(
             "tiny-batch", text, f"    ngcdl run ... --batch {4 * batch:.0f}",
             gpu_percent=busy, batch=batch, seconds_per_batch=seconds,
@@ -113,11 +115,11 @@ def _input_bound(case: Case) -> Iterator[Finding]:
     text = f"GPU {busy:.0f} % busy{full}: {100 * share:.0f} % of the time the training waited for its next batch. "
     text += "The input pipeline holds it back."
     figures = {"gpu_percent": busy, "waited_percent": 100 * share, "cpu_busiest_core_percent": core}
-    yield finding("input-bound", text, f"Make batches {_FASTER}", **figures)
+    yield finding("input-bound", text, f"To make batches faster, {_FASTER}", **figures)
 
 
 def _full_core(case: Case) -> Iterator[Finding]:
-    """What a full core does is not measured: CUDA fills one by waiting, too (cudaDeviceScheduleAuto spins).
+    """Report a full core. What it does is not measured: CUDA fills one by waiting, too (cudaDeviceScheduleAuto spins).
     https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html"""
     busy, share, core = case.busy, case.waited_share, case.summary.cpu_busiest_core_percent_mean
     own = case.summary.container_cpu_percent_mean
@@ -125,19 +127,19 @@ def _full_core(case: Case) -> Iterator[Finding]:
         return
     is_others = own is not None and own < FULL_CORE_PERCENT
     if is_others or case.told("feed") in UNFED or any(_input_bound(case)) or any(_tiny_batch(case)):
-        return  # the last two say it better
+        return  # the last two rules explain it better
     text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: "
     if share is None:
-        text += "it makes batches, hands out work, or waits for the card."
-        advice = f"If it makes batches: {_FASTER}"
+        text += "it makes batches, launches work, or waits for the card."
+        advice = f"If it makes batches, {_FASTER}"
     else:
-        text += f"it hands out work, or waits for the card; for batches it waited {100 * share:.0f} % of the time."
+        text += f"it launches work, or waits for the card; it waited for batches {100 * share:.0f} % of the time."
         advice = "A larger --batch gives the card more to do in each step."
     yield finding("full-core", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core, own_cpu_percent=own)
 
 
 def _oversubscribed(case: Case) -> Iterator[Finding]:
-    """By what was asked for; or by what was seen, where that can only be the run's own."""
+    """Judge by the threads requested, or by those seen if they can only be the run's own."""
     cores, threads, percent = case.run.machine.cores, case.asked("threads"), case.summary.cpu_percent_mean
     running, others = case.summary.threads_running_mean, case.others_cores
     if not cores or not case.waits_for_the_cpu:
@@ -153,11 +155,11 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
 
 
 def _compute_bound(case: Case) -> Iterator[Finding]:
-    """Not of a card that others used, too: its use is everybody's."""
+    """Skip a card that others used, too: its utilization is not the run's alone."""
     if not case.summary.shared_gpu and case.busy is not None and case.busy >= COMPUTE_BOUND_PERCENT:
         text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
         yield finding(
-            "compute-bound", text, "Faster would be mixed precision, or a faster card.", gpu_percent=case.busy
+            "compute-bound", text, "Mixed precision or a faster card would speed it up.", gpu_percent=case.busy
         )
 
 
@@ -165,13 +167,13 @@ def _busy_machine(case: Case) -> Iterator[Finding]:
     cores, others = case.run.machine.cores, case.others_cores
     if case.is_crowded and others is not None:
         text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: the figures are too low."
-        yield finding("busy-machine", text, "Measure again when nothing else runs.", others_cores=others, cores=cores)
+        yield finding("busy-machine", text, "Measure again on an idle machine.", others_cores=others, cores=cores)
 
 
 def _cpu_bound(case: Case) -> Iterator[Finding]:
-    """Of a run that was to compute on the CPU, where the cores were not kept busy by others.
+    """Judge a run that was meant to compute on the CPU, if others did not keep the cores busy.
 
-    As many busy threads as there are physical cores fill it, too: a second one on each adds little to arithmetic."""
+    As many busy threads as physical cores also fill the CPU: a second one on each core adds little to arithmetic."""
     percent, busy, machine = case.summary.cpu_percent_mean, case.summary.cores_busy, case.run.machine
     cores, physical, own = machine.cores, machine.physical_cores, case.summary.container_cpu_percent_mean
     if not case.on_cpu or case.is_crowded or percent is None or not cores:
@@ -183,7 +185,7 @@ def _cpu_bound(case: Case) -> Iterator[Finding]:
         text = f"{used:.1f} of {cores} logical processors busy, on {physical} physical cores: the CPU sets the pace."
     else:
         return
-    advice = "Is the GPU faster?\n    ngcdl compare ..." if machine.gpus else None
+    advice = "See whether the GPU is faster:\n    ngcdl compare ..." if machine.gpus else None
     yield finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores, physical_cores=physical)
 
 
@@ -210,15 +212,15 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
 
 
 def _nothing_stands_out(case: Case) -> Iterator[Finding]:
-    """The sentence where no rule applies: what was measured."""
+    """Report what was measured, if no rule applies."""
     core, cores, busy = case.summary.cpu_busiest_core_percent_mean, case.summary.cores_busy, case.busy
     beside = f", the busiest CPU core {core:.0f} %" if core is not None else ""
     if busy is not None:
         text = f"GPU {busy:.0f} % busy{beside}: "
         if busy >= WAITING_PERCENT:
-            text += "it seldom waits."
+            text += "it rarely waits."
         elif core is not None and core < FULL_CORE_PERCENT:
-            text += "it waits for something else: the disk, the network, or each step for the one before."
+            text += "it waits for something else: the disk, the network, or each step for the previous one."
         else:
             text += "it waits for something that was not measured."
         yield finding("balanced", text, None, gpu_percent=busy, cpu_busiest_core_percent=core)

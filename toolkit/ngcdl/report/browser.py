@@ -1,7 +1,7 @@
-"""A page as a picture: a Chromium that is on this machine, without a window, asked over a pipe.
+"""A page as an image: drawn by this machine's Chromium, headless, controlled over a pipe.
 
-The DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) as JSON with a NUL after each message, on
-the browser's file descriptors 3 and 4: no port is opened, and nothing else is needed.
+Speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/): NUL-terminated JSON messages on the
+browser's file descriptors 3 and 4. No port is opened, and nothing else is needed.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ NAMES = (
 _SECONDS = 60.0
 _WIDTH = 1100
 _SCALE = 2.0
-_MOST_PIXELS = 16_000  # as high as Chromium's pictures are
-_LEAST_SCALE = 1.0  # what is smaller can't be read: a page that is longer still is cut, and that is said
+_MOST_PIXELS = 16_000  # the height limit of Chromium's screenshots
+_LEAST_SCALE = 1.0  # smaller is illegible: a page that is still too long is cut, which the caller reports
 
 
 def found() -> str:
-    """Give the program: NGCDL_BROWSER, or the first of NAMES on PATH. Raises NoBrowser."""
+    """Return the browser's path: NGCDL_BROWSER, or the first of NAMES on PATH. Raise NoBrowser."""
     named = os.environ.get("NGCDL_BROWSER")
     program = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if not program:
-        raise NoBrowser(f"NGCDL_BROWSER={named} is no program" if named else "no Chromium or Chrome is on PATH")
+        raise NoBrowser(f"NGCDL_BROWSER={named} is not a program" if named else "no Chromium or Chrome is on PATH")
     return program
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG of a page, and the share (0..1) of the page's height that is on it."""
+    """A PNG of a page, and the share (0..1) of the page's height that it shows."""
 
     png: bytes
     share: float
 
 
 def picture(page: str) -> Picture:
-    """Draw `page`, an HTML document without scripts: a long one smaller, one that is too long cut. Raises NoBrowser."""
+    """Draw `page`, an HTML document without scripts: a long one scaled down, one too long cut. Raise NoBrowser."""
     with tempfile.TemporaryDirectory(prefix="ngcdl-") as folder:
         file = Path(folder) / "page.html"
         file.write_text(page, encoding="utf-8")
@@ -63,7 +63,7 @@ def picture(page: str) -> Picture:
 
 
 class Browser:
-    """One tab. `told` are the events that came so far; `session` names the tab in the protocol."""
+    """One tab. `told` has the events received so far; `session` identifies the tab in the protocol."""
 
     def __init__(self, pid: int, to: int, answers: int) -> None:
         self.pid, self._to, self._answers = pid, to, answers
@@ -73,7 +73,7 @@ class Browser:
     @classmethod
     @contextlib.contextmanager
     def started(cls, program: str, folder: Path, *more: str) -> Iterator[Self]:
-        """Start `program` with a profile in `folder`, and end it whatever happens."""
+        """Start `program` with a profile in `folder`, and kill it on exit, whatever happens."""
         pid, to, answers = _spawn(program, folder, more)
         browser = cls(pid, to, answers)
         try:
@@ -97,14 +97,14 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", shape)
 
     def open(self, address: str) -> None:
-        """Load a page and wait until it is there."""
+        """Load a page and wait for its load event."""
         self.told.clear()
         self.ask("Page.navigate", {"url": address})
         while not any(event["method"] == "Page.loadEventFired" for event in self.told):
             self.told.append(self._next(time.monotonic() + _SECONDS))
 
     def picture(self) -> Picture:
-        """Take the page as it is `sized` by itself, from its top."""
+        """Capture the page from its top, at its own size."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         scale = min(_SCALE, max(_LEAST_SCALE, _MOST_PIXELS / size["height"]))
         height = min(size["height"], _MOST_PIXELS // scale)
@@ -113,12 +113,12 @@ class Browser:
         return Picture(base64.b64decode(shot["data"]), height / size["height"])
 
     def value(self, expression: str) -> Any:
-        """Evaluate JavaScript from outside of the page, whose own policy forbids it any."""
+        """Evaluate JavaScript from outside the page, which forbids scripts by its own policy."""
         answer = self.ask("Runtime.evaluate", {"expression": expression, "returnByValue": True})
         return answer["result"].get("value")
 
     def ask(self, method: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one command and give its result; events that come meanwhile are kept. Raises NoBrowser."""
+        """Send one command and return its result; keep events that arrive meanwhile. Raise NoBrowser."""
         self._number += 1
         asked: dict[str, Any] = {"id": self._number, "method": method, "params": dict(parameters or {})}
         asked |= {"sessionId": self.session} if self.session else {}
@@ -137,7 +137,7 @@ class Browser:
     def _next(self, end: float) -> dict[str, Any]:
         while b"\0" not in self._left:
             if not select.select([self._answers], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise NoBrowser(f"it gave no answer within {_SECONDS:g} s")
+                raise NoBrowser(f"it did not answer within {_SECONDS:g} s")
             data = os.read(self._answers, 1 << 16)
             if not data:
                 raise NoBrowser("it ended before it had drawn the page")
@@ -148,15 +148,15 @@ class Browser:
 
 
 def _spawn(program: str, folder: Path, more: tuple[str, ...]) -> tuple[int, int, int]:
-    """Start the browser with a pipe at its descriptors 3 and 4; give its pid, and our ends."""
+    """Start the browser with a pipe at its descriptors 3 and 4; return its pid and our ends."""
     words = [program, "--headless", "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", *more]
     words += ["--no-first-run", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--disable-extensions"]
     words += ["--disable-background-networking", "--disable-component-update", "--no-default-browser-check"]
     if os.geteuid() == 0:
-        words.append("--no-sandbox")  # Chromium does not start as root with one; the page has no script to hold in
+        words.append("--no-sandbox")  # Chromium refuses to start as root with one; the page has no script to contain
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
-    # Above 3 and 4, so that putting one in its place never takes the other's.
+    # Moved above 3 and 4, so that duplicating one into place never overwrites the other.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 10) for one in (theirs_in, theirs_out)]
     nowhere = os.open(os.devnull, os.O_RDWR)
     try:

@@ -1,4 +1,4 @@
-"""What the cards did while a training went on: use, memory, power, energy, clocks, and who else was there. Pure."""
+"""What the cards did during a training: utilization, memory, power, energy, clocks, and other users. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ngcdl.record import GpuSummary, Summary
 from ngcdl.report import energy, throttling
 from ngcdl.report.lines import Line, known, mean, most, number, numbers, text, texts_in
 
-MOST = 1e12  # s since the epoch, W, J: what lies above is none, and its products would be infinite
+MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
 
 Reasons = frozenset[str]
-Card = list[tuple[Line, Line]]  # each sample, with what it says of this card: {} where it says nothing
+Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
 
 
 def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool) -> Summary:
-    """Give `so_far` with what `samples` say of the cards; `computes`: the training was on them, as far as is known."""
+    """Return `so_far` with what `samples` say about the cards; `computes`: as far as known, it trained on them."""
     cards = _cards(samples)
     energies, reasons = [_energy(card) for card in cards], [_reasons(card) for card in cards]
     gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
@@ -62,7 +62,7 @@ def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons |
 
 def _energy(card: Card) -> energy.Energy | None:
     timed = [(t, reading) for sample, reading in card if (t := _possible(sample.get("t"))) is not None]
-    # In the others of closer samples the counter was not due: no gap.
+    # With close sampling the counter is not due in every sample: its absence is no gap.
     asked = [(t, reading) for t, reading in timed if "energy_joules" in reading or not reading]
     return energy.used(
         [(t, _possible(reading.get("energy_joules"))) for t, reading in asked],
@@ -76,7 +76,7 @@ def _possible(value: object) -> float | None:
 
 
 def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], computes: bool) -> Summary:
-    """Sum up all cards; None where that of one is unknown. What computed on the CPU has no examples a joule of GPUs."""
+    """Sum over all cards; unknown if that of one is. A training on the CPU has no examples/J of its GPUs."""
     used = [one for one in energies if one]
     if not used or len(used) < len(energies):
         return so_far
@@ -92,8 +92,8 @@ def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], comp
 
 
 def _reasons(card: Card) -> list[Reasons | None]:
-    """Say for each sample what held its clocks down; None where that is unknown."""
-    made: dict[tuple[str, ...], Reasons] = {}  # there are few different ones, in very many samples
+    """Return for each sample what held the clocks down; None where unknown."""
+    made: dict[tuple[str, ...], Reasons] = {}  # very many samples share a few distinct sets
     found: list[Reasons | None] = []
     for _, reading in card:
         named = texts_in(reading.get("throttle_reasons"))
@@ -103,7 +103,7 @@ def _reasons(card: Card) -> list[Reasons | None]:
 
 
 def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, float] | None:
-    """Give for each reason the share of the samples in which it held the clocks of any card down."""
+    """Return for each reason the share of the samples in which it held down the clocks of any card."""
     samples = Counter(zip(*reasons, strict=True))
     told = {each: count for each, count in samples.items() if any(one is not None for one in each)}
     counts: Counter[str] = Counter()
@@ -114,7 +114,7 @@ def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, f
 
 
 def _is_shared(cards: Sequence[Card]) -> bool | None:
-    """Did others compute on one of the cards? False only if that is known of each card."""
+    """Return whether others computed on one of the cards; False only if it is known for each card."""
     counts = [numbers((reading for _, reading in card), "foreign_processes") for card in cards]
     if any(count > 0 for card in counts for count in card):
         return True

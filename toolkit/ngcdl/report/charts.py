@@ -1,7 +1,7 @@
-"""A chart as an element: SVG for what is drawn, HTML for what is written, so that it fits a phone as it fits a page.
+"""A chart as an HTML element: SVG for the drawing, HTML for the labels, so that it fits a phone as well as a page.
 
-Drawn by hand: a line, an area and a grid are forty lines here, in the page's own colours, light and dark, sharp at
-every size. A plotting library is 60 MB and a second of start-up for the same, and its labels shrink with the picture.
+Drawn by hand: a line, an area and a grid take forty lines here, in the page's own colours, light and dark, sharp at
+every size. A plotting library costs 60 MB and a second of start-up for the same, and its labels shrink with the image.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from ngcdl.report.curves import Curve, thinned
 from ngcdl.report.markup import Markup, joined, tag
 from ngcdl.report.scale import Axis, percent_axis
 
-COLOURS = 8  # that the page has; a ninth line begins again, with another dash
+COLOURS = 8  # in the page's palette; a ninth line starts over with another dash pattern
 _WIDE, _HIGH = 1000.0, 1000.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """`colour` 0..; `dots`: its points are marked; `soft`: it stays behind the others; `breaks`: a pause is a gap."""
+    """One line. `colour` 0..; `dots`: mark its points; `soft`: draw it muted, behind the others; `breaks`: show a pause
+    as a gap."""
 
     label: str
     curve: Curve
@@ -31,7 +32,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """What lies between two curves that have the same x."""
+    """The area between two curves with the same x."""
 
     label: str
     low: Curve
@@ -41,7 +42,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Chart:
-    """`marked` are stretches of x that are shaded, `marked_as` what they mean. `said`: the picture in words."""
+    """A chart. `marked` are shaded ranges of x, `marked_as` is what they mean; `said` describes the chart in words."""
 
     title: str
     x: Axis
@@ -55,7 +56,7 @@ class Chart:
 
 
 def drawn(chart: Chart, name: str) -> Markup:
-    """Give the chart as a <figure>; `name` is unique on its page."""
+    """Return the chart as a <figure>; `name` is unique on its page."""
     parts = [_grid(chart), *(_marks(chart)), *_band(chart)]
     parts += [_line(chart, line) for line in sorted(chart.lines, key=lambda line: not line.soft)]
     picture = tag(
@@ -78,7 +79,7 @@ def drawn(chart: Chart, name: str) -> Markup:
 
 
 def bars(title: str, values: Sequence[float | None], said: str, note: str, name: str) -> Markup:
-    """Draw a bar for each of `values`, 0..100, beside each other and numbered from 0."""
+    """Draw a bar for each of `values`, 0..100, side by side and numbered from 0."""
     step = _WIDE / len(values)
     width = min(step * 0.8, _WIDE / 10)
     rects = [
@@ -124,7 +125,7 @@ def _grid_at(xs: Sequence[float], ys: Sequence[float], x: Axis, y: Axis) -> Mark
 
 
 def _marks(chart: Chart) -> list[Markup]:
-    least = (chart.x.high - chart.x.low) / 400  # what lasted one sample is seen all the same
+    least = (chart.x.high - chart.x.low) / 400  # keep a range of a single sample visible
     return [
         tag("rect", class_="mark", x=f"{_x(chart, start):.1f}", y="0", height=f"{_HIGH:g}",
             width=f"{max(_x(chart, max(end, start + least)) - _x(chart, start), 2):.1f}")
@@ -150,7 +151,7 @@ def _through(chart: Chart, points: Sequence[tuple[float, float]]) -> str:
 def _line(chart: Chart, line: Line) -> Markup:
     words = []
     for points in thinned(line.curve, chart.x.low, chart.x.high, line.breaks):
-        # A point by itself is a dot: a line of no length with round ends.
+        # A single point is a dot: a line of zero length with round ends.
         words.append("M" + _through(chart, points) + ("h0" if len(points) == 1 else ""))
     style = _style(line.colour, alone=len(chart.lines) == 1)
     path = tag("path", class_=f"line{' soft' if line.soft else ''} {style}", d="".join(words))
@@ -162,7 +163,7 @@ def _line(chart: Chart, line: Line) -> Markup:
 
 
 def _style(colour: int, alone: bool) -> str:
-    """Colour and dash: who can't tell the colours apart has the dashes."""
+    """Return colour and dash pattern: the dashes serve readers who can't tell the colours apart."""
     return f"c{colour % COLOURS}" + (f" d{colour % 4}" if colour % 4 and not alone else "")
 
 

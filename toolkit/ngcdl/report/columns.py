@@ -1,7 +1,7 @@
-"""A run's events and samples, read into the columns of what is drawn of it.
+"""A run's events and samples, read into columns for drawing.
 
-8 bytes a figure: a run of a million steps and 100,000 samples is held in some 50 MB. Some hundred lines are read at a
-time, and what is asked of each of their numbers is asked of all at once.
+At 8 bytes per figure a run of a million steps and 100,000 samples takes some 50 MB. Lines are read in batches, so that
+each check of their numbers is done on a whole batch at once.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ngcdl.report.curves import NAN, Curve
 from ngcdl.report.lines import Line, are_numbers, column, number, numbers_in, text
 from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
 
-# One sample a second is taken: what is told in two that follow each other went on between them.
+# Samples are a second apart: what two consecutive ones both report also held between them.
 _SAMPLES_APART = 2.5
-# What a card is not asked at each of closer samples (telemetry/sample.py).
+# Readings of a card that are not taken in every sample when sampling faster (telemetry/sample.py).
 _IN_WHOLE = frozenset({"memory_used_bytes", "memory_total_bytes", "sm_mhz", "throttle_reasons"})
-# Lines: what is done once for all of them costs nothing, and what they say fits into the processor's cache.
+# Lines per batch: enough to make the work per batch negligible, few enough to fit the processor's cache.
 TOGETHER = 64
 _STEP = ("event", "t", "examples_per_second", "step", "loss")
 _OF_A_STEP = itemgetter(*_STEP)
 
 
-# Other lines than steps' that a Rest holds at most, each whole: no training of ours writes a hundredth of it.
+# The most non-step lines a Rest holds, each in full: none of the bundled trainings writes a hundredth of that.
 MOST_SELDOM = 10_000
 
 
 class TooManyKinds(Exception):
-    """Lines of other kinds are no exception among these events: a Rest of them would not be small."""
+    """These events have too many lines of other kinds: a Rest of them would not be small."""
 
 
 @dataclass
 class Rest:
-    """The end of a run's events, read without their beginning: the steps, and what stands between them, each line with
-    the number of rates and of losses before it."""
+    """The end of a run's events, read without their beginning: the steps, and the lines between them, each with the
+    number of rates and of losses before it."""
 
     rates: Curve = field(default_factory=Curve)
     losses: Curve = field(default_factory=Curve)
@@ -50,8 +50,9 @@ class Rest:
 
 @dataclass(frozen=True)
 class InTwo:
-    """A run's events, whose end somebody else reads: `rest` waits for it; None: read the `end` yourself. `last` is the
-    time of the last step, if it is known beforehand."""
+    """A run's events in two parts, the second read elsewhere: `rest` waits for it; if it returns None, read `end` here.
+
+    `last` is the time of the last step, if known beforehand."""
 
     beginning: Iterable[Line]
     end: Iterable[Line]
@@ -60,7 +61,7 @@ class InTwo:
 
 
 def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
-    """Read a run's lines, each once."""
+    """Read a run's lines into a Story, each line once."""
     training = Training()
     _read(training, run.started, events, partial(_told_seldom, training))
     training.span = _span(training.rates.xs)
@@ -68,7 +69,7 @@ def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str 
 
 
 def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
-    """Give the same of events in two parts. The samples are read once more where the last step was another."""
+    """Do the same for events in two parts. Read the samples again if the last step was not the expected one."""
     training = Training()
     seldom = partial(_told_seldom, training)
     _read(training, run.started, events.beginning, seldom)
@@ -85,7 +86,7 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
 
 
 def rest_of(started: float, events: Iterable[Line]) -> Rest:
-    """Read the end of a run's events. Raises TooManyKinds."""
+    """Read the end of a run's events. Raise TooManyKinds."""
     it = Rest()
 
     def keep(kind: object, event: Line) -> None:
@@ -114,18 +115,18 @@ def _append(curve: Curve, more: Curve, at: int, to: int | None) -> None:
 
 
 def _span(times: Sequence[float]) -> tuple[float, float] | None:
-    """Not simply the first and the last: a clock may be put back meanwhile."""
+    """Return the least and greatest time, not the first and last: the clock may have been set back meanwhile."""
     span = (min(times), max(times)) if times else (0.0, 0.0)
     return span if span[1] > span[0] else None
 
 
 def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: Callable[[object, Line], None]) -> None:
-    """Add the steps to `it`, and tell `seldom` what else there is, when the steps before it are added."""
+    """Add the steps to `it`, and pass every other line to `seldom` once the steps before it are added."""
     steps = []
     for event in events:
         try:
             step = _OF_A_STEP(event)
-        except KeyError:  # as any line but a step's
+        except KeyError:  # any line but a step's
             step = tuple(map(event.get, _STEP))
         if step[0] == "step":
             steps.append(step)
@@ -139,7 +140,7 @@ def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: C
 
 
 def _steps(it: Training | Rest, started: float, steps: Sequence[tuple[object, ...]]) -> None:
-    """Add what steps told: their time, rate, number and loss."""
+    """Add what these steps reported: time, rate, number and loss."""
     if steps:
         times, rates, numbers, losses = map(column, islice(zip(*steps, strict=True), 1, None))
         it.rates.extend(*_placed([t - started for t in times], rates))
@@ -147,7 +148,7 @@ def _steps(it: Training | Rest, started: float, steps: Sequence[tuple[object, ..
 
 
 def _placed(xs: Sequence[float], ys: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    """Leave out what has no place."""
+    """Drop the points whose x is unknown."""
     if not isnan(sum(xs)):
         return xs, ys
     known = [not isnan(x) for x in xs]
@@ -158,18 +159,18 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
     step = number(event.get("step"))
     if kind == "start":
         it.start = event
-        it.error = None  # it ended an attempt, and not this one
+        it.error = None  # it ended an earlier attempt, not this one
         resumed = number(event.get("resumed_from_step"))
-        it.losses.cut_from(resumed or 0)  # told again from there; the later telling counts
+        it.losses.cut_from(resumed or 0)  # reported again from there; the later report counts
         for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
-            after.cut_from((resumed or 0) + 1)  # these say how many steps are done
+            after.cut_from((resumed or 0) + 1)  # these count the steps done
         if resumed is None:
             it.raced.clear()
     elif kind == "stages":
         it.stages = event
     elif kind in raced.EVENTS:
         it.raced.append(event)
-        it.losses.begun.append(len(it.losses.xs))  # the next training's begin at step 0
+        it.losses.begun.append(len(it.losses.xs))  # the next training's losses begin at step 0
     elif kind == "error":
         it.error = text(event.get("kind"))
     elif kind == "eval" and step is not None:
@@ -184,7 +185,7 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
         _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
-        lines = [line for line in lines if "host_cpu_percent" in line]  # in the others the host was not due: no gap
+        lines = [line for line in lines if "host_cpu_percent" in line]  # elsewhere the host was not due: no gap
         xs = [line["t"] - started for line in lines]
         it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
         cores.add(it, xs, [row if isinstance(row := line.get("cpu_percents"), list) else [] for line in lines])
@@ -193,7 +194,7 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
 
 
 class _Cores:
-    """Of each logical processor, over samples from `low` to `high` that mostly have them all."""
+    """Means of each logical processor, over the samples from `low` to `high`, most of which have them all."""
 
     def __init__(self, low: float, high: float) -> None:
         self._low, self._high = low, high
@@ -219,7 +220,7 @@ class _Cores:
 
 
 def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object]) -> None:
-    """Add what the cards tell. From its first sample on each has a point for all, unknown where it is silent."""
+    """Add the cards' readings. From its first sample on each card has a point per sample, unknown without a reading."""
     found: dict[str, list[tuple[int, Line]]] = {key: [] for key in cards}
     for place, readings in enumerate(told):
         for reading in readings if isinstance(readings, list) else ():
@@ -239,7 +240,7 @@ def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[obj
 
 
 def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -> None:
-    # In the others of closer samples these were not due: no gap.
+    # With close sampling these are not due in every sample: their absence is no gap.
     wholes = [both for both in zip(xs, readings, strict=True) if not (both[1] and _IN_WHOLE.isdisjoint(both[1]))]
     whole_xs, whole_readings = [x for x, _ in wholes], [reading for _, reading in wholes]
     for name, curve in card.curves.items():

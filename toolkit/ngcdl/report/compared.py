@@ -1,4 +1,4 @@
-"""A comparison in words: the table of its arms, the ratios with their spread, what was refused, and the verdict."""
+"""A comparison as text: the table of its arms, the ratios with their spread, what was refused, and the verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "EXAMPLES/J", "ON
 
 
 def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
-    """Give all there is to print of it, the verdict last; the table in `width` columns where there is a limit."""
+    """Yield all lines to print, the verdict last; the table fits `width` columns if that is given."""
     yield from console.table(_rows(it.arms), width)
     yield ""
     if it.synthetic:
@@ -28,13 +28,13 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     yield from it.diagnosis
     if it.published:
         yield from _theirs(it.published)
-    elif it.is_training and not theirs.table7(it.workload or ""):  # that is a page by itself
+    elif it.is_training and not theirs.table7(it.workload or ""):  # which would fill a page
         yield from _also(theirs.beside(it.workload, it.vary))
     yield verdict(it)
 
 
 def ratios(it: Comparison) -> Iterator[str]:
-    """Give each ratio with its spread, and what was refused one."""
+    """Yield each ratio with its spread, then what was refused."""
     for ratio in it.ratios:
         yield f"{ratio.arm} / {ratio.against}: {times(ratio)}, {ratio.pairs} rounds"
     for refusal in it.refused:
@@ -42,13 +42,13 @@ def ratios(it: Comparison) -> Iterator[str]:
 
 
 def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
-    """Give the head, and a row with its name for each arm."""
+    """Return the table's head, and a named row for each arm."""
     head, *rows = _rows(it.arms)
     return head, [(row[0], row[1:]) for row in rows]
 
 
 def verdict(it: Comparison) -> str:
-    """Say what came out: the answer to what was asked, or what the ratios say, in few sentences; a doubt first."""
+    """State the result in a few sentences: the answer to the question asked, or the ratios; any doubt first."""
     told = [answer.text for answer in it.answers]
     if any(answer.is_whole for answer in it.answers):
         return " ".join([*_doubt(it), *told, *_left_out(it)])
@@ -66,15 +66,15 @@ def _no_ratio(it: Comparison) -> str:
 
 
 def _without(it: Comparison) -> Iterator[str]:
-    """Say of each arm that has no ratio, while others have, why."""
+    """Explain each arm that has no ratio while others have one."""
     given = {ratio.arm for ratio in it.ratios}
     for arm in it.arms[1:]:
         if arm.name not in given:
-            yield f"Of {_phrase(it, arm.name)} no ratio is given ({_why(it, arm.name)})."
+            yield f"No ratio is given for {_phrase(it, arm.name)} ({_why(it, arm.name)})."
 
 
 def _left_out(it: Comparison) -> Iterator[str]:
-    """Name the arms that nothing was answered of."""
+    """Name the arms that the answers leave out."""
     names = [arm.name for arm in it.arms if not arm.counted]
     if names:
         reasons = "; ".join(dict.fromkeys(why for name in names for why in _refusals(it, [name]))) or "nothing was run"
@@ -82,16 +82,16 @@ def _left_out(it: Comparison) -> Iterator[str]:
 
 
 def _why(it: Comparison, arm: str | None = None) -> str:
-    """Say in words why `arm`, or else the last, has no ratio."""
+    """Explain why `arm`, or else the last, has no ratio."""
     wanted = arm or (it.arms[-1].name if it.arms else "")
     reasons = "; ".join(_refusals(it, [it.arms[0].name, wanted] if it.arms else []))
-    if it.why_no_ratio(arm) == ONE_PAIR:  # where others were refused, there were more rounds
-        return f"{ONE_PAIR}: {reasons or '--repeat 2 and more give one'}"
-    return reasons or "no round is whole"
+    if it.why_no_ratio(arm) == ONE_PAIR:  # if others were refused, there were more rounds
+        return f"{ONE_PAIR}: {reasons or 'use --repeat 2 or more'}"
+    return reasons or "no round is complete"
 
 
 def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
-    """Give what was refused of `arms`, in words."""
+    """Describe what was refused of `arms`."""
     named = {run: arm.name for arm in it.arms for run in arm.runs}
     found = []
     for refusal in it.refused:
@@ -104,16 +104,18 @@ def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
 def _happened(refusal: Refusal) -> str:
     if refusal.field != "status":
         is_unequal = refusal.why.startswith(UNEQUAL)
-        return f"had another {refusal.field.replace('_', ' ')}" if is_unequal else f"can't be counted: {refusal.why}"
+        return (
+            f"had a different {refusal.field.replace('_', ' ')}" if is_unequal else f"can't be counted: {refusal.why}"
+        )
     status = next(iter(refusal.values.values()), None)
-    if status == "running":  # a cluster's may not have begun
-        return "still runs" if refusal.why == NOT_ENDED else f"waits: {refusal.why}"
+    if status == "running":  # a cluster's job may not have begun
+        return "is still running" if refusal.why == NOT_ENDED else f"is waiting: {refusal.why}"
     verb = {"interrupted": "was interrupted", "lost": "was lost"}.get(str(status), "failed")
     return verb if refusal.why == NOT_ENDED else f"{verb}: {refusal.why}"
 
 
 def _doubt(it: Comparison) -> Iterator[str]:
-    """A ratio of rounds that something disturbed is not to be quoted without that."""
+    """Warn about disturbed rounds: their ratio must not be quoted without that."""
     names = [arm.name for arm in it.arms if arm.apart_percent is not None]
     if names:
         yield f"Something disturbed the rounds of {_listed(names)}: measure again."
@@ -125,15 +127,15 @@ def _listed(names: Sequence[str]) -> str:
 
 def _sentence(it: Comparison, ratio: Ratio) -> str:
     if not ratio.is_told:
-        return f"Between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)} no difference can be told: " + (
+        return f"No measurable difference between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)}: " + (
             f"{times(ratio)}."
         )
     if it.vary == "device":
         arm = next(arm for arm in it.arms if arm.name == ratio.arm)
         percent = measured(arm.gpu_percent, 0, " % busy")
-        slower = ": the CPU is the faster one here" if ratio.max < 1 else ""
-        if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML seldom sees what is over at once
-            used = f"Its framework computed on the GPU, which was {percent} by NVML"
+        slower = ": the CPU is faster here" if ratio.max < 1 else ""
+        if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML rarely sees what is over at once
+            used = f"The GPU is used (by the framework's account; {percent} by NVML's)"
         else:
             used = f"The GPU is used{f' ({percent})' if arm.gpu_percent is not None else ''}"
         return f"{used} and does {times(ratio)} the CPU's work{slower}."
@@ -145,7 +147,7 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
 
 
 def _phrase(it: Comparison, arm: str) -> str:
-    """2 threads, a batch of 64, 1 GPU, compile on; a name stands as it is."""
+    """2 threads, a batch of 64, 1 GPU, compile on; a name stays as it is."""
     value = arm.partition("=")[2] or arm
     if it.vary == "threads":
         return counted(value, "thread")
@@ -194,7 +196,7 @@ def _also(it: theirs.Table | None) -> Iterator[str]:
 
 
 def _theirs(it: Published) -> Iterator[str]:
-    """Theirs has no spread, and says so."""
+    """Quote the published figures, which have no spread and say so."""
     yield (
         f"published: {it.cpu_examples_per_second:,.1f} examples/s on {it.cpu}, {it.gpu_examples_per_second:,.1f} on "
         f"{it.gpu}: {it.ratio:.2f} times; one figure each, no spread ({it.how})"

@@ -1,8 +1,8 @@
-"""Runs set against each other, round by round: what each arm reached, and how many times as fast it is as the first.
+"""Runs compared round by round: what each arm reached, and how many times as fast it is as the first.
 
-Pure: measured runs in, a Comparison out. A ratio has a spread or is not given at all: it is the median of the rounds'
-own ratios with the least and the most of them, so that what slows the whole machine for a while cancels out. Runs that
-can't be compared are refused by the name of the field, and their rounds give no ratio.
+Pure: measured runs in, a Comparison out. A ratio has a spread or is not given at all: it is the median of the ratios
+within each round, with their minimum and maximum, so that what slows the whole machine for a while cancels out. Runs
+that can't be compared are refused by the name of the field, and their rounds yield no ratio.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from ngcdl.report.questions import Answer, answers
 from ngcdl.report.scaling import WEAK
 from ngcdl.report.spread import Spread, differs
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
+from ngcdl.trainings import find
 
 ONE_PAIR = "one pair, no spread"
-# An arm whose own rounds lie further apart than this was disturbed: the rounds did the same work.
+# If an arm's own rounds, which all did the same work, are further apart than this, something disturbed it.
 UNSTEADY = 1.25
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is varied has one value in each arm. `rounds` has its run of each round, None where there is none yet.
+    """One value of the varied option. `rounds` has its run of each round, None where there is none yet.
 
-    `device`: what it was meant to compute on, None where that was left free."""
+    `device` is what it was meant to compute on, None if that was left open."""
 
     name: str
     rounds: tuple[Measured | None, ...]
@@ -39,7 +40,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Reached:
-    """What the runs of one arm reached that were not refused. `on` is the hardware; `runs` are all its ids."""
+    """What one arm's accepted runs reached. `on` is the hardware; `runs` are the ids of all its runs."""
 
     name: str
     runs: tuple[str, ...]
@@ -56,7 +57,7 @@ class Reached:
 
     @property
     def apart_percent(self) -> float | None:
-        """How much more its best round did than its worst, where that is more than chance; else None."""
+        """By how many percent its best round exceeds its worst, if that is more than chance; else None."""
         speed = self.examples_per_second
         if not speed or not speed.min or speed.max / speed.min <= UNSTEADY:
             return None
@@ -65,7 +66,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Pair:
-    """One round's run of `arm` and of `against`, the first arm. `ratio` None: `refused` has the fields."""
+    """One round's run of `arm` and of `against`, the first arm. If `ratio` is None, `refused` names the fields."""
 
     round: int
     arm: str
@@ -77,7 +78,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as many examples a second `arm` does as `against`: over `pairs` rounds, at least two."""
+    """How many times as many examples per second `arm` does as `against`, over `pairs` rounds, at least two."""
 
     arm: str
     against: str
@@ -102,13 +103,13 @@ class Comparison:
     answers: tuple[Answer, ...]
     diagnosis: tuple[str, ...]
     published: Published | None
-    is_training: bool  # a speed is a training's, or a forward pass': others' figures may stand beside
-    synthetic: str | None  # why the data is no real data, None where it is
-    scaling: str | None = None  # of machines and cards: scaling.STRONG or WEAK
+    is_training: bool  # the speeds are a training's or an inference's: published figures may be shown beside them
+    synthetic: str | None  # why the data is not real, None if it is
+    scaling: str | None = None  # when varying nodes or GPUs: scaling.STRONG or WEAK
 
     @property
     def ratio(self) -> Ratio | None:
-        """That of the last arm against the first: of two arms the one there is."""
+        """The ratio of the last arm to the first: with two arms, the only one."""
         last = self.arms[-1].name if self.arms else None
         return next((ratio for ratio in self.ratios if ratio.arm == last), None)
 
@@ -131,21 +132,21 @@ class Comparison:
         }
 
     def why_no_ratio(self, arm: str | None = None) -> str | None:
-        """Say why `arm`, or else the last, has none, where there are two arms at least."""
+        """Say why `arm`, or else the last, has no ratio; None with fewer than two arms."""
         if len(self.arms) < 2:
             return None
         its_own = [pair for pair in self.pairs if pair.arm == (arm or self.arms[-1].name)]
         if sum(1 for pair in its_own if pair.ratio is not None) == 1:
             return ONE_PAIR
         fields = dict.fromkeys(name for pair in its_own for name in pair.refused)
-        return f"refused: {', '.join(fields)}" if fields else "no round is whole"
+        return f"refused: {', '.join(fields)}" if fields else "no round is complete"
 
 
 def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scaling: str | None = None) -> Comparison:
-    """Compare. `vary` names what differs between the arms on purpose: a key of unlike.BECAUSE_OF.
+    """Compare the arms. `vary` names what differs between them on purpose: a key of unlike.BECAUSE_OF.
 
-    `remarks` are sentences that others have found about these runs; they stand in front of the diagnosis. `scaling`: of
-    machines and cards, scaling.STRONG or WEAK."""
+    `remarks` are sentences about these runs from elsewhere, put in front of the diagnosis. `scaling`, when varying
+    nodes or GPUs, is scaling.STRONG or WEAK."""
     entries = [
         Entry(arm.name, number, measured, arm.device)
         for arm in arms
@@ -166,17 +167,17 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         pairs=pairs,
         ratios=ratios,
         refused=refused,
-        answers=answers(vary, workload, [_figures(arm, _fields_of(refused)) for arm in arms], scaling),
+        answers=answers(vary, find(workload), [_figures(arm, _fields_of(refused)) for arm in arms], scaling),
         diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
-        published=published(workload) if vary == "device" and is_training else None,  # of nothing else the answer
+        published=published(workload) if vary == "device" and is_training else None,  # it answers nothing else
         is_training=is_training,
-        synthetic=next((run.dataset_note or "it was asked for" for run in runs if run.is_synthetic), None),
+        synthetic=next((run.dataset_note or "as requested" for run in runs if run.is_synthetic), None),
         scaling=scaling,
     )
 
 
 def _fields_of(refused: Sequence[Refusal]) -> Mapping[str, tuple[str, ...]]:
-    """The fields for which each run is refused, by its id."""
+    """Return the fields for which each run is refused, by its id."""
     found: dict[str, tuple[str, ...]] = {}
     for one in refused:
         for run in one.runs:
@@ -205,7 +206,7 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Reached:
 
 
 def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
-    """Give what its runs reached that were not refused, by round."""
+    """Return what its accepted runs reached, by round."""
     good = {at: one for at, one in enumerate(arm.rounds, 1) if one and one.run.id not in refused}
     found = {at: one.run.summary for at, one in good.items()}
 
@@ -256,13 +257,13 @@ def _times(run: Run, base: Run) -> float | None:
 
 def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:
     ratios = [pair.ratio for pair in pairs if pair.arm == arm and pair.ratio is not None]
-    if len(ratios) < 2:  # a ratio without a spread is no finding
+    if len(ratios) < 2:  # a ratio without a spread is not a result
         return None
     return Ratio(arm, against, median(ratios), min(ratios), max(ratios), len(ratios))
 
 
 def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What held the arms back, as their runs' records say: for each thing a line an arm, and below them what to do."""
+    """Yield what limited the arms according to their runs' records: per finding a line for each arm, and the advice."""
     told: dict[str, dict[str, str]] = {}
     advice: dict[str, str] = {}
     for arm in arms:
@@ -279,9 +280,9 @@ def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iter
 def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     for arm in arms:
         if (percent := arm.apart_percent) is not None:
-            yield f"{arm.name}: its rounds lie {percent:.0f} % apart, as if something else had worked on this machine"
+            yield f"{arm.name}: its rounds are {percent:.0f} % apart, as if something else had been running here"
     told = {finding.rule for run in runs for finding in run.findings or ()}
-    if "oversubscribed" not in told:  # runs too short for samples have no findings, and this needs none
+    if "oversubscribed" not in told:  # runs too short for samples have no findings, and this one needs none
         yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))
 
 
@@ -289,7 +290,7 @@ def _too_many_threads(run: Run) -> str | None:
     threads, cores = run.workload.get("threads"), run.machine.cores
     if not isinstance(threads, int) or not cores or threads <= cores:
         return None
-    return f"{threads} threads on {cores} processors: more threads than there are processors mostly cost"
+    return f"{threads} threads on {cores} processors: more threads than processors usually cost speed"
 
 
 def _numbers(runs: Sequence[Run], name: str) -> list[float]:

@@ -1,6 +1,6 @@
-"""A curve as two columns of numbers, and what the pixels of a chart can show of it.
+"""A curve as two columns of numbers, thinned to what the pixels of a chart can show.
 
-NaN is what is not known, which is drawn as a gap. A million points take 16 MB.
+NaN is an unknown value and is drawn as a gap. A million points take 16 MB.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from statistics import median
 from struct import pack
 
 NAN = math.nan
-COLUMNS = 500  # of a chart: two of them lie on one pixel of a phone, and one on two of a page
-# A pause this many times as long as the usual one is a gap: nobody looked.
+COLUMNS = 500  # of a chart: two per pixel on a phone, one per two pixels on a page
+# A pause this many times as long as the usual interval is a gap: nothing was measured.
 _PAUSE = 4.0
 
 Point = tuple[float, float]
@@ -25,8 +25,9 @@ Point = tuple[float, float]
 
 @dataclass
 class Curve:
-    """Points in the order in which they came; `ys` NaN is unknown. When all are there they are looked at, once.
-    `begun`: at these places another line begins, back at its first x."""
+    """Points in the order they came; a NaN in `ys` is unknown. Read the cached properties only when it is complete.
+
+    `begun`: at these positions another line begins, back at its first x."""
 
     xs: array[float] = field(default_factory=lambda: array("d"))
     ys: array[float] = field(default_factory=lambda: array("d"))
@@ -37,13 +38,13 @@ class Curve:
         self.ys.append(NAN if y is None else y)
 
     def extend(self, xs: Sequence[float], ys: Sequence[float]) -> None:
-        """Add points, NaN for a y that is not known."""
+        """Add points, NaN for an unknown y."""
         for column, values in ((self.xs, xs), (self.ys, ys)):
-            column.frombytes(pack(f"{len(values)}d", *values))  # array.extend asks each value anew what it is
+            column.frombytes(pack(f"{len(values)}d", *values))  # array.extend checks the type of each value
 
     @cached_property
     def drawable(self) -> tuple[array[float], array[float], set[int]]:
-        """What is known of it: xs, ys, and before which of them something unknown stood."""
+        """The known points: xs, ys, and the positions before which a point was unknown."""
         unknown = list(_unknown(self.ys))
         if not unknown:
             return self.xs, self.ys, set()
@@ -59,12 +60,12 @@ class Curve:
 
     @cached_property
     def span(self) -> tuple[float, float] | None:
-        """The least and the most of what is known."""
+        """The minimum and maximum of the known values."""
         _, ys, _ = self.drawable
         return (min(ys), max(ys)) if ys else None
 
     def cut_from(self, x: float) -> None:
-        """Take back what stands at `x` and later."""
+        """Remove the points at `x` and later."""
         while self.xs and self.xs[-1] >= x:
             self.xs.pop()
             self.ys.pop()
@@ -72,7 +73,7 @@ class Curve:
 
 
 def _unknown(ys: array[float]) -> Iterator[int]:
-    """Give the places of NaN. Where there is none in a thousand numbers their sum tells, in a tenth of the time."""
+    """Yield the positions of NaN. The sum of a thousand numbers rules one out in a tenth of the time."""
     for begin in range(0, len(ys), 1000):
         some = ys[begin : begin + 1000]
         if math.isnan(sum(some)):
@@ -80,10 +81,10 @@ def _unknown(ys: array[float]) -> Iterator[int]:
 
 
 def thinned(curve: Curve, low: float, high: float, breaks: bool = True) -> list[list[Point]]:
-    """Give the stretches of `curve` between its gaps; of many points those that a column of pixels shows.
+    """Return the stretches of `curve` between its gaps, thinned to pixel columns if it has many points.
 
-    For each column its first, lowest, highest and last point stay, so that no spike is lost. A gap that is narrower
-    than a column is none.
+    Each column keeps its first, lowest, highest and last point, so that no spike is lost. A gap narrower than a column
+    is ignored.
     """
     if curve.begun:
         lines = [Curve(curve.xs[at:to], curve.ys[at:to]) for at, to in pairwise((0, *curve.begun, len(curve.xs)))]
@@ -102,7 +103,7 @@ def thinned(curve: Curve, low: float, high: float, breaks: bool = True) -> list[
 
 
 def _columns(xs: array[float], low: float, width: float) -> Iterator[tuple[int, int]]:
-    """Give from which point to before which each column goes; without a width each point is one."""
+    """Yield the start and end (exclusive) of each column's points; without a width each point is a column."""
     at = 0
     while at < len(xs):
         to = bisect_left(xs, low + ((xs[at] - low) // width + 1) * width, at + 1) if width else at + 1

@@ -1,6 +1,6 @@
-"""Why a run failed, as far as what it wrote tells: a famous failure in its log, with cause and remedy, on its record.
+"""Why a run failed, as far as its output shows: a well-known failure in its log, recorded with cause and remedy.
 
-Nothing of the log itself is taken over: a line of it may hold anything, a password too. What is kept is the table's.
+Nothing of the log itself is copied, as a line may contain anything, even a password. Only the table's texts are kept.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ngcdl.catalog.failures import Failure, Recognised
 from ngcdl.folder import opened
 from ngcdl.record import Diagnosis, Run
 
-# A banner and the start are in the head, a traceback is in the tail.
+# The banner and the start are in the head, a traceback is in the tail.
 HEAD_BYTES, TAIL_BYTES = 256 << 10, 64 << 10
 
 
 def diagnosed(run: Run, log: Path, error: str = "") -> Run:
-    """Give `run`, which has ended, with what is recognised in `log` or in `error`, the message that ended it.
+    """Return `run`, which has ended, with what is recognised in `log` or in `error`, the message that ended it.
 
-    Of a run that ended well only what it should be told all the same. A log that can't be read tells nothing.
+    For a run that succeeded, only what matters all the same. An unreadable log counts as empty.
     """
     text = f"{_ends(log)}\n{error}"
     if run.exit_code in (0, None) and not text.strip():
@@ -36,8 +36,8 @@ def diagnosed(run: Run, log: Path, error: str = "") -> Run:
 
 
 def told(diagnosis: Diagnosis) -> str:
-    """Say it: the words, the cause, and the remedy below them, two blanks in."""
-    doubt = " (from memory; it was read nowhere)" if diagnosis.confidence == "recalled" else ""
+    """Write it out: the words and the cause, and below them the remedy, indented by two spaces."""
+    doubt = " (from memory, not from a source)" if diagnosis.confidence == "recalled" else ""
     head = f'recognised "{diagnosis.text}"{doubt}: {diagnosis.cause}'
     return "\n".join([head, *(f"  {line}" for line in (diagnosis.remedy or "").splitlines())])
 
@@ -57,7 +57,7 @@ def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:
 
 
 def _ends(log: Path) -> str:
-    """Give head and tail of `log` as text; "" where it is none."""
+    """Return head and tail of `log` as text; "" if it can't be read."""
     try:
         with opened(log) as file:
             head = file.read(HEAD_BYTES)

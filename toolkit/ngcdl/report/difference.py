@@ -1,7 +1,7 @@
-"""What differs between two records: what was asked and what it ran on, by name, and the figures with their change.
+"""What differs between two records: what was requested and what it ran on, by name, and the figures with their change.
 
-Each is one run: no change has a spread. What they reached and used has no change where they can't be compared.
-What always differs (id, times, container, process ids, folders of the run) is left out. Pure.
+Each record is a single run, so no change has a spread. If the runs can't be compared, what they reached and used gets
+no change. What always differs (id, times, container, process ids, the run's folders) is left out. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ngcdl.record import Run
 from ngcdl.report import tables
 from ngcdl.report.lines import number
 
-# In the summary, and no figure: which card it is.
+# In the summary, but not a figure: which card it is.
 _NO_FIGURE = (".index",)
 _SPEEDS = frozenset({
     "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
@@ -28,7 +28,7 @@ _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "
 
 @dataclass(frozen=True)
 class Figure:
-    """`change` is relative to `a`: 0.1 is a tenth more; None where there is nothing that it can be related to."""
+    """`change` is relative to `a`: 0.1 is a tenth more; None without a base to relate it to."""
 
     a: float | None
     b: float | None
@@ -37,8 +37,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Difference:
-    """`data`: on what they trained, told where either is SYNTHETIC, also if both are. `refused`: why the speeds
-    and results can't be compared."""
+    """`data`: what each trained on, if either is SYNTHETIC or both are. `refused`: why speeds and results can't be
+    compared."""
 
     a: str
     b: str
@@ -48,7 +48,7 @@ class Difference:
     refused: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Give {"a", "b", "data", "refused", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}"""
+        """{"a", "b", "data", "refused", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}"""
         return {
             "a": self.a,
             "b": self.b,
@@ -60,8 +60,9 @@ class Difference:
 
 
 def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
-    """Compare two records. A figure that neither has is left out; one that both have alike stays, with change 0.
-    `refused`: what likeness.py says against comparing their speeds and results."""
+    """Compare two records. Leave out figures that neither has; keep equal ones, with change 0.
+
+    `refused`: likeness.py's reasons against comparing their speeds and results."""
     here, there = _flat(one), _flat(other)
     names = dict.fromkeys([*here, *there])
     figures = {
@@ -74,7 +75,7 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
         for short, name in figures.items()
         if number(here.get(name)) is not None or number(there.get(name)) is not None
     }
-    # of a command's no speed is known, and its energy is what it is
+    # a command has no known speed, and its energy stands as it is
     has_training = one.summary.steps is not None or other.summary.steps is not None
     apart = {name for name in shown if name in _SPEEDS or (has_training and _is_result(name))} if refused else set()
     return Difference(

@@ -1,4 +1,4 @@
-"""How much energy a card used: by its own counter, or where it has none by its power over time. Pure."""
+"""How much energy a card used: by its own counter or, without one, by integrating its power over time. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import median
 
 COUNTER, INTEGRATED = "counter", "power integrated"
-# Two samples are next to each other if they are no further apart than this many usual intervals: one may be missing.
+# Two samples are neighbours if they are no further apart than this many usual intervals: one may be missing.
 NEIGHBOURS = 2.5
-# The counter counts on where samples are missing, but a longer pause is one between two attempts of a training.
+# The counter keeps counting while samples are missing, but a longer pause separates two attempts of a training.
 LONGEST_PAUSE_SECONDS = 60.0
 
 Reading = tuple[float, float | None]  # s since the epoch, and W or the counter in J
@@ -18,7 +18,7 @@ Reading = tuple[float, float | None]  # s since the epoch, and W or the counter 
 
 @dataclass(frozen=True)
 class Energy:
-    """`seconds` is how long was measured, `gap_seconds` how long was not between the first reading and the last."""
+    """`seconds` is the time covered, `gap_seconds` the time not covered between the first reading and the last."""
 
     joules: float
     source: str
@@ -31,12 +31,12 @@ class Energy:
 
 
 def used(joules: Sequence[Reading], watts: Sequence[Reading]) -> Energy | None:
-    """Sum up one card's readings, in the order of time; one without a value is a gap. None: nothing can be said."""
+    """Sum up one card's readings, in order of time; one without a value is a gap. None if they do not suffice."""
     return _by_counter(joules) or _by_power(watts)
 
 
 def _by_counter(readings: Sequence[Reading]) -> Energy | None:
-    """A counter that stands still is none (a card that is on uses energy); one that fell began anew meanwhile."""
+    """Use the counter. One that never moves is invalid (a card that is on uses energy); a drop means it was reset."""
     known = [(t, joules) for t, joules in readings if joules is not None]
     steps = [
         (later[1] - earlier[1], later[0] - earlier[0])

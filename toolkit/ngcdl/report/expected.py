@@ -1,6 +1,6 @@
-"""How long a comparison will probably take on this machine, by its operations and what trained here before. Pure.
+"""How long a comparison will probably take on this machine, from its operations and earlier trainings here. Pure.
 
-An estimate, and to be said to be one: a network that is unlike those that trained here may take several times as long.
+Present it as an estimate: a network unlike those that trained here may take several times as long.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ngcdl.record import Run
-from ngcdl.spec import USED_BY
+from ngcdl.spec import kind_of
 
-# Where nothing trained here yet: some cores of a desktop, and a small card. Recalled, not measured.
+# If nothing has trained here yet: a few desktop cores, and a small card. Recalled, not measured.
 ASSUMED_FLOPS: Mapping[str, float] = {"cpu": 100e9, "gpu": 2e12}
-# What a run takes beside its steps where none is known: container, framework, network, data. And the least that is
-# taken of a workload that never ran here: importing TensorFlow 2.21 and building a network took 5 to 9 s on two cores.
+# A run's time besides its steps if no run is known: container, framework, network, data. And the least assumed for a
+# workload that never ran here: importing TensorFlow 2.21 and building a network took 5 to 9 s on two cores.
 ASSUMED_SECONDS, LEAST_SECONDS = 15.0, 9.0
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Operations a second by workload and device, by device alone, and the seconds of a run beside its steps: by
-    workload, and of one that is not known."""
+    """Operations per second by workload and device, and by device alone; a run's seconds besides its steps by
+    workload, and for an unknown one."""
 
     of_workload: Mapping[tuple[str, str], float] = field(default_factory=dict)
     of_device: Mapping[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Pace:
 
     @property
     def is_measured(self) -> bool:
-        """Did anything train here? Else all of it is assumed."""
+        """Whether anything has trained here; else all of it is assumed."""
         return bool(self.of_device)
 
     def start(self, workload: str) -> float:
@@ -44,7 +44,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Work:
-    """One comparison: `arms` have what each computes on, and the operations of one of its runs."""
+    """One comparison: each of `arms` has the device it computes on and the operations of one of its runs."""
 
     workload: str
     arms: Sequence[tuple[str, float]]
@@ -52,7 +52,7 @@ class Work:
 
 
 def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
-    """Read from finished runs of this machine how fast it is."""
+    """Derive this machine's speed from its finished runs."""
     found: dict[tuple[str, str], list[float]] = {}
     beside: dict[str, list[float]] = {}
     for run in runs:
@@ -60,10 +60,10 @@ def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
         rate, each = figures.examples_per_second, figures.seconds_per_batch
         if run.status != "finished" or name not in flops_per_example or not (run.device and rate):
             continue
-        if run.engine in USED_BY:
-            continue  # a cluster's machine is another one, and its queue no start-up
+        if kind_of(run.engine).is_cluster:
+            continue  # a cluster computes on other machines, and waiting in its queue is not start-up
         found.setdefault((str(name), run.device), []).append(rate * flops_per_example[str(name)])
-        is_whole = not run.workload.get("resume")  # else its steps are those of the run before as well
+        is_whole = not run.workload.get("resume")  # else its steps include those of the run before
         if is_whole and run.seconds is not None and figures.steps and each:
             beside.setdefault(str(name), []).append(max(run.seconds - figures.steps * each, 0.0))
     of_workload = {key: median(values) for key, values in found.items()}

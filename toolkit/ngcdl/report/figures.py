@@ -1,4 +1,4 @@
-"""Figures of one run from its events and samples. Pure: lines in, a Summary out; what was not measured is None."""
+"""The figures of one run, from its events and samples. Pure: lines in, a Summary out; what was not measured is None."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ngcdl.report.lines import Line, last_start, mean, most, number, numbers, nu
 
 __all__ = ["Line", "number", "summary", "text"]
 
-FEWEST_LATENCIES = 20  # of which one exceeds a p95
+FEWEST_LATENCIES = 20  # the fewest of which one exceeds the p95
 
 
 def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None = None) -> Summary:
-    """Sum up a run on a machine of so many `cores`.
+    """Sum up a run on a machine with `cores` logical processors.
 
-    Means are over the samples between the first and the last logged step, whichever attempt's; where there are none,
-    over all."""
+    Means are over the samples between the first and the last logged step, of any attempt; over all samples if there
+    are none in between."""
     told, samples = list(events), list(samples)
     events = _standing(told)
     steps = _steps(events)
-    # The trainer leaves the first of these null: the framework's start hides in it.
+    # The trainer leaves the first of these null: it includes the framework's start-up.
     rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
     losses = numbers(steps, "loss")
     taught = numbers([step for step in steps if step.get("seconds_per_batch")], "teacher_seconds_per_batch")
@@ -56,7 +56,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
 
 
 def _standing(events: list[Line]) -> list[Line]:
-    """Leave out what a later attempt took back: it goes on from a checkpoint, or from nothing where there was none."""
+    """Leave out what a later attempt redid: it continues from a checkpoint, or from scratch without one."""
     starts = [at for at, event in enumerate(events) if event.get("event") == "start"]
     kept = events[: starts[0]] if starts else events
     for at, to in pairwise([*starts, len(events)]):
@@ -67,14 +67,13 @@ def _standing(events: list[Line]) -> list[Line]:
 
 
 def _is_before(event: Line, step: float) -> bool:
-    """A step event has its number, from 0; all others have how many are done."""
+    """Return whether `event` precedes `step`. A step event has its number, from 0; others have the number done."""
     at = number(event.get("step"))
     return at is None or (at < step if event.get("event") == "step" else at <= step)
 
 
 def _steps(events: Iterable[Line]) -> list[Line]:
-    """Give what was told of each step, the later telling where there are two; but one that begins anew, from nothing,
-    is another training."""
+    """Return each step's event, the later one if there are two. Steps after a `raced` event are another training's."""
     found: dict[tuple[int, int], Line] = {}
     trainings = 0
     for event in events:
@@ -85,27 +84,27 @@ def _steps(events: Iterable[Line]) -> list[Line]:
 
 
 def _reached(events: Iterable[Line]) -> int | None:
-    """Give how many steps were done, of several trainings from nothing those of all of them."""
+    """Return how many steps were done, summed over several trainings from scratch."""
     most: dict[int, int] = {}
     trainings = 0
     for event in events:
         kind, step = event.get("event"), event.get("step")
         trainings += kind == "raced"
         if isinstance(step, int) and number(step) is not None and kind != "error":
-            training = 0 if kind == "finish" else trainings  # it comes after all, and has the steps of one
+            training = 0 if kind == "finish" else trainings  # it comes last, and has the steps of a single training
             most[training] = max(most.get(training, step), step)
     return sum(most.values()) if most else None
 
 
 def _rank(values: Sequence[float], share: float) -> float | None:
-    """Give the least of the sorted `values` that so many of them do not exceed; None of too few to have a p95."""
+    """Return the least of the sorted `values` that `share` of them do not exceed; None if too few for a p95."""
     return values[ceil(share * len(values)) - 1] if len(values) >= FEWEST_LATENCIES else None
 
 
 def _while_training(events: Iterable[Line], samples: list[Line]) -> list[Line]:
-    """Leave out start-up, evaluation and clean-up; a run without steps (somebody's own command) has none.
+    """Leave out start-up, evaluation and clean-up; a run without steps (the user's own command) has no such samples.
 
-    The least and the most of their times, not the first and the last: a clock may be put back meanwhile."""
+    Use the steps' least and greatest time, not the first and last: the clock may have been set back meanwhile."""
     times = numbers([event for event in events if event.get("event") == "step"], "t")
     if len(times) < 2:
         return []
@@ -127,13 +126,13 @@ def _with_cpu(summed: Summary, samples: Sequence[Line], cores: int | None) -> Su
 
 
 def _with_memory(summed: Summary, measured: Sequence[Line], samples: Sequence[Line]) -> Summary:
-    """The most is of the whole run; pressure is of the time in which it trained."""
+    """Add the memory figures: the maximum is over the whole run, pressure over the time it trained."""
     limits, kills = numbers(samples, "memory_limit_bytes"), numbers(samples, "memory_oom_kills")
     return replace(
         summed,
         memory_bytes_max=most(numbers(samples, "memory_bytes")),
         memory_limit_bytes=int(min(limits)) if limits else None,
         memory_pressure_percent=max(numbers(measured, "memory_pressure_percent"), default=None),
-        # the group may be older than the run; of several nodes the one that was killed may be silent in the end
+        # the cgroup may be older than the run; with several nodes, the one with the kill may not report in the end
         memory_oom_kills=int(max(kills) - kills[0]) if kills else None,
     )

@@ -1,4 +1,4 @@
-"""A run with what its trainer and its samples say. Pure: lines in, a record out."""
+"""A run completed with what its trainer and its samples report. Pure: lines in, a record out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngcdl.report.lines import last_start
 
 
 def filled(run: Run, events: Sequence[figures.Line], samples: Iterable[figures.Line]) -> Run:
-    """Give `run` with its dataset, device, summary and findings, as far as `events` and `samples` tell them."""
+    """Return `run` with its dataset, device, summary and findings, as far as `events` and `samples` report them."""
     if start := last_start(events):
         run = replace(run, dataset=figures.text(start.get("dataset")), device=figures.text(start.get("device")))
         run = replace(run, dataset_note=run.dataset_note or figures.text(start.get("dataset_note")))

@@ -1,4 +1,4 @@
-"""What a step costs whatever its batch, and what an example costs: a line through several batches. Pure."""
+"""The fixed cost of a step and the cost per example: a line fitted through several batch sizes. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from ngcdl.report.spread import Spread
 
 FEWEST_BATCHES = 3
-# The line is told where it misses no batch by more than its rounds lie apart, or by this share of it: rounds that agree
-# by luck are no finer ruler.
+# The line is reported if it misses no batch by more than the spread of its rounds, or by this share of its time: rounds
+# that agree by luck are no finer measure.
 TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Line:
-    """A step's time is `step` + `example` x batch, in seconds; `share` (0..1) of the smallest batch's is the first."""
+    """A step's time is `step` + `example` x batch, in seconds; `share` (0..1) is `step`'s part at the smallest."""
 
     step: Spread
     example: Spread
@@ -23,9 +23,9 @@ class Line:
 
 
 def fitted(sizes: Sequence[float], rounds: Sequence[Sequence[float]]) -> Line | None:
-    """Lay a line through the seconds of a step of each of `sizes` in each round, the smallest first.
+    """Fit a line to the seconds per step of each of `sizes`, the smallest first, in each round.
 
-    None where it would tell what the figures don't: too few of them, no cost to tell apart, or too far off.
+    None if the figures do not support one: too few of them, a cost that is not positive, or too poor a fit.
     """
     if len(sizes) < FEWEST_BATCHES or len(rounds) < 2:
         return None
@@ -45,8 +45,8 @@ def fitted(sizes: Sequence[float], rounds: Sequence[Sequence[float]]) -> Line | 
 
 
 def _line(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Give a and b of seconds = a + b x size by least squares of what the line misses, as a share of each: clocks err
-    in proportion."""
+    """Return a and b of seconds = a + b x size, by least squares of the relative errors: timing errors are
+    proportional."""
     weights = [1 / value**2 for value in seconds]
     total = sum(weights)
     x = sum(w * size for w, size in zip(weights, sizes, strict=True)) / total

@@ -1,4 +1,4 @@
-"""What keeps two runs that are set side by side from being compared, and what differs between them."""
+"""Why two runs shown side by side can't be compared, and what differs between them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ngcdl.report import naming, tuned
 from ngcdl.report.story import Story
 from ngcdl.report.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
 
-# What `ngcdl compare` holds the same and two runs of different days seldom have: it is named beside the figures, and
-# does not by itself change what a step is.
+# What `ngcdl compare` keeps the same but two runs from different days rarely share. It is listed beside the figures, as
+# by itself it does not change what a step is.
 _NAMED_ONLY = frozenset({
     "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
     "workdir", "shm_bytes",
@@ -35,7 +35,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("framework's version", lambda it: it.training.start.get("framework_version")),
     ("batch", lambda it: it.training.start.get("batch", it.run.workload.get("batch"))),
     ("seed", lambda it: it.training.start.get("seed", it.run.workload.get("seed"))),
-    ("asked for", lambda it: naming.length(it.run, it.training.start)),
+    ("requested", lambda it: naming.length(it.run, it.training.start)),
     ("threads", lambda it: (it.training.start.get("threads") or "all") if it.is_training else None),
     *((name.replace("_", " "), _computed(name)) for name in _COMPUTED),
     ("oneDNN", lambda it: tuned.onednn(it.training.start)),
@@ -56,24 +56,24 @@ class Difference:
 
 
 def differences(stories: Sequence[Story]) -> list[Difference]:
-    """Name all that differs between runs; a value is None where it is unknown."""
+    """Return all that differs between runs; an unknown value is None."""
     found = []
     for name, value in _LOOKED_AT:
         values = tuple(None if (one := value(story)) is None else str(one) for story in stories)
         if len(set(values)) > 1:
             found.append(Difference(name, values))
-    # One and the same image may be named by its tag and by its digest.
+    # The same image may be named by its tag and by its digest.
     digests = {story.run.image.digest for story in stories}
     return [one for one in found if one.name != "image" or len(digests) > 1 or None in digests]
 
 
 def refused(one: Story, other: Story) -> list[str]:
-    """Say why these two can't be compared; [] where they can."""
+    """Return why these two can't be compared; [] if they can."""
     return kept_apart({it.letter: Measured(it.run, it.training.start, it.training.error) for it in (one, other)})
 
 
 def kept_apart(two: Mapping[str, Measured]) -> list[str]:
-    """Say the same of two runs by their names."""
+    """Return the same for two runs by name."""
     entries = [Entry(name, 1, measured) for name, measured in two.items()]
     vary = "device" if len({entry.run.device for entry in entries}) > 1 else ""
     return [_said(refusal) for refusal in refusals(entries, vary) if refusal.field not in _NAMED_ONLY]
@@ -84,4 +84,4 @@ def _said(refusal: Refusal) -> str:
     if not refusal.why.startswith(UNEQUAL):
         return f"{' and '.join(label.partition(',')[0] for label in refusal.values)}: {refusal.why}"
     shown = " / ".join("n/a" if value is None else str(value) for value in refusal.values.values())
-    return f"another {name} ({shown})" if len(shown) < 60 else f"another {name}"
+    return f"different {name} ({shown})" if len(shown) < 60 else f"different {name}"

@@ -10,7 +10,7 @@ from ngcdl.report.comparison import Comparison
 from ngcdl.report.story import Story
 from ngcdl.report.verdict import verdict
 
-# What Markdown, or the HTML in it, could take for more than a letter; @ and # would call people and issues.
+# What Markdown, or HTML in it, could interpret; @ and # would mention people and issues.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~!&$]|[@#](?=\w)")
 _BLANK = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 
@@ -36,13 +36,13 @@ def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> 
 
 _CONDITIONS = (
     *("image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed"),
-    "computed in",
+    "compute settings",
     "chosen by trial",
 )
 
 
 def plain(text: str) -> str:
-    """Give `text` on one line, as the letters that it is."""
+    """Return `text` on one line, escaped so that it shows literally."""
     return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", _BLANK.sub(" ", text))
 
 

@@ -1,4 +1,4 @@
-"""HTML that is escaped by construction: a plain string is text, and only what `tag` made is markup."""
+"""HTML escaped by construction: a plain string is text, and only what `tag` made is markup."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import html
 import re
 from typing import TypeAlias
 
-# Neither XML nor HTML can hold these, and some of them would move a terminal that shows the file.
+# Neither XML nor HTML can contain these, and some would control a terminal that shows the file.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 _VOID = frozenset({"meta"})
-_SHAPES = frozenset({"path", "rect"})  # of SVG, where an element without an end would hold all that follows
+_SHAPES = frozenset({"path", "rect"})  # of SVG, where an unclosed element would contain all that follows
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -22,18 +22,18 @@ Child: TypeAlias = "str | Markup | None"
 
 
 def text(value: str) -> Markup:
-    """Escape `value`, so that a parser reads it back as text; what HTML can't hold is replaced."""
+    """Escape `value`, so that a parser reads it back as text; replace what HTML can't contain."""
     shown = _CONTROL.sub("\ufffd", value.encode("utf-8", "replace").decode("utf-8"))
     return Markup(html.escape(shown, quote=True))
 
 
 def joined(*children: Child) -> Markup:
-    """Set `children` side by side; None is nothing."""
+    """Concatenate `children`; skip None."""
     return Markup("".join(one if isinstance(one, Markup) else text(one) for one in children if one is not None))
 
 
 def tag(name: str, /, *children: Child, **attributes: str | None) -> Markup:
-    """Make an element. `class_` is class, `aria_label` is aria-label; an attribute that is None is left out."""
+    """Make an element. `class_` is class, `aria_label` is aria-label; an attribute of None is left out."""
     words = [name]
     for key, value in attributes.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""Whether memory held a training back: a batch that did not fit, a limit that was reached, time lost to waiting."""
+"""Whether memory limited a training: a batch that did not fit, a limit reached, time lost to waiting."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from ngcdl.report import tuned
 from ngcdl.report.case import Case, finding
 from ngcdl.report.lines import number
 
-# Clean file cache is not counted: what is left of the limit is all that the next batch can have.
+# Clean file cache is not counted: the rest of the limit is all that the next batch can have.
 FULL_MEMORY = 0.9
-# A tenth of the time lost to waiting for memory.
+# The share of the time lost waiting for memory, in percent.
 PRESSURE_PERCENT = 10.0
 
 
 def out_of_memory(case: Case) -> Iterator[Finding]:
-    """The trainer or the engine says so, or the last `oom` event of a search, with the largest batch that fits."""
+    """Report a run out of memory, by the trainer, the engine or a search's last `oom` event with the largest batch that
+    fits."""
     told = [event for event in case.events if event.get("event") == "oom"][-1:]
     since = max((at for at, event in enumerate(case.events) if event.get("event") == "start"), default=0)
-    last = case.events[since:]  # an earlier attempt's error is none of this one's
+    last = case.events[since:]  # without the errors of earlier attempts
     failed = [event for event in last if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
     killed = case.run.oom_killed and case.run.status == "failed" and case.run.workload
     known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
@@ -28,34 +29,34 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
         return
     begun = [event for event in case.events if event.get("event") == "start"]
     if has_ended and begun:
-        told = []  # what was found by trying did not do after all
+        told = []  # the batch that the search found did not fit after all
     batch = number(told[0].get("batch")) if told else case.asked("batch")
     fits = number(told[0].get("fits")) if told else None
     on_card = not (case.on_cpu or case.run.device == "cpu")
-    # the kernel kills for the container's or the machine's memory; of a card's the framework or the log tells
+    # the kernel kills for the container's or the machine's memory; a card's is reported by the framework or the log
     is_hosts = not on_card or bool(killed and not failed and not known)
     where = _hosts_memory(case) if is_hosts else "the GPU's memory"
     what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {where}"
     if fits is not None and begun:
         taken = number(begun[-1].get("batch"))
         is_less = taken is not None and taken < fits
-        text = f"{what}: {fits:.0f} is the largest that does{'' if is_less else ', and was taken'}."
-        text += f" {taken:.0f} was taken: an eighth is left free." if is_less else ""
+        text = f"{what}: {fits:.0f} is the largest that does{'' if is_less else ', and was used'}."
+        text += f" {taken:.0f} was used, which leaves an eighth free." if is_less else ""
         yield finding("largest-batch", text, None, batch=batch, fits=fits)
         return
     does = f"; {fits:.0f} does" if fits is not None else ""
     smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
     advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
-    # beside a card, the search asks for the card's memory
+    # with a card, the search probes the card's memory
     advice += [] if told or (on_card and is_hosts) else ["    ngcdl run ... --batch largest"]
     yield finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
 
 
 def _hosts_memory(case: Case) -> str:
-    """Name the memory that a process beside no card can have."""
+    """Name the memory that limits a process without a card."""
     limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
     is_held = limit is not None and whole is not None and limit < whole
-    return "the memory that the container may have" if is_held else "the machine's memory"
+    return "the container's memory limit" if is_held else "the machine's memory"
 
 
 def pressed(case: Case) -> Iterator[Finding]:
@@ -63,14 +64,14 @@ def pressed(case: Case) -> Iterator[Finding]:
     most, limit = summary.memory_bytes_max, summary.memory_limit_bytes
     used = most / limit if most is not None and limit else None
     pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
-    of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the memory that the container may have"
-    said = [f"the kernel killed {kills} of the run's processes for memory"] if kills and not _was_search(case) else []
+    of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the container's memory limit"
+    said = [f"the kernel OOM-killed {kills} of the run's processes"] if kills and not _was_search(case) else []
     said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
     if pressure is not None and pressure >= PRESSURE_PERCENT:
-        said.append(f"for up to {pressure:.0f} % of the time it waited for memory")
+        said.append(f"it waited for memory up to {pressure:.0f} % of the time")
     if said:
         text = "; ".join(said)
-        advice = "Give it more memory, or let it hold less: fewer workers, a smaller queue or batch."
+        advice = "Give it more memory, or make it use less: fewer workers, a smaller queue or batch."
         yield finding(
             "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
             memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
@@ -78,5 +79,5 @@ def pressed(case: Case) -> Iterator[Finding]:
 
 
 def _was_search(case: Case) -> bool:
-    """Were batches tried, or ways to compute of which one failed? What is tried may be killed."""
+    """Return whether batches were tried, or ways to compute of which one failed: a trial may be killed."""
     return any(event.get("event") == "oom" or tuned.has_failed(event) for event in case.events)

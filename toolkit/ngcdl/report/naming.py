@@ -1,4 +1,4 @@
-"""What a run is called among others, on what it computed, and the command line that repeats it."""
+"""What a run is called, what it computed on, and the command line that repeats it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import lines
-from ngcdl.spec import REDACTED, Placement, RunSpec, Workload
+from ngcdl.spec import KINDS, REDACTED, USUAL, Placement, RunSpec, Workload, kind_of
 from ngcdl.spec.placement import TYPED
 
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
-_ALWAYS = ("name", "steps", "batch", "seed")  # said also where they are what they are by default
+_ALWAYS = ("name", "steps", "batch", "seed")  # stated even at their defaults
 _PLACED = Placement().as_json()
-_CONTAINER = RunSpec(None)  # what a container is given where nothing was typed
-_FOLDERS = (None, "/ngcdl", "/work")  # that a run works in by itself (plan.py: INSIDE, engines/base.py: HERE)
+_CONTAINER = RunSpec(None)  # a container's defaults
+_FOLDERS = (None, "/ngcdl", "/work")  # default working folders (plan.py: INSIDE, engines/base.py: HERE)
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
-# What a feed leaves that trains nothing, or nothing new (containers/trainer/feed.py): its speed is not a training's.
+# Feeds that train nothing, or nothing new (containers/trainer/feed.py): their speed is not a training's.
 _WITHOUT_RESULT = {
-    "input": "its batches made and dropped: nothing was trained",
-    "constant": "one batch again and again: no result",
+    "input": "batches made and discarded: nothing was trained",
+    "constant": "the same batch at every step: not a result",
 }
 _OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
 _SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", False): ["--channels-first"]}
 
 
 def what(run: Run) -> str:
-    """Name what was run: cifar10, or the image whose command it was."""
+    """Name what was run: cifar10, or the image that a command ran in."""
     name = run.workload.get("name")
     if isinstance(name, str) and name:
         return name
@@ -38,8 +38,9 @@ def what(run: Run) -> str:
 
 
 def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
-    """Say how it was fed and computed, by its `start` event, else as it was asked for; None is unknown, or has no
-    meaning in it. Trainers that did not tell all of this fed ahead, and computed float32 on a CPU."""
+    """Return how it was fed and computed, by its `start` event, else as requested; None is unknown or not applicable.
+
+    Trainers that did not report all of this fed ahead, and computed float32 on a CPU."""
     asked = run.workload
     precision = asked.get("precision")
     if precision in (None, "auto"):
@@ -57,7 +58,7 @@ def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def way(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Give the same in words, but for the batch: `tf32, compiled, channels last, fed resident`. None: not known."""
+    """Return the same in words, without the batch: `tf32, compiled, channels last, fed resident`. None: unknown."""
     it = computed(run, start)
     words = [str(it["precision"])] if it["precision"] else []
     words += ["compiled"] if it["compiled"] else []
@@ -69,7 +70,7 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
 
 
 def without_result(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Say why its speed is not a training's; None where it is."""
+    """Say why its speed is not a training's; None if it is."""
     return _WITHOUT_RESULT.get(str(computed(run, start)["feed"]))
 
 
@@ -82,7 +83,7 @@ def stages(event: Mapping[str, Any]) -> str | None:
 
 
 def length(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Say how far it was to train: 1,000 steps; 10 epochs (2,000 steps); 30 s; None where nobody knows."""
+    """Say how far it was to train: 1,000 steps; 10 epochs (2,000 steps); 30 s; None if unknown."""
     asked = run.workload
     steps, epochs, seconds = start.get("steps", asked.get("steps")), asked.get("epochs"), asked.get("seconds")
     words = [f"{steps:,} steps"] if isinstance(steps, int) else []
@@ -94,12 +95,12 @@ def length(run: Run, start: Mapping[str, Any]) -> str | None:
 
 
 def device(run: Run) -> str:
-    """GPU, CPU, or n/a where the framework never said."""
+    """GPU, CPU, or n/a if the framework never reported it."""
     return run.device.upper() if run.device else "n/a"
 
 
 def hardware(run: Run) -> str | None:
-    """Name what it computed on: the cards of the run, or the processor. None where nobody knows."""
+    """Name what it computed on: the cards of the run, or the processor. None if unknown."""
     if run.device == "gpu":
         names = [gpu.name for gpu in run.machine.gpus or () if run.gpus and gpu.uuid in run.gpus and gpu.name]
         names = names or [gpu.name for gpu in run.summary.gpus if gpu.name]
@@ -119,9 +120,9 @@ def on(run: Run) -> str:
 
 
 def command(run: Run) -> str | None:
-    """Give the line that asks for the same; None where the record has no spec, as one that Docker Compose made.
+    """Return the command that requests the same; None if the record has no spec, such as one from Docker Compose.
 
-    The image stands by its digest. A variable whose value was redacted is taken from the caller's own.
+    The image is named by its digest. A variable with a redacted value is taken from the caller's environment.
     """
     spec = run.spec
     if not spec:
@@ -129,7 +130,7 @@ def command(run: Run) -> str | None:
     words = ["ngcdl", "run", *_image(run)]
     asked = run.workload
     for name, value in asked.items():
-        if name == "feed" and value and asked.get("autotune"):  # typed, or it would have been for the trial to choose
+        if name == "feed" and value and asked.get("autotune"):  # typed, else it would have been the trial's choice
             words += ["--feed", str(value)]
             continue
         words += _option(name, "largest" if name == "batch" and asked.get("largest_batch") else value)
@@ -137,19 +138,19 @@ def command(run: Run) -> str | None:
         words += ["--data", "synthetic"]
     gpus = str(spec.get("gpus") or "auto")
     words += [] if gpus.startswith("auto") else ["--gpus", gpus]
-    words += ["--engine", str(run.engine)] if run.engine == "local" or run.placement else []
+    words += ["--engine", run.engine] if run.engine in KINDS and run.engine != USUAL else []
     words += _placement(run.placement)
     words += [word for mount in _list(spec, "mounts") if _typed(str(mount)) for word in ("-v", str(mount))]
     for name, value in dict(spec.get("environment") or {}).items():
         if name not in _PLANNED:
             words += ["-e", name if value == REDACTED else f"{name}={value}"]
-    words += _container(spec) if run.engine != "local" else []
+    words += _container(spec) if kind_of(run.engine).has_containers else []
     words += ["--", *(str(word) for word in _list(spec, "command"))] if not asked and spec.get("command") else []
     return shlex.join(words)
 
 
 def _placement(placement: Mapping[str, Any]) -> list[str]:
-    """Give the options that say where on a cluster it went, but for what ngcdl found by itself."""
+    """Return the options that place it on a cluster, without what ngcdl found by itself."""
     words = []
     for name, value in placement.items():
         if name in ("options", "cpus", "images") or value in (None, _PLACED.get(name)):
@@ -159,7 +160,7 @@ def _placement(placement: Mapping[str, Any]) -> list[str]:
 
 
 def _container(spec: Mapping[str, Any]) -> list[str]:
-    """Give the options of the container that are not what they are by themselves. What a record lacks is not said."""
+    """Return the container's options that differ from their defaults. What a record lacks is left out."""
     words = [word for port in _list(spec, "ports") for word in ("-p", str(port))]
     shm = spec.get("shm_bytes", _CONTAINER.shm_bytes)
     words += ["--shm-size", str(shm)] if shm != _CONTAINER.shm_bytes else []
@@ -179,7 +180,7 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _typed(mount: str) -> bool:
-    """Was it typed, and not planned by ngcdl itself? A claim at /work was typed."""
+    """Return whether it was typed rather than planned by ngcdl. A claim at /work was typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
     return not inside.startswith("/ngcdl/") and not (inside == "/work" and mount.startswith("/"))
 

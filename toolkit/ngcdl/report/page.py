@@ -1,4 +1,4 @@
-"""The report as one page of HTML: no script, nothing from elsewhere, light and dark, for a phone and for paper."""
+"""The report as a single HTML page: no scripts, no external resources, light and dark, for a phone and for paper."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
-    """Give the whole document, of `comparison` where the stories are its runs.
+    """Return the whole document, for `comparison` if the stories are its runs.
 
-    Every text of a record is escaped: it may come from a container."""
+    Every text from a record is escaped, as it may come from a container."""
     title = f"{naming.what(stories[0].run)} · {len(stories)} runs" if len(stories) > 1 else naming.what(stories[0].run)
     head = tag(
         "head",
@@ -65,13 +65,13 @@ def _recognised(story: Story) -> Markup | None:
     known = story.run.diagnosis
     if not known:
         return None
-    # a run that did not fail is told what it should know all the same
+    # a run that did not fail may still have something worth knowing
     title = f"Why {story.run.id} failed" if story.run.status == "failed" else f"Recognised in {story.run.id}"
     return tag("section", tag("h2", title), tag("pre", diagnosis.told(known)))
 
 
 def _findings(stories: Sequence[Story]) -> Markup | None:
-    """Show what set the pace, by the rules that were decided when each run ended."""
+    """Show what set the pace, by the findings made when each run ended."""
     items = []
     for story in stories:
         for one in story.run.findings or ():
@@ -82,7 +82,7 @@ def _findings(stories: Sequence[Story]) -> Markup | None:
 
 
 def _diagnosis(comparison: Comparison) -> Markup | None:
-    """Show what was found about a comparison: each thing once for all rounds, and first what is missing of them."""
+    """Show what was found about a comparison: each finding once for all rounds, and first what is missing."""
     items = []
     for said in comparison.diagnosis:
         told, advice = [[line for line in said.splitlines() if line.startswith(" ") == own] for own in (False, True)]
@@ -118,7 +118,7 @@ def _compared(comparison: Comparison | None) -> Markup | None:
         return None
     head, rows = compared.table(comparison)
     lines = [tag("li", line) for line in compared.ratios(comparison)]
-    table = _table([name.lower() for name in head[1:]], rows, "Medians of the rounds (least..most)")
+    table = _table([name.lower() for name in head[1:]], rows, "Medians over the rounds (min..max)")
     return tag(
         "section", tag("h2", "Compared"), bars(comparison), table, tag("ul", *lines, class_="notes") if lines else None
     )
@@ -143,14 +143,14 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
     found = likeness.differences(stories)
     rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
     table = _table([story.letter for story in stories], rows, "What differs") if rows else None
-    same = None if rows else tag("p", "Nothing differs between these runs but what was measured.")
+    same = None if rows else tag("p", "These runs differ only in what was measured.")
     return joined(*refused, table, same)
 
 
 def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
-    """Show what others published of these workloads, and ours in columns of their own.
+    """Show what others published about these workloads, with our figures in separate columns.
 
-    Not beside a comparison of anything else than they compared, nor beside a speed that is no training's."""
+    Not beside a comparison of something they did not compare, nor beside a speed that is not a training's."""
     if comparison and not theirs.beside(_bundled(stories[0]), comparison.vary):
         return None
     stories = [story for story in stories if not naming.without_result(story.run, story.training.start)]
@@ -179,7 +179,7 @@ def _published(name: str, stories: Sequence[Story]) -> list[Markup]:
         return [_table(table.columns, table.rows, caption, "theirs"), tag("p", f"Ours: {ours}."), *notes]
     rows = [(figure, (*(_counterpart(figure, story) for story in stories), *cells)) for figure, cells in table.rows]
     head = [*(_here(story, len(stories) > 1) for story in stories), *(f"theirs: {column}" for column in table.columns)]
-    return [_table(head, rows, f"{name}: ours, and theirs on their hardware", "theirs"), *notes]
+    return [_table(head, rows, f"{name}: ours here, theirs on their hardware", "theirs"), *notes]
 
 
 def _counterpart(figure: str, story: Story) -> str:
@@ -196,7 +196,7 @@ def _here(story: Story, is_one_of_several: bool) -> str:
 
 
 def _conditions(stories: Sequence[Story]) -> list[Markup]:
-    """Show under what all of it was measured: of several runs once what they share, then of each only what differs."""
+    """Show the conditions of measurement: for several runs what they share once, then what differs for each."""
     rows = [dict(tables.conditions(story)) for story in stories]
     if len(stories) == 1:
         return [_listed(rows[0], stories[0].run.notes)]

@@ -1,4 +1,4 @@
-"""What others measured of a workload on a CPU and on a GPU: pairs.csv, one figure each, as printed or derived."""
+"""What others measured for a workload on a CPU and on a GPU: pairs.csv, one figure each, as printed or derived."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ngcdl.report.theirs import SOURCES
 
 @dataclass(frozen=True)
 class Published:
-    """Theirs, on their machines. `how` says whether the figures were printed or derived; there is no spread."""
+    """Their figures, on their machines, without spread. `how` says whether they were printed or derived."""
 
     cpu: str
     cpu_examples_per_second: float
@@ -26,7 +26,7 @@ class Published:
 
 
 def published(workload: str | None) -> Published | None:
-    """Give what was published of `workload`; None where nothing was."""
+    """Return what was published about `workload`; None if nothing was."""
     with Path(__file__).with_name("pairs.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["workload"] == workload:

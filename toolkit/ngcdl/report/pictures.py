@@ -1,4 +1,4 @@
-"""Which charts a report has: speed, processors, cards and learning; of several runs each is a line of its own."""
+"""Which charts a report has: speed, CPU, GPUs and learning; each of several runs is a separate line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ngcdl.report.story import MOST_LETTERS, CardCurves, Story, letters
 
 @dataclass(frozen=True)
 class Pictures:
-    """`shown` are figures; `missing` names what would have been drawn, had anybody measured it."""
+    """`shown` are figures; `missing` names what was not measured and so not drawn."""
 
     shown: tuple[Markup, ...]
     missing: tuple[str, ...]
@@ -51,7 +51,7 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
 
 
 def _trains_nothing(story: Story) -> bool:
-    """Did it reach its end without a loss? A network that only computes forward, or batches that are only made."""
+    """Return whether it finished without a loss: inference only, or batches that are made but not trained on."""
     return story.run.status == "finished" and not story.training.losses.known
 
 
@@ -61,7 +61,7 @@ def _label(story: Story, stories: Sequence[Story]) -> str:
 
 
 def _time(stories: Iterable[Story]) -> Axis:
-    """One axis of time for all charts: as long as the longest run, or the last thing that was told of it."""
+    """Return the time axis of all charts: as long as the longest run, or up to its last reported value."""
     ends = [1.0]
     for story in stories:
         curves = [story.training.rates, story.measured.host]
@@ -77,9 +77,9 @@ def _range(curves: Iterable[Curve]) -> tuple[float, float] | None:
 
 
 def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) -> str:
-    """Describe a chart to those who don't see it: from where to where each line goes."""
+    """Describe a chart for readers who can't see it: the range of each line."""
     return " ".join(
-        f"{line.label or 'The line'} lies between {low / y.divisor:,.4g} and {high / y.divisor:,.4g} {y.unit}."
+        f"{line.label or 'The line'} ranges from {low / y.divisor:,.4g} to {high / y.divisor:,.4g} {y.unit}."
         for line, (low, high) in zip(lines, spans, strict=True)
     )
 
@@ -112,7 +112,7 @@ def _synthetic(stories: Sequence[Story]) -> str:
     if not named:
         return ""
     who = f" ({', '.join(named)})" if len(stories) > 1 else ""
-    return f"SYNTHETIC data{who}: the speed counts, what was learnt says nothing."
+    return f"SYNTHETIC data{who}: the speed is meaningful, what was learned is not."
 
 
 def _use(story: Story) -> Chart | None:
@@ -122,11 +122,7 @@ def _use(story: Story) -> Chart | None:
     lines += [
         Line(_card(card, many), card.curves["gpu_percent"], at + 1) for at, card in enumerate(measured.cards.values())
     ]
-    band = (
-        Band("CPU, from the least to the most busy core", measured.least, measured.most)
-        if measured.most.known
-        else None
-    )
+    band = Band("CPU, least to most busy core", measured.least, measured.most) if measured.most.known else None
     title = "CPU and GPU use" if measured.cards else "CPU use"
     return _chart(title, _time([story]), lines, lambda _: percent_axis(), band=band)
 
@@ -173,7 +169,7 @@ def _clocks(stories: Sequence[Story]) -> Chart | None:
         _card_lines(stories, "sm_mhz"),
         lambda high: axis(0.0, high, "MHz"),
         marked=marked,
-        marked_as=f"held back: {', '.join(reasons)}",
+        marked_as=f"held down: {', '.join(reasons)}",
     )
 
 
@@ -186,7 +182,7 @@ def _loss(stories: Sequence[Story]) -> Chart | None:
     lines = []
     for story in stories:
         name, told = _label(story, stories), story.training
-        of_steps = name if name or not told.epoch_losses.known else "of a step"
+        of_steps = name if name or not told.epoch_losses.known else "each step"
         of_epochs = f"{name}, mean of each epoch" if name else "mean of each epoch"
         lines += [
             Line(of_steps, told.losses, _colour(story), breaks=False),
@@ -204,20 +200,20 @@ def _anew(stories: Sequence[Story]) -> str:
     if max(often) < 2:
         return ""
     many = f"{often[0]} trainings" if len(often) == 1 else "Several trainings in a run"
-    return f"{many}, each from nothing: a line for each, one over the other."
+    return f"{many}, each from scratch: one line for each, overlaid."
 
 
 def _accuracy(stories: Sequence[Story]) -> Chart | None:
     lines = []
     for story in stories:
         name = _label(story, stories)
-        tested = f"{name}, other images" if name else "on other images"
+        tested = f"{name}, held-out images" if name else "on held-out images"
         trained = f"{name}, training images" if name else "on the training images"
         lines += [
             Line(tested, story.training.accuracies, _colour(story), dots=True, breaks=False),
             Line(trained, story.training.training_accuracies, _colour(story), dots=True, soft=True, breaks=False),
         ]
     if sum(len(line.curve.xs) for line in lines) < 2:
-        return None  # one figure, as after a short training, stands in the table
+        return None  # a single figure, as after a short training, is in the table
     x = _steps(line.curve for line in lines)
     return _chart("Accuracy (precision @ 1)", x, lines, lambda _: axis(0.0, 1.0, "share"), note=_synthetic(stories))

@@ -1,40 +1,46 @@
-"""What an experiment answers, in a sentence: rules over the figures of its arms, with their thresholds. Pure.
+"""The answer to an experiment's question, in a sentence: rules over its arms' figures, with their thresholds. Pure.
 
-A figure that is made of several arms is made in each round by itself, and told as the median of the rounds' with the
-least and the most of them. Of one round alone nothing of the kind is told, and where the rounds do not agree that is
-what is told. An arm without figures (its runs were refused) takes only those sentences away that need it.
+A figure derived from several arms is computed within each round and reported as the median over the rounds, with their
+minimum and maximum. A single round yields no such figure; if the rounds disagree, the answer says that. An arm without
+figures (its runs were refused) removes only the sentences that need it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ngcdl.report.arm import Figures, counted, faster
 from ngcdl.report.beside import feed, teacher
 from ngcdl.report.fit import fitted
 from ngcdl.report.scaling import UNITS, scaled
 from ngcdl.report.spread import Spread, duration, percent, times
+from ngcdl.trainings import Bundled
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`is_whole`: it says all that the ratios would say, and better."""
+    """`is_whole`: it says everything the ratios would say, and better."""
 
     text: str
     is_whole: bool = True
 
 
-def answers(vary: str, workload: str | None, arms: Sequence[Figures], scaling: str | None = None) -> tuple[Answer, ...]:
-    """Answer what was asked by varying `vary`, as far as these arms do; () where nothing is to be said.
+def answers(
+    vary: str, known: Bundled | None, arms: Sequence[Figures], scaling: str | None = None
+) -> tuple[Answer, ...]:
+    """Answer the question posed by varying `vary`, as far as these arms allow; () if there is no answer.
 
-    `scaling`: of machines and cards, scaling.STRONG or WEAK."""
+    `known` is the bundled workload, None for any other; `scaling`, when varying nodes or GPUs, is scaling.STRONG or
+    WEAK."""
     measured = [arm for arm in arms if arm.rates]
-    rule = _film if (vary, workload) == ("batch", "inference") else _RULES.get(vary)
+    whole = known.whole if known else None
+    rule = partial(_batch_of, whole) if whole and vary == "batch" else _RULES.get(vary)
     told = [Answer(text) for text in rule(measured)] if rule else []
     told += [Answer(text) for text in scaled(measured, vary, scaling)] if vary in UNITS else []
-    if workload == "inference" and measured:
-        told.append(Answer(_frames(vary, measured), is_whole=False))
+    if known and whole and measured:
+        told.append(Answer(_whole(vary, known.unit, measured), is_whole=False))
     return tuple(told)
 
 
@@ -49,8 +55,8 @@ def _batch(arms: Sequence[Figures], whole: str = "An epoch") -> Iterator[str]:
     line = fitted([arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])
     if line:
         yield (
-            f"A step costs {duration(line.step)} whatever its batch, and {duration(line.example)} an example: a batch "
-            f"of {arms[0].value} spends {percent(line.share)} of its time on the former."
+            f"A step costs {duration(line.step)} whatever its batch, plus {duration(line.example)} per example: "
+            f"a batch of {arms[0].value} spends {percent(line.share)} of its time on the former."
         )
     ratio = faster(arms[-1], arms[0])
     if ratio:
@@ -58,17 +64,17 @@ def _batch(arms: Sequence[Figures], whole: str = "An epoch") -> Iterator[str]:
     best = max(arms, key=lambda arm: arm.rate)
     more = faster(best, arms[-1])
     if best is not arms[-1] and best is not arms[0] and more and more.is_told:
-        fastest = f"Fastest is a batch of {best.value}{_tied(best, arms)}"
+        fastest = f"The fastest is a batch of {best.value}{_tied(best, arms)}"
         yield f"{fastest}: {times(more)} the work of batches of {arms[-1].value}."
 
 
-def _film(arms: Sequence[Figures]) -> Iterator[str]:
-    return _batch([replace(arm, examples=None) for arm in arms], "The film")  # its seconds are told of all arms
+def _batch_of(whole: str, arms: Sequence[Figures]) -> Iterator[str]:
+    return _batch([replace(arm, examples=None) for arm in arms], f"The {whole}")  # _whole reports all arms' seconds
 
 
 def _wholes(small: Figures, large: Figures, ratio: Spread, whole: str) -> str:
     if not ratio.is_told:
-        return f"Between batches of {small.value} and of {large.value} no difference can be told: {times(ratio)}."
+        return f"No measurable difference between batches of {small.value} and of {large.value}: {times(ratio)}."
     slow, fast = (small, large) if ratio.min > 1 else (large, small)
     share = faster(fast, slow) or ratio
     text = f"{whole} takes {times(share)} as long with batches of {slow.value} as with batches of {fast.value}"
@@ -96,7 +102,7 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
     taught = [(arm, spread) for arm in arms if (spread := Spread.of([*arm.taught.values()]))]
     if taught:
         each = "; ".join(f"{duration(spread)} with {counted(arm.value, 'thread')}" for arm, spread in taught)
-        yield f"The teacher takes of a batch {each}."
+        yield f"Per batch the teacher takes {each}."
     for arm, loss in losses:
         cores = arm.cores
         why = f": more threads than the {cores} physical cores hurt" if cores and arm.number > cores else ""
@@ -104,9 +110,9 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
 
 
 def _tied(best: Figures, arms: Sequence[Figures]) -> str:
-    """Name those that can't be told from the best: it was chosen, and among equals chance chooses."""
+    """Name the arms not measurably different from the best one: among equals, chance picks the best."""
     even = [arm.value for arm in arms if arm is not best and (ratio := faster(best, arm)) and not ratio.is_told]
-    return f" (no difference to {' or '.join(even)} can be told)" if even else ""
+    return f" (not measurably faster than {' or '.join(even)})" if even else ""
 
 
 def _precision(arms: Sequence[Figures]) -> Iterator[str]:
@@ -116,16 +122,16 @@ def _precision(arms: Sequence[Figures]) -> Iterator[str]:
             continue
         speed = f"{times(ratio)} the speed of {arms[0].value}"
         if ratio.is_told:
-            yield f"{arm.value} {'buys' if ratio.min > 1 else 'costs:'} {speed}."
+            yield f"{arm.value} is {'faster:' if ratio.min > 1 else 'slower:'} {speed}."
         else:
-            yield f"{arm.value} buys nothing that can be told: {speed}."
+            yield f"{arm.value} makes no measurable difference: {speed}."
 
 
-# -- inference ------------------------------------------------------------------------------------------------------
+# -- a film ---------------------------------------------------------------------------------------------------------
 
 
-def _frames(vary: str, arms: Sequence[Figures]) -> str:
-    """How long one video takes: what was asked is not a rate. And how long one batch, where that was measured."""
+def _whole(vary: str, unit: str, arms: Sequence[Figures]) -> str:
+    """State how long all examples take, as the question is not about a rate, and a batch's latency if measured."""
     words, waits = [], []
     for arm in arms:
         rate = arm.rate
@@ -136,8 +142,8 @@ def _frames(vary: str, arms: Sequence[Figures]) -> str:
         took = f"{duration(seconds)}, " if seconds else ""
         words.append(f"{name} {took}{rate:,.1f} a second")
     known = next((arm.examples for arm in arms if arm.examples), None)
-    waited = f" From asking for a batch to its features: {'; '.join(waits)}." if waits else ""
-    return f"{f'{known:,} frames' if known else 'Frames'}: {'; '.join(words)}.{waited}"
+    waited = f" From requesting a batch to its result: {'; '.join(waits)}." if waits else ""
+    return f"{f'{known:,} {unit}' if known else unit.capitalize()}: {'; '.join(words)}.{waited}"
 
 
 _RULES: Mapping[str, Callable[[Sequence[Figures]], Iterator[str]]] = {

@@ -1,4 +1,4 @@
-"""What trainings that each begin from nothing came to, one after the other: the events of cifar10-94. Pure."""
+"""The results of consecutive trainings from scratch: the events of cifar10-94. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ EVENTS = ("raced", "certified")
 
 
 def told(events: Sequence[Line]) -> str | None:
-    """Say how soon they were done, as a median, how right they were, as a mean, and how sure that is. None: there were
-    none."""
+    """Report the median time, the mean accuracy and how certain that is; None if there were no such trainings."""
     raced = [event for event in events if event.get("event") == "raced"]
     seconds, right = Spread.of(numbers(raced, "seconds")), numbers(raced, "precision_at_1")
     accuracy = mean(right)
@@ -21,7 +20,7 @@ def told(events: Sequence[Line]) -> str | None:
     text = f"tested after {duration(seconds)}: precision @ 1 {accuracy:.4f}"
     if len(raced) == 1:
         return text
-    text = f"{len(raced)} times, {text} in the mean ({min(right):.4f}..{max(right):.4f})"
+    text = f"{len(raced)} times, {text} on average ({min(right):.4f}..{max(right):.4f})"
     sure = next((event for event in events if event.get("event") == "certified"), {})
     bound, chance = number(sure.get("bound")), number(sure.get("chance"))
     return text if bound is None or chance is None else f"{text}; above {bound:g}: p = {chance:.2g} (t-test)"

@@ -1,4 +1,4 @@
-"""How an axis is divided and a figure is written: round steps, one unit for a whole axis."""
+"""How an axis is divided and its ticks are written: round steps, one unit per axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = ((172_800, 86_400, "days"), (7_200, 3_600, "hours"), (300, 60, "minut
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, in the figures' own unit; `ticks` are places on it, `divisor` makes what is written."""
+    """From `low` to `high` in base units, with `ticks` in between; labels are divided by `divisor` to show `unit`."""
 
     low: float
     high: float
@@ -20,7 +20,7 @@ class Axis:
     divisor: float = 1.0
 
     def at(self, value: float) -> float:
-        """Where `value` lies, 0..1; what is outside lies on the edge."""
+        """Return the position of `value`, 0..1, clamped to the edges."""
         return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def label(self, tick: float) -> str:
@@ -31,7 +31,7 @@ class Axis:
 
 def axis(low: float, high: float, unit: str, *, divisor: float = 1.0, steps: int = 4, tight: bool = False) -> Axis:
     """Divide low..high into about `steps` round parts; `tight` keeps the ends where they are, as for time."""
-    if not high - low > 1e-9 * max(abs(low), abs(high), 1e-3 * divisor):  # one value, but for rounding
+    if not high - low > 1e-9 * max(abs(low), abs(high), 1e-3 * divisor):  # a single value, up to rounding
         high = max(high, low + (abs(low) * 0.1 or divisor))
     gap = _round((high - low) / divisor / steps) * divisor
     first, last = math.floor(low / gap + 1e-9), math.ceil(high / gap - 1e-9)
@@ -56,6 +56,6 @@ def percent_axis() -> Axis:
 
 
 def _round(value: float) -> float:
-    """Give the next 1, 2, 2.5 or 5 times a power of ten."""
+    """Round up to 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value * 0.999)

@@ -1,8 +1,8 @@
-"""What more machines or cards buy: how many times the work, and how much of what so many could do at best that is.
+"""What more nodes or GPUs buy: the speedup, and the scaling efficiency.
 
-Strong scaling: all replicas together have the same batch, so that each has less of it. Weak scaling: each keeps its
-batch. The efficiency is R_N / (N R_1) with R in examples a second. Rules with their thresholds, pure; what is told and
-what is not: questions.py.
+Strong scaling: the global batch stays the same, so each replica gets less of it. Weak scaling: each replica keeps its
+batch. The efficiency is R_N / (N R_1) with R in examples/s. Rules with their thresholds, pure; questions.py says what
+is reported and what is not.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ngcdl.report.fit import fitted
 from ngcdl.report.spread import Spread, duration, figure, percent, times
 
 STRONG, WEAK = "strong", "weak"
-# What is varied, and what one of it is called.
+# What is varied, and the name of one unit.
 UNITS: Mapping[str, str] = {"gpus": "GPU", "nodes": "node"}
 
 
 def scaled(arms: Sequence[Figures], vary: str, scaling: str | None) -> Iterator[str]:
-    """Answer what `vary`, one of UNITS, buys. Comparisons that do not say which `scaling` it was had one batch."""
+    """Say what varying `vary`, one of UNITS, buys. Comparisons without a recorded `scaling` kept one global batch."""
     arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
     told = [text for arm in arms[1:] if (text := _than(arm, arms[0], UNITS[vary]))]
     if told:
@@ -32,7 +32,7 @@ def _named(first: Figures, is_weak: bool) -> str:
     if not is_weak:
         return "Strong scaling" + (f", a batch of {first.batch} in all" if first.batch else "")
     each = first.batch // first.replicas if first.batch and first.replicas else None
-    return "Weak scaling" + (f", a batch of {each} for each replica" if each else "")
+    return "Weak scaling" + (f", a batch of {each} per replica" if each else "")
 
 
 def _than(arm: Figures, first: Figures, unit: str) -> str | None:
@@ -48,12 +48,12 @@ def _than(arm: Figures, first: Figures, unit: str) -> str | None:
 
 
 def _kept_cost(arms: Sequence[Figures], unit: str) -> Iterator[str]:
-    """Tell what of a step does not shrink with its parts, where a line through three arms and more shows it."""
+    """Report the part of a step that does not shrink as more share it, if a line through three or more arms fits."""
     arms = sorted(arms, key=lambda arm: -arm.number)
     rounds = sorted(set.intersection(*(set(arm.seconds) for arm in arms)))
     line = fitted([1 / arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])
     if line:
         yield (
-            f"Of a step {duration(line.step)} stay, however many share it: {percent(line.share)} of a step of "
+            f"Of each step, {duration(line.step)} stays however many share it: {percent(line.share)} of a step on "
             f"{counted(arms[0].value, unit)}."
         )

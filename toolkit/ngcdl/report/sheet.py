@@ -1,15 +1,15 @@
-"""What a run logged as CSV, a row for each thing that was told, whole and in the order of the files.
+"""What a run logged, as CSV: a row for each event or reading, complete and in file order.
 
     run, kind     step | eval | epoch (of the training), sample (of the machine), gpu (one card of the sample before)
     t, seconds    s since the epoch, and since the run's start
     step, loss, examples_per_second, seconds_per_batch, learning_rate, precision_at_1, accuracy
     host_cpu_percent (0..100), container_cpu_percent (100 = one core), memory_bytes
     gpu (its index), gpu_uuid, gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +)
-    gap           why something is missing in this sample, or before it
+    gap           why something is missing in or before this sample
     dataset       what the run trained on: cifar10 | pictures | synthetic (made up)
 
-An empty cell is unknown, not read in this sample, or not of this kind. A text that a spreadsheet would take for a
-formula has ' before it.
+An empty cell is unknown, not read in this sample, or not applicable. A text that a spreadsheet would interpret as a
+formula is prefixed with '.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def sheet(run: Run, events: Iterable[Line], samples: Iterable[Line], head: bool = True) -> Iterator[str]:
-    """Give the lines, each with its end; the names of the columns first where `head`."""
+    """Yield the lines, each with its newline; the column names first if `head`."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     if head:

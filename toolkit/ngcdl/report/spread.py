@@ -1,4 +1,4 @@
-"""Several rounds' figures as one: their median with the least and the most of them, and how that is written."""
+"""The figures of several rounds as one: their median with minimum and maximum, and how that is written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Protocol
 
 from ngcdl.console import NOT_AVAILABLE, measured
 
-# A ratio nearer to 1 is no difference that anybody would act on, and two digits show it as 1.00.
+# A ratio closer to 1 is a difference that nobody would act on, and two digits show it as 1.00.
 NEAREST = 1.01
-# So few rounds agree by chance alone: they must lie closer together, too.
+# This few rounds agree by chance alone: they must also be closer together.
 FEW_ROUNDS = 4
 
 
@@ -27,7 +27,7 @@ class Spreading(Protocol):
 
 @dataclass(frozen=True)
 class Spread:
-    """Of `rounds` values, at least one; 0: of how many is not known."""
+    """The spread of `rounds` values, at least one; 0 if their number is unknown."""
 
     median: float
     min: float
@@ -44,25 +44,25 @@ class Spread:
 
 
 def differs(least: float, most: float, rounds: int) -> bool:
-    """Say whether a ratio's rounds tell which of the two is more: all of them, by NEAREST at least, and FEW_ROUNDS or
-    fewer lie closer to each other than to 1.
+    """Return whether a ratio's rounds show which side is larger: all agree, by at least NEAREST, and FEW_ROUNDS or
+    fewer are closer to each other than to 1.
 
-    Of two that are equal, whose rounds' logarithms scatter normally and by far more than NEAREST, it tells one all the
-    same in 21 of 100 comparisons of 2 rounds, 4 of 3, 1 of 4, 6 of 5, 3 of 6; where they scatter less, more seldom. Of
-    the best of several arms, which was chosen for that, as many times as often as there are others."""
-    nearest = max(least, 1 / most) if least > 0 else 0.0  # of those that agree; 1 or less where they do not
+    For two equal arms, with normally distributed log ratios that scatter by far more than NEAREST, it still reports a
+    difference in 21 of 100 comparisons of 2 rounds, 4 of 3, 1 of 4, 6 of 5, 3 of 6; with less scatter, less often. For
+    the best of several arms, having been selected, multiply that by the number of others."""
+    nearest = max(least, 1 / most) if least > 0 else 0.0  # the one closest to 1 if all agree; 1 or less if they do not
     return nearest >= NEAREST and (rounds > FEW_ROUNDS or nearest >= most / least)
 
 
 def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread | None:
-    """Make a figure of what each round has in all `series`; None of a single round: it has no spread."""
+    """Combine the values of each round that is in all `series`; None for fewer than two rounds: no spread."""
     shared = set.intersection(*(set(one) for one in series))
     values = [make(*(one[at] for one in series)) for at in sorted(shared)]
     return Spread.of(values) if len(values) > 1 else None
 
 
 def times(it: Spreading) -> str:
-    """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057): of the least two digits count, whatever the most is."""
+    """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057): the minimum keeps two digits, whatever the maximum is."""
     digits = 4 if it.max < 0.1 else 2 if it.max < 10 else 1 if it.max < 100 else 0
     if it.min > 0:
         digits = max(digits, 1 - floor(log10(it.min)))
@@ -70,14 +70,14 @@ def times(it: Spreading) -> str:
 
 
 def percent(it: Spreading) -> str:
-    """Of a share 0..1: 88 % (86..90); 0.42 % (0.38..0.47): of the least two digits count, but none after 10 %."""
+    """A share 0..1 as 88 % (86..90) or 0.42 % (0.38..0.47): the minimum keeps two digits, from 10 % on no decimals."""
     least = it.min if it.min > 0 else it.median
     digits = 0 if least <= 0 or least >= 0.1 else min(1 - floor(log10(100 * least)), 4)
     return f"{100 * it.median:.{digits}f} % ({100 * it.min:.{digits}f}..{100 * it.max:.{digits}f})"
 
 
 def duration(it: Spreading) -> str:
-    """Of seconds, three digits of them: 1.90 ms (1.85..1.97); what was measured once has nothing beside it."""
+    """Seconds to three digits: 1.90 ms (1.85..1.97); a single value has no range."""
     named = (("s", 1.0), ("ms", 1e3))
     unit, factor = next((one for one in named if abs(it.median) * one[1] >= 1), ("µs", 1e6))
     middle, least, most = (value * factor for value in (it.median, it.min, it.max))
@@ -87,7 +87,7 @@ def duration(it: Spreading) -> str:
 
 
 def figure(value: Spread | None, digits: int = 1) -> str:
-    """599.9 (590.1..605.0); one value alone has nothing beside it."""
+    """599.9 (590.1..605.0); a single value has no range."""
     if value is None:
         return NOT_AVAILABLE
     middle = measured(value.median, digits)

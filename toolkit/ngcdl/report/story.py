@@ -1,4 +1,4 @@
-"""What is drawn of a run, and of several beside each other: curves, and the few words that belong to them."""
+"""What is drawn of one or several runs: curves, and the few words that go with them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
 
 @dataclass
 class Training:
-    """What the trainer told. `start` is its last start event; rates are over seconds since the run's start."""
+    """What the trainer reported. `start` is its last start event; rates are over seconds since the run's start."""
 
     rates: Curve = field(default_factory=Curve)
     losses: Curve = field(default_factory=Curve)  # over steps
     epoch_losses: Curve = field(default_factory=Curve)  # over steps: means of whole epochs, while it learned
-    accuracies: Curve = field(default_factory=Curve)  # over steps, 0..1, on images that it was not trained on
+    accuracies: Curve = field(default_factory=Curve)  # over steps, 0..1, on held-out images
     training_accuracies: Curve = field(default_factory=Curve)
     start: Mapping[str, object] = field(default_factory=dict)
-    stages: Mapping[str, object] = field(default_factory=dict)  # how fast the stages of the pipeline are
-    raced: list[Line] = field(default_factory=list)  # the events of trainings from nothing (raced.py)
+    stages: Mapping[str, object] = field(default_factory=dict)  # speeds of the pipeline's stages
+    raced: list[Line] = field(default_factory=list)  # the events of trainings from scratch (raced.py)
     error: str | None = None  # the kind of the error that ended it, after its last start
     span: tuple[float, float] | None = None  # the first and the last logged step, s since the run's start
 
 
 @dataclass
 class Throttled:
-    """Stretches in which a card held its clocks back, in s since the run's start, and the reasons it gave."""
+    """Periods in which a card held its clocks down, in s since the run's start, and the reasons it gave."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     reasons: set[str] = field(default_factory=set)
@@ -51,7 +51,7 @@ class Measured:
     """What was sampled. `cores` are means of each logical processor while it trained, 0..100."""
 
     host: Curve = field(default_factory=Curve)
-    least: Curve = field(default_factory=Curve)  # the core that did least, and the one that did most
+    least: Curve = field(default_factory=Curve)  # the least busy core, and the busiest
     most: Curve = field(default_factory=Curve)
     cards: dict[str, CardCurves] = field(default_factory=dict)
     cores: tuple[float | None, ...] = ()
@@ -59,8 +59,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Story:
-    """A run with all that can be drawn of it. `letter` names it among others: A, B, ... `arm` is its part in a
-    comparison, whose runs have one `colour`; None: each its own."""
+    """A run with everything to draw. `letter` names it among others: A, B, ... `arm` is its arm in a comparison; the
+    runs of an arm share one `colour`; None: one per run."""
 
     run: Run
     training: Training
@@ -71,7 +71,7 @@ class Story:
 
     @property
     def is_training(self) -> bool:
-        """Was it one of the bundled trainings, and not somebody's own command?"""
+        """Whether it was one of the bundled trainings rather than the user's own command."""
         return bool(self.training.start or self.run.workload)
 
 
@@ -79,6 +79,6 @@ MOST_LETTERS = 26 + 26 * 26
 
 
 def letters(count: int) -> list[str]:
-    """A, B, ..., Z, AA, AB, ..., ZZ: of at most MOST_LETTERS."""
+    """A, B, ..., Z, AA, AB, ..., ZZ: at most MOST_LETTERS."""
     single = list(ascii_uppercase)
     return (single + [first + second for first in single for second in single])[:count]

@@ -1,4 +1,4 @@
-"""The figures of runs side by side, and the conditions they were measured under, as rows of text. n/a is unknown."""
+"""The figures of runs side by side, and the conditions of measurement, as rows of text. n/a is unknown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ngcdl.report import naming, raced, tuned
 from ngcdl.report.story import Story
 from ngcdl.report.verdict import rate
 from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
-from ngcdl.spec import USED_BY
+from ngcdl.spec import kind_of
 
 Row = tuple[str, tuple[str, ...]]
 
 
 def figures(stories: Sequence[Story]) -> list[Row]:
-    """Give a row for each figure, a cell for each run. What no run has is left out, but for what everybody asks."""
+    """Return a row for each figure, a cell for each run. Omit what no run has, except what readers always expect."""
     has_training = any(story.is_training for story in stories)
     kept = []
     for name, cell, asked in _FIGURES:
@@ -65,12 +65,12 @@ def _held(story: Story) -> str:
     return ", ".join(said) or "never"
 
 
-Wanted = Literal["always", "of a training", "where known"]  # whether it is shown also where no run has it
+Wanted = Literal["always", "of a training", "where known"]  # when it is shown even if no run has it
 Figure = tuple[str, Callable[[Story], str], Wanted]
 
 
 def _figure(name: str, wanted: Wanted = "where known", **digits: int) -> Figure:
-    """Give the row of a field of the summary."""
+    """Return the row for a field of the summary."""
     return called(name), lambda it: told(it.run.summary, name, **digits), wanted
 
 
@@ -88,7 +88,7 @@ _FIGURES: tuple[Figure, ...] = (
     _figure("latency_p95_seconds"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
     (called("flops_per_second"), lambda it: computed(it.run.summary), "where known"),
-    ("trained from nothing", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),
+    ("trained from scratch", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),
     ("loss, first → last", _losses, "where known"),
     _figure("precision_at_1"),
     _figure("cpu_percent_mean", "always", digits=0),
@@ -122,7 +122,7 @@ def _last_loss(story: Story) -> str:
     )
 
 
-# What stands in others' tables, as far as it is measured here too.
+# The figures in others' tables that are measured here, too.
 COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "examples/s": lambda it: rate(it.run.summary.examples_per_second),
     "s/batch": lambda it: told(it.run.summary, "seconds_per_batch"),
@@ -136,15 +136,16 @@ COUNTERPARTS: dict[str, Callable[[Story], str]] = {
 
 RUN = "run"
 _OF_A_TRAINING = (
-    *("framework", "data", "training images, sha256", "asked for", "batch", "seed", "threads", "computed in"),
+    *("framework", "data", "training images, sha256", "requested", "batch", "seed", "threads", "compute settings"),
     "parameters",
 )
 
 
 def conditions(story: Story) -> list[tuple[str, str]]:
-    """Say under what all of it was measured, down to the line that asks for the same."""
+    """Return the conditions of measurement, down to the command that repeats the run."""
     run, machine, start = story.run, story.run.machine, story.training.start
     training = run.workload
+    no_image = (None, None) if kind_of(run.engine).has_containers else ("none: this host's own Python", "none")
     there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
     rows = [
         (RUN, run.id),
@@ -152,11 +153,11 @@ def conditions(story: Story) -> list[tuple[str, str]]:
             "started",
             time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.started)) if _is_date(run.started) else None,
         ),
-        ("image", run.image.reference or ("none: this host's own Python" if run.engine == "local" else None)),
-        ("image digest", run.image.digest or ("none" if run.engine == "local" else None)),
+        ("image", run.image.reference or no_image[0]),
+        ("image digest", run.image.digest or no_image[1]),
         ("framework", _framework(story)),
         ("engine", _words(run.engine, run.engine_version)),
-        ("GPUs handed on by", run.gpu_way),
+        ("GPU access", run.gpu_way),
         ("NVIDIA driver", machine.driver or ("none" if machine.gpus == () else None)),
         ("GPUs of the machine", _cards(there)),
         ("GPUs of the run", _cards(_used(run))),
@@ -165,18 +166,18 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("kernel", machine.kernel),
         ("data", f"{data(run)}{f': {run.dataset_note}' if run.dataset_note else ''}"),
         ("training images, sha256", start.get("dataset_sha256")),
-        ("asked for", naming.length(run, start)),
+        ("requested", naming.length(run, start)),
         ("batch", naming.computed(run, start)["batch"]),
         ("seed", training.get("seed") if training.get("seed") is not None else start.get("seed")),
         ("threads", start.get("threads") or "all"),
-        ("computed in", naming.way(run, start)),
+        ("compute settings", naming.way(run, start)),
         *([("chosen by trial", text)] if (text := tuned.told(start)) else []),
         ("parameters", f"{value:,}" if isinstance(value := start.get("parameters"), int) else None),
-        ("samples that lack a reading", _gaps(run)),
+        ("incomplete samples", _gaps(run)),
         ("recorded by ngcdl", run.ngcdl),
-        ("this page made by ngcdl", __version__),
-        ("to repeat it", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
-        ("as a command", naming.command(run)),
+        ("page made by ngcdl", __version__),
+        ("repeat with", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
+        ("full command", naming.command(run)),
     ]
     shown = [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
     return [(name, value) for name, value in shown if story.is_training or name not in _OF_A_TRAINING]
@@ -187,8 +188,8 @@ def _cards(named: Sequence[str | None] | None) -> str | None:
 
 
 def _used(run: Run) -> Sequence[str | None] | None:
-    """Give the UUIDs of the run's cards: which they are of a cluster's, only those that were read on its nodes tell."""
-    if run.gpus is None and run.engine in USED_BY and run.device == "gpu":
+    """Return the UUIDs of the run's cards. On a cluster they are known only from readings on its nodes."""
+    if run.gpus is None and kind_of(run.engine).is_cluster and run.device == "gpu":
         return [gpu.uuid for gpu in run.summary.gpus] or None
     return run.gpus
 
@@ -214,4 +215,4 @@ def _gaps(run: Run) -> str | None:
 
 
 def _is_date(seconds: float) -> bool:
-    return 0 <= seconds < 253_402_300_800  # to the year 9999, which is as far as dates are written
+    return 0 <= seconds < 253_402_300_800  # through the year 9999, the last that strftime writes

@@ -1,6 +1,6 @@
-"""Figures that others measured and published, with their hardware: theirs.csv, and table7.csv of one of them.
+"""Figures that others measured and published, with their hardware: theirs.csv, and table7.csv from one of the sources.
 
-They are theirs: other machines, other versions, often another stop-watch. Nothing here is ever divided by ours.
+Other machines, other versions, often another way of timing: nothing here is ever divided by our figures.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ SOURCES = {
     "F. Fleuret, AMMI 2018, 6.6: https://fleuret.org/ammi-2018/",
     "C": 'the questions and answers under "Why do we need GPU for Deep Learning?" (2017)',
     "D": 'the article "Quick (and free) experiment for CPU vs GPU for Deep Learning": Keras, batch 32, 10 epochs',
-    "E": 'the slides "Graphical Processing Units For Deep Learning" by S. Agrawal (2020): Keras, 20,000 pictures',
+    "E": 'the slides "Graphical Processing Units For Deep Learning" by S. Agrawal (2020): Keras, 20,000 images',
 }
-# What their text says beside what they printed, and what is known to be wrong with a row.
+# Where their text differs from what they printed, and what is known to be wrong with a row.
 NOTES = {
-    "cifar10": 'Its text says "about 8 times as fast"; the figures it prints give 7.8. It says that the CPU\'s load is '
+    "cifar10": 'Its text says "about 8 times as fast"; the figures it prints give 7.8. It puts the CPU\'s load at '
     '"about 1/4"; the figures it prints give 0.32 of the user time.',
     "cifar10-keras": 'Its text says "84 % after 10 epochs"; what it prints is in this table. The test was printed '
     "once, after the training on the CPU.",
-    "inference": "Both without batches; the factor of the Titan X is a vendor's, quoted in the same place.",
+    "inference": "Both without batching; the Titan X's factor is a vendor's, quoted in the same place.",
 }
-# What the rows of a workload were measured to tell beside CPU and GPU: what is varied.
+# The workloads with rows that answer another question than CPU against GPU: what is varied.
 _ASKED = {"batch-sweep": ("batch",), "inference": ("batch",)}
 _BENCH = (
     "Seconds for a step at this network's mini-batch. Desktop CPU: Core i7-3820, 4 cores; server CPU: Xeon E5-2630 v3, "
     "or v4 in 2017; K80: one GPU of the card; CUDA 8.0, cuDNN 5.1."
 )
 _TABLE7_NOTES = {
-    "lstm": "CNTK's row can't be compared: it would be more than its processor can do, most likely of 128 tokens "
+    "lstm": "CNTK's row can't be compared: it would exceed what its processor can do; most likely it is for 128 tokens "
     "where the others took 128 x 32 (inferred).",
     "alexnet-s": "MXNet's row can't be compared: its script left out four layers.",
     "fcn-s": "Caffe's 15.444 s at 8 threads on 4 cores is as printed: oversubscribed, or a misprint.",
@@ -43,7 +43,7 @@ _TABLE7_NOTES = {
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` are a name and a cell for each of `columns`, "" where nothing was published."""
+    """Each row is a name and a cell for each of `columns`, "" where nothing was published."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
@@ -52,12 +52,12 @@ class Table:
 
 
 def published(workload: str) -> Table | None:
-    """Give what others measured of `workload`; None where they did not."""
+    """Return what others measured for `workload`; None if they did not."""
     return _pivot(workload) or table7(workload)
 
 
 def beside(workload: str | None, vary: str) -> Table | None:
-    """Give what others measured of `workload` where it answers what is asked by varying `vary`; else None."""
+    """Return what others measured for `workload` if it answers the question posed by varying `vary`; else None."""
     if vary == "threads":
         return table7(workload or "")
     return published(workload or "") if vary == "device" or vary in _ASKED.get(workload or "", ()) else None
@@ -76,7 +76,7 @@ def _pivot(workload: str) -> Table | None:
 
 
 def table7(workload: str) -> Table | None:
-    """Give a network's five rows of Table 7: a row for each tool, a column for each device and number of threads."""
+    """Return a network's five rows of Table 7: a row for each tool, a column for each device and number of threads."""
     rows = [row for row in _read("table7.csv") if row["workload"] == workload]
     if not rows:
         return None

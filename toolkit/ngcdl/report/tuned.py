@@ -1,4 +1,4 @@
-"""What `--autotune` chose for a run, out of its start event (containers/trainer/events.py)."""
+"""What `--autotune` chose for a run, from its start event (containers/trainer/events.py)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ngcdl.report import lines
 
 
 def chosen(start: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give what differs from the defaults by choice of a trial: {} where nothing does."""
+    """Return what a trial chose other than the defaults; {} if nothing."""
     found = _trial(start).get("chosen")
     return found if isinstance(found, Mapping) else {}
 
 
 def onednn(start: Mapping[str, Any]) -> str | None:
-    """Give "off" where a trial chose to compute without oneDNN."""
+    """Return "off" if a trial chose to compute without oneDNN."""
     return "off" if chosen(start).get("onednn") is False else None
 
 
 def has_failed(start: Mapping[str, Any]) -> bool:
-    """Did a way fail in this run's own trial? The kernel may have killed it for memory."""
+    """Return whether a candidate failed in this run's own trial: the kernel may have OOM-killed it."""
     it = _trial(start)
     return it.get("remembered") is False and any(bool(one.get("failed")) for one in _tries(it))
 
 
 def told(start: Mapping[str, Any]) -> str | None:
-    """Say what was chosen, among what and how sure; None where nothing was to be chosen."""
+    """Say what was chosen, among what, and by what margin; None if there was nothing to choose."""
     it = _trial(start)
     if not it:
         return None
@@ -39,9 +39,9 @@ def told(start: Mapping[str, Any]) -> str | None:
     default = next((one for one in tries if one.get("way") == {}), None)
     if best is None or default is None:
         return None
-    beside = f", beside {_rate(default)}" if best is not default else ""
+    beside = f", against {_rate(default)}" if best is not default else ""
     others = [_rate(one) for one in tries if one is not best and one is not default]
-    return f"{_rate(best)}{beside}; {_when(it)}" + (f"; else tried: {'; '.join(others)}" if others else "")
+    return f"{_rate(best)}{beside}; {_when(it)}" + (f"; also tried: {'; '.join(others)}" if others else "")
 
 
 def _trial(start: Mapping[str, Any]) -> Mapping[str, Any]:

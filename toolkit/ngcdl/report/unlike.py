@@ -1,6 +1,6 @@
-"""What keeps measured runs from being set against each other, by the name of the field.
+"""Why measured runs can't be compared, by the name of the field.
 
-Two kinds: what must be the same in all of them, but for what was varied on purpose; and what must not have happened.
+Two kinds: what must be the same in all of them, except what was varied on purpose; and what must not have happened.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import lines, naming, throttling, tuned
-from ngcdl.spec import USED_BY, Workload
+from ngcdl.spec import Workload, kind_of
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
@@ -33,36 +33,36 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
     "framework": frozenset({"digest", "framework", "framework_version"}),
 }
 _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
-# Of the spec: what the other fields tell already, and better. The tag may move, the digest not; the command is made of
-# the workload; the request is one thing, the cards that the run got another.
+# Parts of the spec that other fields cover better: a tag may move, a digest can't; the command follows from the
+# workload; the request is one thing, the cards that the run got another.
 _DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement"})
-# Of where on a cluster it went: the rest says who pays, and from where things come.
+# Parts of the placement on a cluster that count: the rest says who pays, and where things come from.
 _OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
-# What is varied -> what each may have of its own where nothing was asked for: a card computes TF32 beside the
-# processor's float32, and a framework lays pictures as its device computes them fastest in that precision.
+# What is varied -> what may differ between the arms if it was not requested: a card computes in TF32 and the CPU in
+# float32, and a framework lays out images as its device computes them fastest in that precision.
 _LEFT: Mapping[str, tuple[str, ...]] = {
     "device": ("precision", "channels_last"),
     **dict.fromkeys(("precision", "image", "framework"), ("channels_last",)),
 }
-# What makes these the same, where they were left to the framework and the card.
+# The option that makes these the same, if they were left to the framework and the card.
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
-# An older trainer did not tell these, and one that trains nothing has none.
+# An older trainer did not report these, and one that trains nothing has none.
 _MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
-NOT_ENDED = "it did not reach its end"
-TOO_FEW_STEPS = "too few steps: nothing is left of them without the start-up"
-UNEQUAL = "it must be the same, and is not that of"
-# Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them: a card
-# under load lives at it, in every round.
+NOT_ENDED = "it did not finish"
+TOO_FEW_STEPS = "too few steps: none are left after the start-up"
+UNEQUAL = "it must be the same in all runs, but is not that of"
+# Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them, as a card
+# under load runs at it in every round.
 _SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_damage)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run with what its trainer told: `start` is its last start event, {} where there is none, `error` the kind of
-    the error that ended it."""
+    """One run with what its trainer reported: `start` is its last start event, {} without one, `error` the kind of the
+    error that ended it."""
 
     run: Run
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -71,14 +71,14 @@ class Measured:
     @classmethod
     def of(cls, run: Run, events: Iterable[lines.Line]) -> Measured:
         seldom = [event for event in events if event.get("event") in ("start", "error")]
-        # what ended an earlier attempt did not end the run
+        # an error that ended an earlier attempt did not end the run
         ended = seldom[-1] if seldom and seldom[-1]["event"] == "error" else {}
         return cls(run, lines.last_start(seldom), lines.text(ended.get("kind")))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A run in its place: `arm`'s of `round`. `device`: what it was meant to compute on, None where that was free."""
+    """A run in its place: that of `arm` in `round`. `device`: what it was meant to compute on, None if left open."""
 
     arm: str
     round: int
@@ -96,8 +96,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Refusal:
-    """`values`: what was found, by the place of the run; of a field that should be one, also where it is what it is
-    elsewhere. `runs` are the ids of those that are refused."""
+    """`values`: what was found, by the label of the run; if runs differ, also the value of the run they differ from.
+
+    `runs` are the ids of the refused runs."""
 
     field: str
     values: Mapping[str, Any]
@@ -106,9 +107,9 @@ class Refusal:
 
 
 def refusals(entries: Sequence[Entry], vary: str, *, is_weak: bool = False) -> tuple[Refusal, ...]:
-    """Name all that keeps runs out. What happened to a run comes first: its other fields are then not looked at.
+    """Return every reason to refuse a run. What happened to a run comes first: its other fields are then not checked.
 
-    `is_weak`: each replica has the same batch (weak scaling), all of them together another."""
+    `is_weak`: each replica has the same batch (weak scaling), so the global batch may differ."""
     happened = [refusal for entry in entries for refusal in _happened(entry)]
     spoilt = {run for refusal in happened for run in refusal.runs}
     whole = [entry for entry in entries if entry.run.id not in spoilt]
@@ -126,17 +127,17 @@ def _happened(entry: Entry) -> list[Refusal]:
         found.append(Refusal(name, {entry.label: value}, why, (run.id,)))
 
     if entry.measured.error == "no_gpu" or _fell_back(entry):
-        refuse("device", run.device, "it was to compute on the GPU, and its framework saw none")
+        refuse("device", run.device, "it was meant to compute on the GPU, but its framework saw none")
     elif run.status != "finished":
         refuse("status", run.status, run.reason or NOT_ENDED)
     elif entry.device and run.device != entry.device:
-        refuse("device", run.device, f"it was to compute on the {entry.device.upper()}")
+        refuse("device", run.device, f"it was meant to compute on the {entry.device.upper()}")
     elif run.summary.examples_per_second is None:
         is_training = run.workload or entry.measured.start
         refuse("examples_per_second", None, TOO_FEW_STEPS if is_training else "no training, so no speed")
     if run.device == "gpu":
         if run.summary.shared_gpu:
-            refuse("shared_gpu", True, "others computed on its card at the same time")
+            refuse("shared_gpu", True, "other processes computed on its card at the same time")
         for reason, share in throttled(run).items():
             if share >= throttling.SHARE:
                 refuse("throttled_share", {reason: share}, f"the clocks were held down ({reason})")
@@ -144,20 +145,20 @@ def _happened(entry: Entry) -> list[Refusal]:
 
 
 def _fell_back(entry: Entry) -> bool:
-    """Did it have a card, and compute on the CPU, though it was not told to?"""
+    """Return whether it had a card but computed on the CPU without being told to."""
     run = entry.run
     told = run.workload.get("device")
     return run.device == "cpu" and told != "cpu" and (entry.device == "gpu" or bool(run.gpus))
 
 
 def throttled(run: Run) -> Mapping[str, float]:
-    """Give the share (0..1) of each reason for which the run's cards slowed down; {} where none is known."""
+    """Return the share (0..1) of each reason for which the run's cards slowed down; {} if none is known."""
     shares = run.summary.throttled_share or {}
     return {name: share for name in _SLOWDOWNS if (share := lines.number(shares.get(name)))}
 
 
 def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
-    """One refusal for all runs that were refused for the same, and of those that have no end for the same status."""
+    """Merge refusals for the same reason, and those of unfinished runs only for the same status."""
     found: dict[tuple[str, ...], Refusal] = {}
     for one in refused:
         same = (one.field, one.why, *(str(value) for value in one.values.values() if one.field == "status"))
@@ -187,7 +188,7 @@ def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[
 
 
 def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[Refusal]:
-    """Refuse those whose value is not what most have; among equals the first run's counts."""
+    """Refuse the runs that differ from the majority; in a tie, the first run's value counts."""
     if name in _MAY_BE_UNKNOWN:
         group = [entry for entry in group if values[entry.run.id] is not None]
         values = {entry.run.id: values[entry.run.id] for entry in group}
@@ -199,7 +200,7 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
     odd = tuple(run for run, text in spelt.items() if text != usual)
     model = next(entry for entry in group if spelt[entry.run.id] == usual)
     shown = {entry.label: values[entry.run.id] for entry in group if entry is model or entry.run.id in odd}
-    same = f"; the same in all: {_SAME_BY[name]}" if name in _SAME_BY else ""
+    same = f"; to make it the same in all: {_SAME_BY[name]}" if name in _SAME_BY else ""
     return [Refusal(name, shown, f"{UNEQUAL} {model.label}{same}", odd)]
 
 
@@ -209,7 +210,7 @@ def _fields(measured: Measured) -> dict[str, Any]:
     machine = run.machine
     return {
         **{_NAMES.get(key, key): value for key, value in _whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
-        # none were asked for: as many as there are, or as --autotune chose
+        # none were requested: as many as there are, or as --autotune chose
         **({"threads": asked.get("threads") or tuned.chosen(start).get("threads") or "all"} if asked else {}),
         "oneDNN": tuned.onednn(start),
         **naming.computed(run, start),
@@ -218,23 +219,23 @@ def _fields(measured: Measured) -> dict[str, Any]:
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
         **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
-        "hardware": _kinds(run, start) if run.engine in USED_BY else None,  # elsewhere the very cards are told
+        "hardware": _kinds(run, start) if kind_of(run.engine).is_cluster else None,  # elsewhere "gpus" names the cards
         "engine": run.engine,
         "gpu_way": run.gpu_way,
         "device": run.device,
         "gpus": sorted(run.gpus) if run.gpus is not None else None,
         "machine": [machine.hostname, machine.cpu, machine.cores],
         "driver": machine.driver,
-        "ngcdl": run.ngcdl if asked else None,  # the trainer comes with it; of a command it only watches
+        "ngcdl": run.ngcdl if asked else None,  # it brings the trainer; a command it only watches
     }
 
 
 def _kinds(run: Run, start: Mapping[str, Any]) -> list[str] | None:
-    """Name the kinds of card, or of processor, that a cluster gave; None where nobody told them."""
+    """Name the models of the cards, or of the processors, that a cluster provided; None if not reported."""
     cards = {gpu.name for gpu in run.summary.gpus if gpu.name}
     return sorted(cards or {name for name in start.get("devices") or () if isinstance(name, str)}) or None
 
 
 def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the training that was asked for with what its record is too old to have, as it was then."""
+    """Return the requested training; options that its record is too old to have get the defaults of that time."""
     return {**_PLAIN, **asked} if asked else {}

@@ -1,4 +1,4 @@
-"""The one sentence that stands first: what these runs showed, without a word more than they did."""
+"""The headline sentence: what these runs showed, and not a word more."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ngcdl.report import compared, likeness, naming
 from ngcdl.report.comparison import Comparison
 from ngcdl.report.story import Story
 from ngcdl.report.words import duration
-from ngcdl.spec import QUEUES
+from ngcdl.spec import kind_of
 
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
-    """Say it of one run, of several side by side, or of a comparison, which alone has a ratio: it has rounds."""
+    """Summarize one run, several side by side, or a comparison: only that has rounds, and so a ratio."""
     if comparison:
         synthetic = " This was on SYNTHETIC data, nothing real." if comparison.synthetic else ""
         return f"{compared.verdict(comparison)}{synthetic}"
@@ -24,10 +24,10 @@ def _of_one(story: Story) -> str:
     run = story.run
     head = f"{naming.what(run)} on {naming.on(run)}" if story.is_training or run.device else naming.what(run)
     if run.status == "running":
-        return f"{head} still runs: {_reached(story)}."
+        return f"{head} is still running: {_reached(story)}."
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
     if run.status in ended:
-        # words in the log of a run that somebody ended are not why
+        # if somebody ended the run, words in its log are not the reason
         is_known = run.status == "failed" and run.diagnosis and run.diagnosis.cause
         why = run.diagnosis.cause if run.diagnosis and is_known else run.reason
         code = f" with exit code {run.exit_code}" if run.exit_code else ""
@@ -45,19 +45,21 @@ def _reached(story: Story) -> str:
         seconds = _trained_seconds(story)
         words.append(f"{figures.steps:,} steps{f' in {duration(seconds)}' if seconds is not None else ''}")
     elif run.seconds is not None:
-        words.append(f"{duration(run.seconds)}{' with the time in the queue' if run.engine in QUEUES else ''}")
+        words.append(
+            f"{duration(run.seconds)}{' including the time in the queue' if kind_of(run.engine).has_queue else ''}"
+        )
     if why := naming.without_result(run, story.training.start):
         words.append(why)
     if figures.precision_at_1 is not None:
         words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
     if run.is_synthetic:
-        words.append("on SYNTHETIC data, not on real data")
+        words.append("on SYNTHETIC data, not real data")
     return ", ".join(words) or "nothing was measured"
 
 
 def _trained_seconds(story: Story) -> float | None:
-    """Give how long the run took; of one that had to wait in a queue, its steps, None where they do not tell."""
-    if story.run.engine not in QUEUES:
+    """Return how long the run took; if it had to wait in a queue, how long its steps took, None if unknown."""
+    if not kind_of(story.run.engine).has_queue:
         return story.run.seconds
     span = story.training.span
     return span[1] - span[0] if span else None
@@ -68,26 +70,26 @@ def _of_several(stories: Sequence[Story]) -> str:
     refusals = {story.letter: likeness.refused(first, story) for story in stories[1:]}
     alike = [story for story in stories[1:] if not refusals[story.letter]]
     if not alike:
-        return f"These {len(stories)} runs can't be set against each other: {_whys(refusals)}."
+        return f"These {len(stories)} runs can't be compared: {_whys(refusals)}."
     figures = [
         f"{story.letter}: {rate(story.run.summary.examples_per_second)} examples/s on {naming.on(story.run)}"
         for story in (first, *alike)
     ]
     left = [letter for letter, why in refusals.items() if why]
     text = "; ".join(figures)
-    text += f"; {', '.join(left)} can't be set against {first.letter}" if left else ""
+    text += f"; {', '.join(left)} can't be compared with {first.letter}" if left else ""
     synthetic = ", on SYNTHETIC data" if any(story.run.is_synthetic for story in (first, *alike)) else ""
     return f"{text}{synthetic}. One run of each has no spread, so no ratio is given; ngcdl compare measures one."
 
 
 def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
-    """Say why, of more than one other run each reason once, with those that it keeps out."""
+    """Say why; with several other runs, each reason once, with the runs it refuses."""
     if len(refusals) == 1:
         return ", ".join(next(iter(refusals.values())))
     kept_out: dict[str, list[str]] = {}
     for letter, reasons in refusals.items():
         for reason in reasons:
-            # of "A and B: ..." and "A and C: ..." both are A's
+            # in "A and B: ..." and "A and C: ..." the reason is A's
             said = reason.removeprefix(f"{letter}: ").replace(f" and {letter}: ", ": ", 1)
             kept_out.setdefault(said.partition(" (")[0], []).append(letter)
     return "; ".join(f"{reason} ({', '.join(letters)})" for reason, letters in kept_out.items())

@@ -1,5 +1,5 @@
-"""What a figure of a summary is called, how it is written, and how a run ended: the words of `show`, the report and
-`runs diff`, which choose what they tell."""
+"""The name and format of each figure of a summary, and how a run ended: the words of `show`, the report and `runs
+diff`, each of which chooses what it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.record import GpuSummary, Run, Summary
 
-Written = Callable[..., str]  # of a value that is known, and of `digits` where it has a choice of them
+Written = Callable[..., str]  # formats a known value, with `digits` if it allows a choice
 _PERCENT: Written = partial(number, unit=" %")
 _MHZ: Written = partial(number, digits=0, unit=" MHz")
 _JOULES: Written = partial(measured, digits=0, unit=" J")
@@ -26,29 +26,29 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "cpu_percent_mean": ("CPU use, all cores", _PERCENT),
     "container_cpu_percent_mean": ("CPU use of the run", lambda percent: number(percent / 100, 1, " cores")),
     "cpu_busiest_core_percent_mean": ("CPU use, busiest core", _PERCENT),
-    "memory_bytes_max": ("memory at most", size),
+    "memory_bytes_max": ("peak memory", size),
     "memory_limit_bytes": ("memory limit", size),
     "memory_pressure_percent": ("memory pressure", _PERCENT),
-    "memory_oom_kills": ("killed for memory", partial(number, digits=0)),
+    "memory_oom_kills": ("OOM kills", partial(number, digits=0)),
     "gpu_percent_mean": ("GPU use", _PERCENT),
-    "gpu_memory_bytes_max": ("GPU memory at most", size),
+    "gpu_memory_bytes_max": ("peak GPU memory", size),
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
-    "energy_joules": ("GPU energy while it trained", _JOULES),
+    "energy_joules": ("GPU energy during training", _JOULES),
     "examples_per_joule": ("examples/J", partial(measured, digits=2)),
-    "teacher_seconds_per_batch": ("teacher's time a batch (median)", milliseconds),
-    "latency_p50_seconds": ("latency of a batch, p50", milliseconds),
-    "latency_p95_seconds": ("latency of a batch, p95", milliseconds),
-    "flops_per_second": ("computed (convolutions and matrix products)", partial(operations, share=None)),
-    "peak_share": ("of the card's peak", lambda share: _PERCENT(100 * share)),
+    "teacher_seconds_per_batch": ("teacher's time per batch (median)", milliseconds),
+    "latency_p50_seconds": ("batch latency, p50", milliseconds),
+    "latency_p95_seconds": ("batch latency, p95", milliseconds),
+    "flops_per_second": ("compute throughput (convolutions and matrix products)", partial(operations, share=None)),
+    "peak_share": ("share of the card's peak", lambda share: _PERCENT(100 * share)),
 }
 _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
     "gpu_percent_mean": ("use", _PERCENT),
-    "memory_bytes_max": ("memory at most", size),
+    "memory_bytes_max": ("peak memory", size),
     "watts_mean": ("power (mean)", partial(number, unit=" W")),
     "joules": ("energy", _JOULES),
     "sm_mhz_mean": ("clock (mean)", _MHZ),
 }
-# How the figures came to be, or the same in other words: whoever wants them has --json.
+# How the figures were obtained, or the same figures in other units: --json has them.
 _NOT_SAID = frozenset({
     "samples", "gaps", "training_samples", "cores_busy", "threads_running_mean", "energy_seconds", "energy_gap_seconds",
 })  # fmt: skip
@@ -57,27 +57,29 @@ _HELD = "throttled_share."
 
 
 def called(name: str) -> str:
-    """Name the figure that the field `name` of a summary has."""
+    """Return the name of the summary's field `name`, as shown."""
     return _FIGURES[name][0]
 
 
 def told(of: Summary | GpuSummary, name: str, **digits: int) -> str:
-    """Write the field `name` of a summary, or of a card's; n/a where it is unknown."""
+    """Format the field `name` of a summary, or of a card's; n/a if unknown."""
     value = getattr(of, name)
     _, how = (_OF_A_CARD if isinstance(of, GpuSummary) else _FIGURES)[name]
     return NOT_AVAILABLE if value is None else how(value, **digits)
 
 
 def computed(summary: Summary) -> str:
-    """Say how fast it computed, with the share of the card's peak that this is."""
+    """Say how fast it computed, and what share of the card's peak that is."""
     if summary.flops_per_second is None:
         return NOT_AVAILABLE
     return operations(summary.flops_per_second, summary.peak_share, summary.peak_source, summary.peak_recalled)
 
 
 def outcome(run: Run, why: str | None = None) -> str:
-    """Say in few words how it ended, with `why`: finished, 96 s. A run that finished got by without the process inside
-    that was killed for memory, or it was one of its own tries: of that its reason and its findings tell."""
+    """Say in a few words how it ended, with `why`: finished, 96 s.
+
+    A run that finished managed without the process inside that was OOM-killed, or that was one of its own trials; its
+    reason and its findings report that."""
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
     words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
@@ -99,7 +101,7 @@ def duration(seconds: float | None) -> str:
 
 
 def written(name: str) -> tuple[str, Written] | None:
-    """Give what the field `name` of a summary is called and how its value is written; None where it is not said."""
+    """Return the name and the format of the summary's field `name`; None if it is not shown."""
     if name in _NOT_SAID:
         return None
     if card := _CARD.fullmatch(name):

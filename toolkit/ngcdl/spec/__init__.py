@@ -1,14 +1,15 @@
-"""What is asked: an image, GPUs, mounts, a workload, and all of them together as a RunSpec.
+"""What a run is asked to be: an image, GPUs, mounts and a workload, combined in a RunSpec.
 
-Plain frozen values, no I/O. `parse` raises UsageError with the form it wanted. Equal specs are the same experiment;
-`as_json` and `from_json` are each other's inverse, except that values of variables that look like secrets are kept
-from every record (REDACTED).
+Plain frozen values, no I/O. `parse` raises UsageError with the expected form. Equal specs are the same experiment;
+`as_json` and `from_json` are inverses, except that the values of variables that look like secrets are kept out of
+every record (REDACTED).
 """
 
 from ngcdl.spec.container import Mount, Port, parse_bytes, parse_environment
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import NVCR, ImageRef
-from ngcdl.spec.placement import CONTAINERS, QUEUES, USED_BY, Placement
+from ngcdl.spec.kinds import KINDS, USUAL, Kind, kind_of
+from ngcdl.spec.placement import CONTAINERS, Placement
 from ngcdl.spec.run import RunSpec
 from ngcdl.spec.secrets import REDACTED, redacted, redacted_words
 from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload
@@ -16,19 +17,21 @@ from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload
 __all__ = [
     "CONTAINERS",
     "FEEDS",
+    "KINDS",
     "NVCR",
     "PRECISIONS",
-    "QUEUES",
     "REDACTED",
     "TEACHERS",
-    "USED_BY",
+    "USUAL",
     "GpuRequest",
     "ImageRef",
+    "Kind",
     "Mount",
     "Placement",
     "Port",
     "RunSpec",
     "Workload",
+    "kind_of",
     "parse_bytes",
     "parse_environment",
     "redacted",

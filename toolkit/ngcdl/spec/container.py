@@ -1,4 +1,4 @@
-"""What a container is given beside its image: mounts, ports, sizes, variables."""
+"""What a container gets besides its image: mounts, ports, sizes, variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngcdl.errors import BadOption
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder or file of the host, absolute, seen in the container at `container`. A bare word is a Docker volume."""
+    """An absolute folder or file of the host, mounted at `container`. A bare word is a Docker volume."""
 
     host: str
     container: str
@@ -22,15 +22,15 @@ class Mount:
 
     @classmethod
     def parse(cls, text: str, here: str, home: str) -> Self:
-        """Read Docker's `-v HOST:CONTAINER[:ro|rw]`; `./x`, `~` and relative paths are taken from `here` and `home`."""
+        """Parse Docker's `-v HOST:CONTAINER[:ro|rw]`; resolve `./x` and relative paths from `here`, `~` from `home`."""
         host, colon, rest = text.partition(":")
         container, _, mode = rest.partition(":")
         if not colon or not host or not container.startswith("/"):
-            raise BadOption(f"-v {text}: wanted HOST:CONTAINER or HOST:CONTAINER:ro, CONTAINER from / on.")
+            raise BadOption(f"-v {text}: must be HOST:CONTAINER or HOST:CONTAINER:ro, CONTAINER an absolute path.")
         options = [option for option in mode.split(",") if option]
         unknown = [option for option in options if option not in ("ro", "rw")]
         if unknown or len(options) > 1:
-            raise BadOption(f"-v {text}: {mode!r} is not taken; ro or rw is.")
+            raise BadOption(f"-v {text}: {mode!r} is not accepted; use ro or rw.")
         if host == "~" or host.startswith("~/"):
             host = home + host[1:]
         elif host.startswith(".") or ("/" in host and not host.startswith("/")):
@@ -39,7 +39,7 @@ class Mount:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `str` gave. There the host's part may hold colons; the container's never does."""
+        """Parse the output of `str`. There the host's part may contain colons; the container's never does."""
         pair = text.removesuffix(":ro")
         host, _, container = pair.rpartition(":")
         return cls(host, container, writable=pair == text)
@@ -53,7 +53,7 @@ class Mount:
 
 
 def _normal(path: str) -> str:
-    """Take out . and .. by name alone (no look at the disk)."""
+    """Remove . and .. lexically, without looking at the disk."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -78,7 +78,7 @@ class Port:
         match = re.fullmatch(host + r"(?P<container>[0-9]{1,5})(?:/(?P<proto>tcp|udp))?", text)
         numbers = [int(match[name]) for name in ("host", "container") if match[name]] if match else []
         if not match or any(not 0 < number < 65536 for number in numbers) or not _is_address(match["ip"]):
-            raise BadOption(f"-p {text}: wanted [ADDRESS:][HOST:]CONTAINER[/udp], such as 8888:8888.")
+            raise BadOption(f"-p {text}: must be [ADDRESS:][HOST:]CONTAINER[/udp], such as 8888:8888.")
         published = int(match["host"]) if match["host"] else None
         return cls(published, int(match["container"]), (match["ip"] or "").strip("[]"), match["proto"] or "tcp")
 
@@ -97,19 +97,19 @@ def _is_address(text: str | None) -> bool:
 
 
 def parse_bytes(text: str) -> int:
-    """Read 1g, 512m, 64k or a number of bytes, in Docker's powers of 1024. Raises BadOption."""
+    """Parse 1g, 512m, 64k or a number of bytes, in Docker's powers of 1024. Raise BadOption."""
     match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
     if number < 1:
-        raise BadOption(f"{text!r} is no size: wanted 1g, 512m or a number of bytes.")
+        raise BadOption(f"{text!r} is not a size: must be 1g, 512m or a number of bytes.")
     return number
 
 
 def parse_environment(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Read -e NAME=VALUE, or NAME alone for the caller's own value. Raises BadOption."""
+    """Parse -e NAME=VALUE, or NAME alone for the caller's own value. Raise BadOption."""
     name, equals, value = text.partition("=")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name) or "\0" in value:
-        raise BadOption(f"-e {name}: wanted NAME=VALUE.")
+        raise BadOption(f"-e {name}: must be NAME=VALUE.")
     if not equals:
         if name not in environ:
             raise BadOption(f"-e {name}: that variable is not set here.", f"    -e {name}=VALUE")

@@ -1,4 +1,4 @@
-"""Which GPUs are asked for."""
+"""Which GPUs a run asks for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 from ngcdl.errors import BadGpuRequest
 
-# An index, a MIG device of it, a UUID or its beginning; a whole UUID as a Jetson's is, without GPU-:
+# An index, one of its MIG devices, a UUID or its beginning, or a whole UUID without GPU-, as a Jetson's:
 # https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go
 _DEVICE = re.compile(
     r"[0-9]{1,6}(:[0-9]{1,6})?|(GPU|MIG)-[0-9A-Za-z/-]+|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -19,8 +19,8 @@ _DEVICE = re.compile(
 class GpuRequest:
     """Which GPUs: `kind` is auto, none, all, count or devices. `count` >= 1; `devices` are indices or UUIDs.
 
-    auto = what there is, and the CPU, said loudly, where there is nothing; `devices` are then the cards it chose.
-    Everything but auto and none is a demand.
+    auto = the GPUs that exist or, if there are none, the CPU with a loud warning; `devices` are then the cards it
+    chose. Everything but auto and none is a demand.
     """
 
     kind: str = "auto"
@@ -29,11 +29,11 @@ class GpuRequest:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read auto, none, all, N, a list of indices or UUIDs, or Docker's own forms. Raises BadGpuRequest."""
+        """Parse auto, none, all, N, a list of indices or UUIDs, or Docker's own forms. Raise BadGpuRequest."""
         value = text.strip()
         if value in ("auto", "none", "all"):
             return cls(value)
-        if value.startswith("auto:"):  # how a record keeps the card that auto chose
+        if value.startswith("auto:"):  # how a record stores the card that auto chose
             return cls("auto", devices=cls._devices(value.removeprefix("auto:")))
         if value in ("-1", "count=all", "count=-1"):
             return cls("all")
@@ -54,14 +54,14 @@ class GpuRequest:
         inner = value[1:-1] if quoted else value
         if "capabilities=" in inner or "driver=" in inner:
             raise BadGpuRequest(
-                f"--gpus {value}: driver= and capabilities= are not taken here.",
-                "Say which cards; capabilities are a variable:\n    --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all",
+                f"--gpus {value}: driver= and capabilities= are not accepted here.",
+                "Say which cards; capabilities go in a variable:\n    --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all",
             )
         if inner.startswith("device="):
             inner = inner.removeprefix("device=")
             if "," in inner and not quoted:
                 raise BadGpuRequest(
-                    f"--gpus {value}: without inner quotes Docker takes what follows the comma for a count.",
+                    f"--gpus {value}: without inner quotes Docker reads what follows the comma as a count.",
                     f"    --gpus {inner}",
                 )
         items = tuple(item.strip() for item in inner.split(",") if item.strip())
@@ -75,7 +75,7 @@ class GpuRequest:
 
     @property
     def demanded(self) -> bool:
-        """Must a GPU be there? (auto takes what there is.)"""
+        """Must there be a GPU? (auto takes what there is.)"""
         return self.kind in ("all", "count", "devices")
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from ngcdl.errors import BadReference
 
 NVCR = "nvcr.io"
 
-# The grammar is that of https://github.com/distribution/reference (reference.go, regexp.go).
+# The grammar of https://github.com/distribution/reference (reference.go, regexp.go).
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
 _HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
@@ -27,7 +27,7 @@ def _is_domain(component: str) -> bool:
 
 @dataclass(frozen=True)
 class ImageRef:
-    """One image by name. At least one of `tag` and `digest` is set; `repository` has no registry in front."""
+    """One image by name. At least one of `tag` and `digest` is set; `repository` excludes the registry."""
 
     registry: str
     repository: str
@@ -36,10 +36,10 @@ class ImageRef:
 
     @classmethod
     def parse(cls, text: str, registry: str = NVCR) -> Self:
-        """Read `tensorflow:18.01-py2`, `nvidia/tensorflow:...` or a full name; short ones belong to `registry`.
+        """Parse `tensorflow:18.01-py2`, `nvidia/tensorflow:...` or a full name; short ones belong to `registry`.
 
         `registry` may end in a path, for mirrors that keep nvcr.io under a prefix: `mirror.example/nvcr`.
-        Raises BadReference with the reason.
+        Raise BadReference with the reason.
         """
         rest, digest = cls._split_digest(text)
         rest, tag = cls._split_tag(text, rest)
@@ -56,16 +56,16 @@ class ImageRef:
     @staticmethod
     def _split_digest(text: str) -> tuple[str, str | None]:
         if text != text.strip() or not text:
-            raise BadReference(f"{text!r} is no image name: it is empty or has blanks around it.")
+            raise BadReference(f"{text!r} is not an image name: it is empty or has blanks around it.")
         if "://" in text:
             raise BadReference(f"{text}: an image name has no scheme.", f"    {text.split('://', 1)[1]}")
         rest, at, digest = text.partition("@")
         if not at:
             return rest, None
         if not _DIGEST.fullmatch(digest):
-            raise BadReference(f"{text}: after @ stands a digest, sha256: and 64 hexadecimal digits.")
+            raise BadReference(f"{text}: after @ comes a digest, sha256: and 64 hexadecimal digits.")
         if digest.startswith("sha256:") and not _SHA256.fullmatch(digest):
-            raise BadReference(f"{text}: a sha256 digest has 64 small hexadecimal digits.")
+            raise BadReference(f"{text}: a sha256 digest has 64 lower-case hexadecimal digits.")
         return rest, digest
 
     @staticmethod
@@ -76,7 +76,7 @@ class ImageRef:
             return rest, None
         name, tag = rest[:colon], rest[colon + 1 :]
         if not _TAG.fullmatch(tag):
-            raise BadReference(f"{text}: {tag!r} is no tag: letters, digits, _ . -, at most 128, not . or - first.")
+            raise BadReference(f"{text}: {tag!r} is not a tag: letters, digits, _ . -, at most 128, not . or - first.")
         return name, tag
 
     @staticmethod
@@ -89,18 +89,18 @@ class ImageRef:
             path = rest if slash else f"nvidia/{rest}"
             path = f"{prefix}/{path}" if prefix else path
         if not _DOMAIN.fullmatch(domain):
-            raise BadReference(f"{text}: {domain!r} is no registry host.")
+            raise BadReference(f"{text}: {domain!r} is not a registry host.")
         if path != path.lower():
             raise BadReference(f"{text}: the repository must be lower case.", f"    {text.lower()}")
         if _HEX64.fullmatch(path):
             raise BadReference(f"{text}: 64 hexadecimal digits are an image id, not a name.")
         if not _PATH.fullmatch(path):
-            raise BadReference(f"{text}: {path!r} is no repository: words of a-z 0-9, joined by . _ - and /.")
+            raise BadReference(f"{text}: {path!r} is not a repository: words of a-z 0-9, joined by . _ - and /.")
         return domain, path
 
     @property
     def name(self) -> str:
-        """The repository with its registry, without tag and digest: what `docker` calls the name."""
+        """The registry and the repository, without tag and digest: what `docker` calls the name."""
         return f"{self.registry}/{self.repository}"
 
     @property
@@ -109,7 +109,7 @@ class ImageRef:
         return self.repository.rsplit("/", 1)[-1]
 
     def pinned(self, digest: str) -> str:
-        """Name this image by `digest` only, as it is launched."""
+        """Return this image's name with `digest` alone, the form in which it is launched."""
         return f"{self.name}@{digest}"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where on a cluster a run goes: how many machines, of which share of them, and in what it runs there."""
+"""Where on a cluster a run goes: how many machines, from which part of it, and what runs its image there."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from ngcdl.errors import BadOption
+from ngcdl.spec.kinds import KINDS, kind_of
 
 CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
-# What each engine has a use for.
-USED_BY = {
-    "slurm": (
-        *("nodes", "partition", "account", "qos", "time_limit", "container", "cpus", "images", "options"),
-        *("gpu_type", "avoid"),
-    ),
-    "kubernetes": ("nodes", "namespace", "data_pvc", "pull_secret", "avoid"),
-}
-# Those in whose queue a run can wait until others have ended.
-QUEUES = ("slurm",)
 TYPED = {"time_limit": "--time", "options": "--sbatch"}
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,@:+-]*")
 _PRINTED = re.compile(r"[!-~]+")
@@ -29,15 +20,15 @@ _TIME = re.compile(r"\d+|\d+:\d\d(:\d\d)?|\d+-\d+(:\d\d){0,2}")
 
 @dataclass(frozen=True)
 class Placement:
-    """`nodes` machines, each with the run's GPUs. `container` is one of CONTAINERS, None: what is there.
+    """`nodes` machines, each with the run's GPUs. `container` is one of CONTAINERS; None: whichever is installed.
 
-    `partition`, `account`, `qos` and `time_limit` are Slurm's, in its own words, as are `options`: further words for
-    sbatch. `cpus` come with each GPU of a node, or with its task; `images` is a folder that all nodes see: what one of
-    them fetched is kept there for all. `namespace`, `data_pvc` (a claim that has the data) and `pull_secret` (the name
-    of one) are Kubernetes'.
+    `partition`, `account`, `qos`, `time_limit` and `options` (further words for sbatch) are Slurm's, in its own words.
+    `cpus` are per GPU of a node, or per task; `images` is a folder that all nodes see: what one of them fetched is
+    kept there for all. `namespace`, `data_pvc` (a claim that has the data) and `pull_secret` (the name of one) are
+    Kubernetes'.
 
-    ngcdl's own choice, so that a run comes to no node that can't run its image: `gpu_type` is the type of Slurm's GPUs
-    to ask for; `avoid` are nodes by their names (Slurm), or labels, KEY=VALUE, of nodes (Kubernetes).
+    ngcdl sets the rest itself, to keep a run off nodes that can't run its image: `gpu_type` is the type of Slurm's
+    GPUs to ask for; `avoid` lists nodes by name (Slurm), or node labels, KEY=VALUE (Kubernetes).
     """
 
     nodes: int = 1
@@ -56,42 +47,42 @@ class Placement:
     avoid: tuple[str, ...] = ()
 
     def check(self, engine: str) -> None:
-        """Raises BadOption as `check_values` does, and where a value means nothing to `engine`."""
-        plain, used = Placement(), USED_BY.get(engine, ())
+        """Raise BadOption as `check_values` does, and if a value means nothing to `engine`."""
+        plain, taken = Placement(), kind_of(engine).takes
         for field in fields(self):
-            if field.name not in used and getattr(self, field.name) != getattr(plain, field.name):
-                who = " or ".join(name for name, uses in USED_BY.items() if field.name in uses)
-                raise BadOption(f"{_typed(field.name)}: engine {engine} has no use for it; {who} has.")
+            if field.name not in taken and getattr(self, field.name) != getattr(plain, field.name):
+                who = " or ".join(name for name, one in KINDS.items() if field.name in one.takes)
+                raise BadOption(f"{_typed(field.name)}: engine {engine} does not use it; {who} does.")
         self.check_values()
 
     def check_values(self) -> None:
-        """Raises BadOption where a value can't be meant: each stands in a script or a manifest."""
+        """Raise BadOption if a value makes no sense: each goes into a script or a manifest."""
         if not 1 <= self.nodes <= 100_000:
-            raise BadOption(f"--nodes {self.nodes}: a whole number from 1 on.")
+            raise BadOption(f"--nodes {self.nodes}: must be a whole number, 1 or more.")
         if self.container is not None and self.container not in CONTAINERS:
-            raise BadOption(f"--container {self.container}: {', '.join(CONTAINERS[:-1])} or {CONTAINERS[-1]}.")
+            raise BadOption(f"--container {self.container}: must be {', '.join(CONTAINERS[:-1])} or {CONTAINERS[-1]}.")
         if self.time_limit is not None and not _TIME.fullmatch(self.time_limit):
             raise BadOption(
-                f"--time {self.time_limit}: wanted MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS, as sbatch takes it."
+                f"--time {self.time_limit}: must be MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS, as for sbatch."
             )
         for name in ("partition", "account", "qos", "namespace", "data_pvc", "pull_secret"):
             value = getattr(self, name)
             if value is not None and not _WORD.fullmatch(value):
-                raise BadOption(f"{_typed(name)} {value!r}: wanted one word.")
+                raise BadOption(f"{_typed(name)} {value!r}: must be one word.")
         for name, chosen in (("gpu_type", [self.gpu_type] if self.gpu_type else []), ("avoid", self.avoid)):
             for word in chosen:
                 if not _PRINTED.fullmatch(word):
-                    raise BadOption(f"{_typed(name)} {word!r}: wanted one word.")
-        for word in self.options:  # a line of the script each
+                    raise BadOption(f"{_typed(name)} {word!r}: must be one word.")
+        for word in self.options:  # each is a line of the script
             if _CONTROL.search(word):
-                raise BadOption(f"--sbatch {word!r}: wanted one line, without control characters.")
+                raise BadOption(f"--sbatch {word!r}: must be one line, without control characters.")
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "options": list(self.options), "avoid": list(self.avoid)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read what as_json gave. Raises BadOption as `check_values` does."""
+        """Parse the output of as_json. Raise BadOption as `check_values` does."""
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in known and value is not None}
         found = cls(**{**values, **{name: tuple(values.get(name, ())) for name in ("options", "avoid")}})

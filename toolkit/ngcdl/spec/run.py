@@ -1,4 +1,4 @@
-"""One run as it is asked for: image, GPUs, mounts, a workload, all of them together."""
+"""One run as it is asked for: image, GPUs, mounts and a workload, all together."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ngcdl.spec.workload import Workload
 class RunSpec:
     """Everything that one run is asked to be. `image` None means the local engine: this host's own Python.
 
-    `command` () starts what the image starts by itself. `user` is uid:gid or None for the image's own.
-    `ulimits` are (name, number), soft and hard alike; `environment` holds only what was asked for, never a key.
-    `placement` None: one machine, this one or its engine's; with one, `gpus` are those of each of its nodes.
+    `command` () starts the image's default command. `user` is uid:gid, or None for the image's own.
+    `ulimits` are (name, number), for both the soft and the hard limit; `environment` holds only what was asked for,
+    never a key. `placement` None: one machine, this one or its engine's; otherwise `gpus` are those of each node.
     """
 
     image: ImageRef | None
@@ -42,12 +42,12 @@ class RunSpec:
     placement: Placement | None = None
 
     def without_secrets(self) -> Self:
-        """Give the spec as people may see it: variables and words that look like a secret are REDACTED."""
+        """Return the spec as people may see it, with variables and words that look like secrets REDACTED."""
         environment = tuple((name, redacted(name, value)) for name, value in self.environment)
         return replace(self, command=redacted_words(self.command), environment=environment)
 
     def as_json(self, secrets: bool = False) -> dict[str, Any]:
-        """Give the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, in words too."""
+        """Return the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, even in words."""
         return {
             "image": str(self.image) if self.image else None,
             "command": list(self.command if secrets else redacted_words(self.command)),
@@ -67,8 +67,8 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read what as_json gave, perhaps somebody else's. Raises UsageError where a part can't have been typed, and
-        TypeError, ValueError or AttributeError where one is of another type."""
+        """Parse the output of as_json, perhaps somebody else's. Raise UsageError if a part can't have been typed, and
+        TypeError, ValueError or AttributeError if one has the wrong type."""
         workload, placement = data.get("workload"), data.get("placement")
         return cls(
             image=ImageRef.parse(data["image"]) if data.get("image") else None,
@@ -90,30 +90,30 @@ class RunSpec:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{str(value)[:60]!r} is no text")
+        raise TypeError(f"{str(value)[:60]!r} is not text")
     return value
 
 
 def _mount(text: str) -> Mount:
     mount = Mount.from_text(text)
     if not mount.host or not mount.container.startswith("/"):
-        raise BadOption(f"-v {text}: wanted HOST:CONTAINER, CONTAINER from / on.")
+        raise BadOption(f"-v {text}: must be HOST:CONTAINER, CONTAINER an absolute path.")
     return mount
 
 
 def _variable(name: str, value: object) -> tuple[str, str]:
     if parse_environment(f"{name}={_text(value)}", {}) != (name, value):
-        raise BadOption(f"-e {name}: wanted NAME=VALUE.")
+        raise BadOption(f"-e {name}: must be NAME=VALUE.")
     return name, _text(value)
 
 
 def _limit(name: str, value: object) -> tuple[str, int]:
     if not re.fullmatch(r"[a-z]+", name) or not isinstance(value, int):
-        raise BadOption(f"--ulimit {name}={value}: wanted NAME=NUMBER.")
+        raise BadOption(f"--ulimit {name}={value}: must be NAME=NUMBER.")
     return name, value
 
 
 def _user(text: str) -> str:
     if not re.fullmatch(r"[0-9]+:[0-9]+", text):
-        raise BadOption(f"user {text}: wanted two numbers, UID:GID.")
+        raise BadOption(f"user {text}: must be two numbers, UID:GID.")
     return text

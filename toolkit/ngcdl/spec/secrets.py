@@ -1,8 +1,8 @@
-"""What looks like a secret, and is kept from every record.
+"""Recognises what looks like a secret, and keeps it out of every record.
 
-A run with a hidden word can't be repeated, so of words only the last part of a name says it: HF_TOKEN and --api-key are
-a secret's, --tokenizer, --max-tokens, --num-key-value-heads and AUTHOR are not; nor are a small number or `none` one.
-Under any name an NGC key is one, a password in an address, and what a request's header signs in with.
+A run with a hidden word can't be repeated, so in words only the last part of a name decides: HF_TOKEN and --api-key
+name a secret; --tokenizer, --max-tokens, --num-key-value-heads and AUTHOR do not. A small number or `none` is none.
+Secrets under any name: an NGC key, a password in an address, and the credentials in a request's header.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_SECRET = r"(?!\s|\"\"|''|[\"']?(?:\d{1,3}|true|false|none|null|yes|no)(?:[\s
 _OPTION = re.compile(rf"--?{_NAME}", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"({_NAME}=){_NO_SECRET}(?![\"']?[$`]\S*\s).+", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(rf"{_NO_SECRET}(?!-).+", re.IGNORECASE | re.DOTALL)
-# In a script key=len is Python's, and TOKEN=$OTHER a shell's: there a name in capitals says it, or a value in quotes.
+# In a script key=len is Python, and TOKEN=$OTHER shell: there a name in capitals, or a value in quotes, decides.
 _IN_SCRIPT = re.compile(
     rf"(?<![\w.+-])(--{_NAME}(?:=|\s+(?!-))|(?=(?-i:[A-Z0-9_]+)=|[\w.]+=[\"']){_NAME}=){_NO_SECRET}(?![\"']?(?:`|\$[\w({{]))"
     r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|[^\s\"';&|)])+",
@@ -29,8 +29,8 @@ _IN_SCRIPT = re.compile(
 
 
 def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
-    """Match what is a secret under any name, behind what is shown of it: an NGC key; in an address (a proxy's may lack
-    its http://) USER:PASSWORD@, or TOKEN@ as git takes it; headers. What begins as `filled_in` is no password yet.
+    """Match what is a secret under any name, each after the part that stays visible: an NGC key; USER:PASSWORD@ in an
+    address (a proxy's may lack its http://), or TOKEN@ as in git; headers. A `filled_in` beginning is no password yet.
 
     https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1 https://www.rfc-editor.org/rfc/rfc9110#section-11.6.2
     """
@@ -47,18 +47,18 @@ def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
 
 _TEMPLATE = r"[`{<]|%(?![0-9A-F]{2})"
 _ANYWHERE = _anywhere(_TEMPLATE)
-_IN_A_WORD = _ANYWHERE[:2] + _ANYWHERE[3:]  # warmup:100@lr:5 is no proxy
-_IN_A_LINE = _anywhere(rf"{_TEMPLATE}|\$[\w({{]")  # that a shell reads, as the one of `sh -c`
+_IN_A_WORD = _ANYWHERE[:2] + _ANYWHERE[3:]  # warmup:100@lr:5 is not a proxy
+_IN_A_LINE = _anywhere(rf"{_TEMPLATE}|\$[\w({{]")  # a line for a shell, such as that of `sh -c`
 
 
 def redacted(name: str, value: str) -> str:
-    """Give `value`, or REDACTED where the name of the variable, or what is in it, says that it is a secret."""
+    """Return `value`, or REDACTED if the variable's name or content marks it as a secret."""
     return REDACTED if _SECRET_NAME.search(name) or _shown(value, _ANYWHERE) != value else value
 
 
 def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Give `words` with REDACTED for what is a secret under any name, and for the values of options and variables that
-    look like a secret's, in a script too."""
+    """Return `words` with REDACTED for secrets under any name, and for the values of options and variables with names
+    that look like a secret's, even in a script."""
     shown: list[str] = []
     is_value = False
     for word in words:

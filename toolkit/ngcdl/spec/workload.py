@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# How a training is fed, what it is computed in, and where `distill`'s teacher is: containers/trainer/events.py has what
-# each word means.
+# The feed, the precision, and the place of `distill`'s teacher: containers/trainer/events.py says what each word means.
 FEEDS = ("ahead", "plain", "resident", "constant", "input")
 PRECISIONS = ("auto", "float32", "tf32", "amp")
 TEACHERS = ("together", "before", "ahead", "kept", "none")
@@ -13,16 +12,16 @@ TEACHERS = ("together", "before", "ahead", "kept", "none")
 
 @dataclass(frozen=True)
 class Workload:
-    """A bundled training. `steps` is the number to reach, `batch` examples a step, `data` auto, synthetic or a folder.
+    """A bundled training. `steps` is the step to reach, `batch` examples per step, `data` auto, synthetic or a folder.
 
-    `steps` None: as many as `epochs` have, or as fit into `seconds`; where `seconds` stand beside one of them, what
-    comes first. With `largest_batch` the trainer looks for the largest that fits, and `batch` says nothing.
-    `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it is shown. `resume` is the id of
-    the run whose last checkpoint it goes on from. `threads` processor threads compute, None: as many as there are.
-    `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None is the trainer's own choice, as it
-    is of `channels_last`. `times` it is trained, each time from nothing and with the next seed.
-    `clip` is the most that the gradients' common norm may be. Of the first `trace` steps a timeline is kept. With
-    `autotune` the trainer chooses by a trial what of `threads`, `feed` and `channels_last` is None.
+    `steps` None: as many as `epochs` contain, or as fit into `seconds`; `seconds` beside either of them: whichever
+    comes first. With `largest_batch` the trainer finds the largest that fits, and `batch` has no meaning.
+    `device` is auto, gpu or cpu: what the framework must compute on, whatever cards it sees. `resume` is the id of the
+    run that it continues from, at its last checkpoint. `threads` CPU threads compute; None: as many as there are.
+    `feed` is one of FEEDS, `precision` of PRECISIONS, `teacher` of TEACHERS; None leaves the choice to the trainer, as
+    it does for `channels_last`. It trains `times` times, each from scratch and with the next seed.
+    `clip` is the upper limit of the gradients' global norm. A timeline of the first `trace` steps is kept. With
+    `autotune` the trainer runs a trial to choose `threads`, `feed` and `channels_last` where they are None.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""What is measured while a run goes on: GPUs (NVML), the host, the container, and the thread that writes it down."""
+"""Measures a run while it lasts: GPUs (NVML), the host, the container, and the sampler that writes it all down."""

@@ -1,6 +1,6 @@
-"""Samples taken in a process of their own, for the driver may crash it, or keep it for ever; here it is watched.
+"""Takes samples in a separate process, because the driver may crash it or hang it forever, and watches that process.
 
-Where it ends, or is silent for too long, the samples are taken in this process from then on, without GPUs.
+If it exits, or is silent for too long, this process takes the samples from then on, without GPUs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ngcdl.telemetry.usage import Meter
 _TOOLKIT = Path(__file__).parents[2]
 _LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0
 _JOIN_SECONDS, _KILL_SECONDS = 1.0, 0.5
-# Killed, but stuck in the kernel: kept from the garbage collector, which would complain that they still run.
+# Killed, but stuck in the kernel: kept alive here, or garbage collection would warn that they still run.
 _abandoned: list[subprocess.Popen[bytes]] = []
 
 
 class _Ended:
-    """The GPUs when nobody reads them any more."""
+    """The GPUs once no process reads them."""
 
     why = "the sampling process did not run"
 
@@ -39,7 +39,7 @@ class _Ended:
 
 
 class Apart:
-    """Samples the cards of `run`, its host, and its `usage`, from start() to stop(), or within `with`."""
+    """Samples the cards of `run`, its host and its `usage`, from start() to stop(), or within `with`."""
 
     def __init__(self, path: Path, usage: Meter | None, run: Run, interval_seconds: float = 1.0) -> None:
         started = time.monotonic()
@@ -66,7 +66,7 @@ class Apart:
         return self._said + self._here.problems
 
     def start(self) -> None:
-        """Begin; harmless twice."""
+        """Start sampling; harmless twice."""
         if self._thread is not None:
             return
         try:
@@ -102,7 +102,7 @@ class Apart:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is for ngcdl, which ends it
+            start_new_session=True,  # Ctrl-C goes to ngcdl only, which ends this process
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
@@ -113,7 +113,7 @@ class Apart:
             self._here.run()
 
     def _watched(self, process: subprocess.Popen[bytes]) -> str:
-        """Wait until the process ends, or end it, for being silent. Tells how it ended."""
+        """Wait until the process exits, or kill it if it is silent; return how it ended."""
         assert process.stdout is not None
         size, grown = -1, time.monotonic()
         while True:
@@ -126,7 +126,7 @@ class Apart:
             if size != before:
                 grown = now
             elif now - grown > self._silent_seconds:
-                process.kill()  # it writes no more: who is killed makes no step outside the kernel
+                process.kill()  # it writes no more: a killed process never returns to user space
                 return f"the sampling process wrote nothing for {now - grown:.0f} s, and was ended"
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Which of NVML's values can be true. What lies above is its "no value" (0xFFFFFFFF, 2**64 - 1), or nonsense."""
+"""Which of NVML's values are plausible? Larger ones are its "no value" (0xFFFFFFFF, 2**64 - 1), or garbage."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import logging
 
 log = logging.getLogger(__name__)
 
-# More than any card has.
+# Above what any card has.
 BYTES, MILLIWATTS, MILLIJOULES, MHZ, CELSIUS, PERCENT, REASONS = 1 << 50, 10**8, 1 << 60, 10**5, 150, 100, (1 << 32) - 1
 
 
 class Bounds:
-    """Lets values through that can be true; `dropped` counts the others."""
+    """Passes plausible values through; `dropped` counts the others."""
 
     def __init__(self) -> None:
         self.dropped = 0
 
     def within(self, value: int | None, most: int) -> int | None:
-        """Give `value` if it is 0..`most`."""
+        """Return `value` if it is in 0..`most`, else None."""
         if value is None or 0 <= value <= most:
             return value
         self.dropped += 1
-        log.debug("NVML gave %s where at most %s is possible", value, most)
+        log.debug("NVML returned %s, but at most %s is possible", value, most)
         return None
 
     def thousandths(self, value: int | None, most: int) -> float | None:
-        """Give W of mW, J of mJ."""
+        """Convert mW to W, mJ to J."""
         return None if (known := self.within(value, most)) is None else known / 1000

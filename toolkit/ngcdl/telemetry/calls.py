@@ -1,6 +1,6 @@
-"""The calls of NVML that say what a card does now, made ready once: the function, its arguments, its answer's place.
+"""NVML's calls for what a card does now, prepared once: function, arguments and the buffer of the answer.
 
-The binding's own functions make all of them anew whenever they are called, which costs more than most of the calls do.
+The binding's own functions rebuild all of these on every call, which costs more than most of the calls themselves.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import partial
 from struct import Struct
 from typing import Any
 
-from ngcdl.telemetry import driver
+from ngcdl.telemetry import bounds, driver
 
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`name` is NVML's, without nvml. function(card, *arguments) gives a code; read() then gives the numbers."""
+    """`name` is NVML's, without nvml. function(card, *arguments) returns a code; read() then returns the numbers."""
 
     name: str
     function: Any
@@ -29,18 +29,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`ways` are the calls that answer it, the newest first: a driver without one is asked by the next."""
+    """`ways` are the calls that answer it, newest first: if the driver lacks one, the next is used. `most` has the
+    maximum of each number in the answer."""
 
     ways: list[Call]
-    numbers: int = 1  # which an answer has
+    most: tuple[int, ...]
 
 
 def questions(binding: Any) -> dict[str, Question]:
-    """Make ready what every card is asked, by the unit of the answer; memory is bytes in all and in use, percents are
-    of use and of memory traffic. All cards are asked by the same calls: what is small is sooner in the cache."""
+    """Prepare the queries of every card, by the unit of the answer; memory is total and used bytes, percents are use
+    and memory traffic. All cards share the same calls: a small working set stays in the cache."""
 
     def call(name: str, answer: Any, layout: str, *kind: int) -> Call:
-        """`layout` has padding where what is written is of no interest."""
+        """Prepare a call; `layout` has padding for fields of no interest."""
         arguments = (*map(ctypes.c_uint, kind), ctypes.byref(answer))
         return Call(name, _function(binding, name), arguments, partial(Struct(layout).unpack_from, answer))
 
@@ -55,19 +56,19 @@ def questions(binding: Any) -> dict[str, Question]:
     # The second name is the older one: https://docs.nvidia.com/deploy/nvml-api/api/deprecated.html
     why = [long("DeviceGetCurrentClocksEventReasons"), long("DeviceGetCurrentClocksThrottleReasons")]
     return {
-        "memory": Question([call(*one) for one in _memory(binding)], 2),
-        "percents": Question([percents], 2),
-        "milliwatts": Question([number("DeviceGetPowerUsage")]),
-        "millijoules": Question([long("DeviceGetTotalEnergyConsumption")]),
-        "celsius": Question(temperature),
-        "sm_mhz": Question([number("DeviceGetClockInfo", _SM_CLOCK)]),
-        "memory_mhz": Question([number("DeviceGetClockInfo", _MEMORY_CLOCK)]),
-        "reasons": Question(why),
+        "memory": Question([call(*one) for one in _memory(binding)], (bounds.BYTES, bounds.BYTES)),
+        "percents": Question([percents], (bounds.PERCENT, bounds.PERCENT)),
+        "milliwatts": Question([number("DeviceGetPowerUsage")], (bounds.MILLIWATTS,)),
+        "millijoules": Question([long("DeviceGetTotalEnergyConsumption")], (bounds.MILLIJOULES,)),
+        "celsius": Question(temperature, (bounds.CELSIUS,)),
+        "sm_mhz": Question([number("DeviceGetClockInfo", _SM_CLOCK)], (bounds.MHZ,)),
+        "memory_mhz": Question([number("DeviceGetClockInfo", _MEMORY_CLOCK)], (bounds.MHZ,)),
+        "reasons": Question(why, (bounds.REASONS,)),
     }
 
 
 def _memory(binding: Any) -> Iterator[tuple[str, Any, str]]:
-    """Version 2, since driver 510, leaves out what the driver itself reserves, as nvidia-smi does."""
+    """Yield calls for memory. Version 2, since driver 510, leaves out what the driver reserves, as nvidia-smi does."""
     if version := getattr(binding, "nvmlMemory_v2", None):
         yield "DeviceGetMemoryInfo_v2", binding.c_nvmlMemory_v2_t(version=version), "8xQ16xQ"
     yield "DeviceGetMemoryInfo", binding.c_nvmlMemory_t(), "Q8xQ"

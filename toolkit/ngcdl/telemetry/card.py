@@ -1,4 +1,4 @@
-"""What can be known of a GPU, as plain values. None: the driver does not give it."""
+"""What can be known about a GPU, as plain values. None: the driver does not offer it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ngcdl.errors import NvmlUnavailable
 
 T = TypeVar("T", "Card", "GpuReading")
 
-_IDLE_PERCENT = 5  # what a desktop may use of a card that is free, and of its memory
+_IDLE_PERCENT = 5  # the most that a desktop may use of a free card, and of its memory
 
-# Why clocks are held down, by bit, in the words of `nvidia-smi --query-gpu=clocks_event_reasons...`:
+# Why clocks are limited, by bit, in the terms of `nvidia-smi --query-gpu=clocks_event_reasons...`:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 REASONS = {
     0x1: "gpu_idle",
@@ -32,14 +32,14 @@ REASONS = {
 
 @cache
 def reasons(mask: int) -> tuple[str, ...]:
-    """Name the bits that are set; one of a later driver is given as a number, 0x800."""
+    """Name the bits that are set; a bit of a later driver is shown as a number, 0x800."""
     bits = (1 << place for place in range(mask.bit_length()))
     return tuple(REASONS.get(bit, f"{bit:#x}") for bit in bits if mask & bit)
 
 
 @dataclass(frozen=True)
 class Driver:
-    """`cuda` is the newest CUDA version that this driver runs, as 12.2."""
+    """`cuda` is the newest CUDA version that this driver runs, such as 12.2."""
 
     version: str | None
     nvml_version: str | None
@@ -48,7 +48,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that computes on a GPU. `pid` is the host's; `name` and container are None where /proc hides them."""
+    """A process that computes on a GPU. `pid` is the host's; `name` and container are None if /proc hides them."""
 
     pid: int
     memory_bytes: int | None = None
@@ -58,8 +58,8 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Card:
-    """What a GPU is, or a MIG device, whose `index` is that on its card. `mig`: programs compute on its `mig_devices`,
-    which are those that were made and that this user may see."""
+    """What a GPU or a MIG device is; a MIG device's `index` is that on its card. `mig`: programs compute on its
+    `mig_devices`, which are the existing ones that this user may see."""
 
     index: int | None
     uuid: str | None = None
@@ -77,8 +77,8 @@ class Card:
 class GpuReading:
     """What a GPU or a MIG device does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s).
 
-    `energy_joules` is a counter since the driver was loaded (Volta and newer); `throttle_reasons` is () where nothing
-    holds the clocks down."""
+    `energy_joules` counts since the driver was loaded (Volta and newer); `throttle_reasons` is () if nothing limits
+    the clocks."""
 
     index: int | None
     uuid: str | None = None
@@ -103,8 +103,8 @@ class GpuReading:
 
     @property
     def is_free(self) -> bool:
-        """It works, and nothing computes on it. Without a list of processes (WSL), its use decides; where that is
-        unknown, too, its memory. Of which nothing is known, that is free."""
+        """Does it work, with nothing computing on it? Without a list of processes (WSL), its use decides; if that is
+        unknown too, its memory. If nothing is known, it counts as free."""
         if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
             return False
         if self.processes is not None:
@@ -116,19 +116,19 @@ class GpuReading:
 
     @property
     def use(self) -> tuple[int, int, int]:
-        """What to sort by for the least used card."""
+        """Return the sort key for the least used card."""
         return self.gpu_percent or 0, self.memory_used_bytes or 0, self.index or 0
 
 
 def is_mig(uuid: str) -> bool:
-    """Is it a MIG device's? https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
+    """Is this a MIG device's UUID? https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
     return uuid.startswith("MIG-")
 
 
 def computing(cards: Iterable[T]) -> dict[str, T]:
-    """Give what programs compute on, by its name for NVIDIA's container toolkit: 0 is a card, 0:1 a MIG device of one.
+    """Return what programs compute on, by its name in NVIDIA's container toolkit: 0 is a card, 0:1 its MIG device.
 
-    A card with MIG on is none: a container that is given it alone shows no program any device."""
+    A card with MIG on is not included: in a container with only that card, programs see no device."""
     found: dict[str, T] = {}
     for card in cards:
         parts = {f"{card.index}:{one.index}": one for one in card.mig_devices}
@@ -138,7 +138,7 @@ def computing(cards: Iterable[T]) -> dict[str, T]:
 
 @dataclass(frozen=True)
 class Probe:
-    """What this host has: its cards, or why there are none to be seen. `absent`: there is no driver at all."""
+    """What this host has: its cards, or why none can be seen. `absent`: it has no driver at all."""
 
     cards: tuple[Card, ...] = ()
     driver: Driver | None = None

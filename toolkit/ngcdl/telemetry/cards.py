@@ -1,4 +1,4 @@
-"""What a run's cards do, and how many others compute on them, for a sample."""
+"""What do a run's cards do, and how many other processes compute on them? For a sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ngcdl.telemetry.sample import GpuSample, whole
 
 @dataclass(frozen=True)
 class Run:
-    """`uuids` are its cards. Its processes are known by its container, or by `pid`, the first of a local run's."""
+    """`uuids` are its cards. Its processes are known by its container, or by `pid`, a local run's first process."""
 
     uuids: Sequence[str]
     container: str | None = None
@@ -55,8 +55,8 @@ def _is_ours(process: GpuProcess, run: Run) -> bool | None:
     try:
         parents = psutil.Process(process.pid).parents()
         if run.container:
-            # Rootless Docker has no cgroups where `docker info` says CgroupDriver none. The shim above each container's
-            # processes names it then: https://github.com/containerd/containerd/blob/main/core/runtime/v2/README.md
+            # Rootless Docker has no cgroups if `docker info` says CgroupDriver none. Then the shim above a container's
+            # processes names it: https://github.com/containerd/containerd/blob/main/core/runtime/v2/README.md
             return any(run.container in parent.cmdline() for parent in parents)
         return run.pid in (process.pid, *(parent.pid for parent in parents))
     except psutil.Error:

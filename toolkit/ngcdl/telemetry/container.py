@@ -1,4 +1,4 @@
-"""Which container, and which control groups, a process belongs to. None: /proc can't be read (any more)."""
+"""Which container and which control groups does a process belong to? None: /proc can't be read (any more)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/
 
 
 def cgroups(text: str) -> dict[str, str]:
-    """Parse /proc/PID/cgroup to {controller: path}; version 2's one line has the controller ""."""
+    """Parse /proc/PID/cgroup into {controller: path}; version 2's single line has the controller ""."""
     found = {}
     for line in text.splitlines():
         _, _, rest = line.partition(":")
@@ -24,7 +24,7 @@ def cgroups(text: str) -> dict[str, str]:
 
 
 def container_ids(text: str) -> tuple[str, ...]:
-    """Find the ids of the containers that /proc/PID/cgroup names, from the outermost to the innermost."""
+    """Return the ids of the containers that /proc/PID/cgroup names, from the outermost to the innermost."""
     best: tuple[str, ...] = ()
     for path in cgroups(text).values():
         ids = [match[1] for part in path.split("/") if (match := _match(part))]
@@ -45,7 +45,7 @@ def cgroup_text(pid: int | str) -> str | None:
 
 
 def container_of(pid: int) -> str | None:
-    """Give the id of the container that a process runs in, as the engine of this host knows it."""
+    """Return the id of the container that a process runs in, as the engine of this host knows it."""
     text = cgroup_text(pid)
     if text is None:
         return None
@@ -55,7 +55,7 @@ def container_of(pid: int) -> str | None:
 
 
 def name_of(pid: int) -> str | None:
-    """Give the name of a process's program."""
+    """Return the name of a process's program."""
     try:
         return (PROC / str(pid) / "comm").read_text(errors="replace").strip() or None
     except OSError:
@@ -63,7 +63,7 @@ def name_of(pid: int) -> str | None:
 
 
 def began(pid: int) -> int | None:
-    """Give when a process began, in ticks since the machine did: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
+    """Return when a process started, in ticks since boot: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
     try:
         return int((PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
@@ -72,9 +72,9 @@ def began(pid: int) -> int | None:
 
 @cache
 def pids_are_the_hosts() -> bool:
-    """Tell whether a PID that the driver names means the same process here.
+    """Does a PID from the driver mean the same process here?
 
-    The driver knows no PID namespaces: https://github.com/NVIDIA/nvidia-docker/issues/1483
+    The driver ignores PID namespaces: https://github.com/NVIDIA/nvidia-docker/issues/1483
     """
     with suppress(OSError):
         return str((PROC / "self/ns/pid").readlink()) == _INITIAL_PID_NAMESPACE
@@ -82,7 +82,7 @@ def pids_are_the_hosts() -> bool:
 
 
 def folders(pid: int) -> dict[str, Path]:
-    """Find the control groups that a process is measured by: {"": of version 2, and by controllers of version 1}."""
+    """Return the control groups to measure a process by: {"": version 2's, and version 1's by controller}."""
     paths = cgroups(cgroup_text(pid) or "")
     mounts = {"": CGROUPS / "unified" if (CGROUPS / "unified").is_dir() else CGROUPS}
     mounts |= {name: CGROUPS / name for name in ("cpuacct", "memory")}
@@ -92,14 +92,14 @@ def folders(pid: int) -> dict[str, Path]:
 
 
 def folders_of_container(pid: int) -> dict[str, Path]:
-    """Like folders(), of the container that a process runs in alone. Without cgroups (`docker info`: CgroupDriver none)
-    it stays in the group of whoever started the engine, with all else that is there: then there are none."""
+    """Like folders(), but only of the container that a process runs in. Without cgroups (`docker info`: CgroupDriver
+    none) it stays in the group that the engine was started in, with other processes: then return none."""
     found, identity = folders(pid), container_of(pid)
     return {name: folder for name, folder in found.items() if identity and identity in str(folder)}
 
 
 def whole_container(path: str) -> str:
-    """Cut a cgroup path behind the innermost container's id: init systems inside make groups of their own."""
+    """Cut a cgroup path after the innermost container's id: init systems inside create their own groups."""
     parts = path.split("/")
     ends = [number for number, part in enumerate(parts) if _match(part)]
     return "/".join(parts[: ends[-1] + 1]) if ends else path

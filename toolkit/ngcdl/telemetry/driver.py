@@ -15,9 +15,9 @@ from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
 FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
-# Nothing is wrong: the card, or this driver, does not give the value (25 and 26: not in this form).
+# Nothing is wrong: the card, or this driver, does not offer the value (25 and 26: not in this form).
 NOT_OFFERED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
-# With MIG on, some of the whole card is told to root alone, and of a MIG device only what a part of a card has:
+# With MIG on, only root may read some values of the whole card, and a MIG device has only what a part of a card has:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html ("In MIG mode, if device handle is provided")
 NOT_OFFERED_WITH_MIG = NOT_OFFERED | {INVALID_ARGUMENT, NO_PERMISSION}
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 LIBRARY = "libnvidia-ml.so.1"
 INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 WSL_GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/"
-# WSL's door to the cards of every maker: https://devblogs.microsoft.com/directx/directx-heart-linux/
+# WSL's access to the cards of every vendor: https://devblogs.microsoft.com/directx/directx-heart-linux/
 DXG = Path("/dev/dxg")
-# Windows gives it to WSL only where NVIDIA's driver is installed there (WSL_GUIDE).
+# Windows passes it to WSL only if NVIDIA's driver is installed there (WSL_GUIDE).
 WSL_LIBRARY = Path("/usr/lib/wsl/lib", LIBRARY)
 
 _WORDS = {
@@ -57,27 +57,27 @@ _WORDS = {
 
 
 def words(code: int) -> str:
-    """Say in a few words what a code means, with the code."""
+    """Describe a code in a few words, followed by the code."""
     return f"{_WORDS.get(code, 'NVML error')} ({code})"
 
 
 def has_driver() -> bool:
-    """Tell whether an NVIDIA kernel driver is loaded here, or under WSL Windows has one."""
+    """Is an NVIDIA kernel driver loaded here, or under WSL, installed in Windows?"""
     return Path("/proc/driver/nvidia").exists() or WSL_LIBRARY.exists()
 
 
 def unavailable(code: int) -> NvmlUnavailable:
-    """Give the error for an initialisation that answered `code`."""
+    """Return the error for an initialisation that returned `code`."""
     if code == LIBRARY_NOT_FOUND:
         return _no_library()
-    what, hint = _STARTS.get(code, (f"The NVIDIA driver can't be asked: {words(code)}.", _LOOK))
+    what, hint = _STARTS.get(code, (f"The NVIDIA driver can't be queried: {words(code)}.", _LOOK))
     return NvmlUnavailable(what, hint, answered=True)
 
 
 def within(work: Callable[[], T], seconds: float = 20.0) -> T:
-    """Do what calls the driver, in a thread that is left behind when it never returns. Raises DriverHangs then.
+    """Run `work`, which calls the driver, in a thread. If it never returns, leave it behind and raise DriverHangs.
 
-    20 s, because the first call takes that long on hosts with many cards where persistence mode is off:
+    20 s, because the first call takes that long on hosts with many cards and persistence mode off:
     https://docs.nvidia.com/deploy/driver-persistence/
     """
     results: list[T] = []
@@ -100,7 +100,7 @@ def within(work: Callable[[], T], seconds: float = 20.0) -> T:
 
 
 def wrong_binding(where: str | None) -> NvmlUnavailable:
-    """Give the error for another package that is installed under the name of NVIDIA's."""
+    """Return the error for another package that is installed under the name of NVIDIA's."""
     return NvmlUnavailable(
         f"The module pynvml at {where or 'an unknown place'} is not NVIDIA's: another package has the same name.",
         "    pip uninstall --yes pynvml nvidia-ml-py && pip install nvidia-ml-py",
@@ -113,26 +113,26 @@ def _no_library() -> NvmlUnavailable:
     except OSError as error:
         why = str(error)
     else:
-        return NvmlUnavailable("The driver's library was missing, and can be loaded now.", "Try again.")
+        return NvmlUnavailable("The driver's library was missing, but can be loaded now.", "Try again.")
     if "No such file" not in why:
         return LibraryMissing(
             f"The driver's library can't be loaded: {why}.",
-            f"Its file is damaged, or made for another system. Install the driver again:\n    {INSTALL}",
+            f"Its file is damaged, or built for another system. Reinstall the driver:\n    {INSTALL}",
         )
     if has_driver():
         return LibraryMissing(
             f"The NVIDIA driver is loaded, but its library {LIBRARY} is not installed.",
             "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN; in a container,\n"
-            "NVIDIA_DRIVER_CAPABILITIES must hold 'utility'.",
+            "NVIDIA_DRIVER_CAPABILITIES must include 'utility'.",
         )
     what, where = "There is no NVIDIA driver on this host.", f"To use a GPU, install it:\n    {INSTALL}"
     if DXG.exists():
         what = "Windows has no NVIDIA driver for WSL to use, and probably no NVIDIA card."
-        where = f"If this machine has one, install its driver in Windows, and none inside of WSL:\n    {WSL_GUIDE}"
+        where = f"If this machine has one, install its driver in Windows, and none inside WSL:\n    {WSL_GUIDE}"
     return LibraryMissing(what, f"{where}\nTo train on the CPU:\n    ngcdl run ... --gpus none")
 
 
-_LOOK = "Look at what the kernel says:\n    sudo dmesg | grep -iE 'nvrm|xid'"
+_LOOK = "See what the kernel logged:\n    sudo dmesg | grep -iE 'nvrm|xid'"
 
 _STARTS = {
     NOT_LOADED: (
@@ -144,17 +144,17 @@ _STARTS = {
         "    sudo reboot",
     ),
     NO_PERMISSION: (
-        "This user may not ask the NVIDIA driver.",
+        "This user may not use the NVIDIA driver.",
         "Compare the owner and mode of its devices with `id`:\n    ls -l /dev/nvidia*",
     ),
     GPU_LOST: (
         "A GPU is lost: it fell off the bus.",
-        "Reboot the host; if it comes back, look at its power and temperature:\n    sudo dmesg | grep -i xid",
+        "Reboot the host; if this recurs, check the card's power and temperature:\n    sudo dmesg | grep -i xid",
     ),
     # https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
     UNKNOWN: (
         "The NVIDIA driver answered 'Unknown Error' (999).",
-        "In a container that had a GPU before: `systemctl daemon-reload` on the host takes the devices away; start it\n"
+        "In a container that had a GPU before: `systemctl daemon-reload` on the host removed its devices; start it\n"
         "again. On the host:\n    sudo dmesg | grep -iE 'nvrm|xid'",
     ),
 }

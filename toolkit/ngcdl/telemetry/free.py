@@ -1,4 +1,4 @@
-"""Which cards of this host nothing computes on, no run holds, and the caller's own variable leaves to be seen."""
+"""Which cards of this host are free: idle, not held by a run, and not hidden by CUDA_VISIBLE_DEVICES?"""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def cards(
     held: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> tuple[str, ...]:
-    """Give the UUIDs of the `count` least used cards on which nothing computes, without those of `unfit` and `held`;
-    where MIG is on, of its devices, after the whole cards.
+    """Return the UUIDs of the `count` least used cards on which nothing computes, except those in `unfit` and `held`;
+    if MIG is on, of its devices, after the whole cards.
 
-    `held` has the run that holds a card; `shown` what the function of that name gave, and its MIG devices are taken
-    first. Raises NoGpu, NvmlUnavailable."""
+    `held` maps a card to the run that holds it; `shown` is what the function of that name returned, and its MIG
+    devices are used first. Raises NoGpu, NvmlUnavailable."""
     runs = held or {}
     every = driver.within(_all)
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
@@ -47,12 +47,12 @@ def cards(
 
 
 def shown(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Give what CUDA_VISIBLE_DEVICES leaves to a program of the caller's: UUIDs of cards, and MIG devices as they are
-    named there; None: it says nothing. It is read as CUDA does, up to the first word that names no card or several.
+    """Return what CUDA_VISIBLE_DEVICES shows to the caller's programs: UUIDs of cards, and MIG devices as named there;
+    None if it is not set. Read as CUDA does, up to the first word that names no card or several.
 
-    A number is NVML's index: the local engine hands the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA by itself
-    counts the fastest card first, so that on a host with several models a number may be meant otherwise; which is the
-    fastest only CUDA can tell. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+    A number is NVML's index: the local engine passes the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. By default CUDA
+    counts the fastest card first, so on a host with several models the user may mean another card; only CUDA knows
+    which is the fastest. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
     """
     said = environ.get(VARIABLE)
     if said is None:

@@ -1,7 +1,7 @@
-"""What the NVIDIA driver says about the GPUs of this host, through NVML. The only module that imports pynvml.
+"""What the NVIDIA driver reports about this host's GPUs, through NVML. The only module that imports pynvml.
 
-A reading that the driver does not give is None, never 0. One that fails is None too, and the row's `error` says why:
-a lost card is a row, not a crash, and is not asked again.
+A reading that the driver does not offer is None, never 0. One that fails is None too, and the row's `error` says why:
+a lost card is a row, not a crash, and is not queried again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
+from ngcdl.telemetry.sample import MEASURED
 
 __all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "open_nvml", "probe"]
 
@@ -26,16 +27,10 @@ Binding = Any
 Handle = Any
 
 _SUCCESS = 0
-_USE = (
-    *("index", "uuid", "name", "gpu_percent", "memory_percent", "memory_used_bytes", "memory_total_bytes", "watts"),
-    *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
-)
-# What jumps from one moment to the next, and what does not: of the answers to calls.questions(), and their bounds.
-_QUICK, _QUICK_MOST = ("percents", "milliwatts"), (bounds.PERCENT, bounds.PERCENT, bounds.MILLIWATTS)
+# The questions of calls.questions() with answers that change quickly, and the others, in the order in which
+# _use_and_power() and _state() unpack the answers.
+_QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
-_SLOW_MOST = (
-    *(bounds.BYTES, bounds.BYTES, bounds.MILLIJOULES, bounds.CELSIUS, bounds.MHZ, bounds.MHZ, bounds.REASONS),
-)
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 
 
@@ -45,9 +40,9 @@ class _Gone(Exception):
 
 @dataclass
 class _Row:
-    """One card (or the driver: no handle) being asked. `trouble`: what failed, by code, and the first call it met.
+    """One card (or the driver: no handle) being queried. `trouble`: what failed, as {code: first call that met it}.
 
-    `not_offered` are the codes by which nothing failed."""
+    `not_offered` are the codes that do not count as failures."""
 
     which: int | str | None = None
     handle: Handle = None
@@ -60,7 +55,7 @@ class _Row:
 
 
 class Nvml:
-    """An open connection to the driver; connect() makes it. `dropped` counts values that can't be true."""
+    """An open connection to the driver; connect() makes it. `dropped` counts implausible values."""
 
     def __init__(self, binding: Binding) -> None:
         self._n = binding
@@ -71,6 +66,8 @@ class Nvml:
         questions = calls.questions(binding)
         self._quick = [questions[name] for name in _QUICK]
         self._slow = [questions[name] for name in _SLOW]
+        self._quick_most = [most for question in self._quick for most in question.most]
+        self._slow_most = [most for question in self._slow for most in question.most]
         self._memory = questions["memory"]
         self._bounds = bounds.Bounds()
 
@@ -91,26 +88,26 @@ class Nvml:
             f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
         if row.error:
-            log.warning("the driver does not say its versions: %s", row.error)
+            log.warning("the driver does not report its versions: %s", row.error)
         return found
 
     def count(self) -> int:
-        """Count the cards. Raises NvmlUnavailable where the driver can't say."""
+        """Count the cards. Raises NvmlUnavailable if the driver can't report them."""
         try:
             return int(self._n.nvmlDeviceGetCount())
         except self._n.NVMLError as error:
             raise driver.unavailable(error.value) from error
 
     def inventory(self) -> tuple[Card, ...]:
-        """Say what each card is. Raises NvmlUnavailable as count() does."""
+        """Describe each card. Raises NvmlUnavailable as count() does."""
         return tuple(self._card(index) for index in range(self.count()))
 
     def read(
         self, which: int | Sequence[int | str] | None = None, processes: bool = False, limits: bool = True
     ) -> tuple[GpuReading, ...]:
-        """Read one card, those named by index or UUID, or all (which then raises NvmlUnavailable as count() does).
+        """Read one card, those named by index or UUID, or all (which raises NvmlUnavailable as count() does).
 
-        Who runs on it is asked with `processes`, watts_limit and sm_mhz_max with `limits`."""
+        `processes` adds the processes on each card, `limits` adds watts_limit and sm_mhz_max."""
         wanted = range(self.count()) if which is None else (which,) if isinstance(which, int) else which
         return tuple(self._reading(one, processes, limits) for one in wanted)
 
@@ -125,9 +122,9 @@ class Nvml:
     def use(
         self, which: int | str, processes: bool = False, limits: bool = False, is_brief: bool = False
     ) -> tuple[dict[str, Any], str | None]:
-        """Say which card it is and what it does now, by GpuReading's fields, and what failed of it.
+        """Return a card's identity and current state, by GpuReading's fields, and what failed.
 
-        With `is_brief` only its use and its power are asked of it."""
+        With `is_brief`, query only its use and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -141,7 +138,7 @@ class Nvml:
             if row.trouble:
                 error = row.error
         except _Gone as gone:
-            values, error = {name: getattr(card, name, None) for name in _USE}, str(gone)
+            values, error = {name: getattr(card, name, None) for name in MEASURED}, str(gone)
         return values, error or card.error
 
     def _limits(self, row: _Row) -> dict[str, Any]:
@@ -153,13 +150,13 @@ class Nvml:
         }
 
     def _use_and_power(self, row: _Row) -> dict[str, Any]:
-        gpu, traffic, milliwatts = map(self._bounds.within, self._answers(row, self._quick), _QUICK_MOST)
+        gpu, traffic, milliwatts = map(self._bounds.within, self._answers(row, self._quick), self._quick_most)
         watts = None if milliwatts is None else milliwatts / 1000
         return {"gpu_percent": gpu, "memory_percent": traffic, "watts": watts}
 
     def _state(self, row: _Row) -> dict[str, Any]:
         total, used, millijoules, celsius, sm, memory, mask = map(
-            self._bounds.within, self._answers(row, self._slow), _SLOW_MOST
+            self._bounds.within, self._answers(row, self._slow), self._slow_most
         )
         return {
             "memory_used_bytes": self._bounds.within(used, total or bounds.BYTES),
@@ -172,7 +169,7 @@ class Nvml:
         }
 
     def _card(self, which: int | str) -> Card:
-        """Say what a card is; asked once, or until nothing fails."""
+        """Describe a card; queried once, or until nothing fails."""
         known = self._cards.get(which)
         if known and known.error is None:
             return known
@@ -203,12 +200,12 @@ class Nvml:
         return replace(card, error=row.error)
 
     def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
-        """Give those that were made, of as many as could be."""
+        """Return the existing ones, out of as many as the card could have."""
         found: list[Card] = []
         for index in range(self._ask(row, "DeviceGetMaxMigDeviceCount") or 0):
             try:
                 uuid = self._n.nvmlDeviceGetUUID(self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index))
-            except self._n.NVMLError:  # there is none of this index, or this user may not see it
+            except self._n.NVMLError:  # this index has none, or this user may not see it
                 continue
             card = self._cards[uuid] = replace(self._card(uuid), index=index)
             found.append(card)
@@ -247,10 +244,10 @@ class Nvml:
         return _Gone(f"there is no GPU {which} (any more)" if absent else driver.words(code))
 
     def _otherwise(self, row: _Row, question: calls.Question, code: int) -> Sequence[int | None]:
-        """Ask by the older calls where this driver has no newer one; None where the card gives no value."""
+        """Fall back to the older calls if this driver lacks the newer one; None if the card offers no value."""
         self._refused(row, question.ways[0].name, code)
         if code != driver.FUNCTION_NOT_FOUND or len(question.ways) == 1:
-            return (None,) * question.numbers
+            return (None,) * len(question.most)
         del question.ways[0]
         return self._answers(row, (question,))
 
@@ -263,7 +260,7 @@ class Nvml:
         return answers
 
     def _first(self, row: _Row, calls: Sequence[str]) -> Any:
-        """Ask by the first of `calls` that this driver has."""
+        """Query with the first of `calls` that this driver has."""
         for call in calls:
             value = self._ask(row, call)
             if call not in self._missing:
@@ -271,7 +268,7 @@ class Nvml:
         return None
 
     def _ask(self, row: _Row, call: str, *arguments: object) -> Any:
-        """Ask by a function of the binding, for what is asked seldom."""
+        """Query through the binding's own function, for rare queries."""
         function = None if call in self._missing else getattr(self._n, f"nvml{call}", None)
         if function is None:
             self._missing.add(call)
@@ -287,7 +284,7 @@ class Nvml:
             raise self._gone(row.which, code)
         if code == driver.FUNCTION_NOT_FOUND:
             if call not in self._missing:
-                log.warning("this driver has no nvml%s; what it would say is unknown", call)
+                log.warning("this driver has no nvml%s; what it would report is unknown", call)
             self._missing.add(call)
         elif code not in row.not_offered:
             row.trouble.setdefault(code, call)
@@ -321,7 +318,7 @@ def connect() -> Nvml:
 
 @contextmanager
 def open_nvml() -> Iterator[Nvml]:
-    """Connect to the driver, and let go of it at the end. Raises as connect() does."""
+    """Connect to the driver, and disconnect at the end. Raises as connect() does."""
     nvml = connect()
     try:
         yield nvml
@@ -330,7 +327,7 @@ def open_nvml() -> Iterator[Nvml]:
 
 
 def probe() -> Probe:
-    """See what GPUs there are, without raising."""
+    """Find this host's GPUs, without raising."""
     try:
         return driver.within(_probe)
     except NvmlUnavailable as error:

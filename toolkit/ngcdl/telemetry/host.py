@@ -1,4 +1,4 @@
-"""What this machine is, and how much of its CPU and memory is in use."""
+"""What is this machine, and how much of its CPU and memory is in use?"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ngcdl.telemetry.card import Card
 from ngcdl.telemetry.kept import Kept
 
 CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/meminfo")
-MOST_CORES = 512  # of which each is measured
+MOST_CORES = 512  # measured individually
 
 
 def machine(driver: str | None = None, cards: Sequence[Card] | None = None) -> record.Machine:
-    """Give this machine as a run's record has it. `cards` None: nobody could tell."""
+    """Return this machine as a run's record describes it. `cards` None: unknown."""
     gpus = (record.Gpu(c.index, c.name, c.uuid, c.memory_total_bytes, c.compute_capability) for c in cards or ())
     return record.Machine(
         hostname=socket.gethostname() or None,
@@ -44,7 +44,7 @@ def _cpu() -> str | None:
 
 @dataclass(frozen=True)
 class Cpu:
-    """The use of all processors and of each, 0..100, since the last reading; how many other threads run or want to."""
+    """The use of all processors and of each, 0..100, since the last reading; how many other threads run or wait to."""
 
     percent: float | None = None
     percents: tuple[float, ...] | None = None
@@ -52,14 +52,14 @@ class Cpu:
 
 
 class CpuMeter:
-    """Measures the use of all processors, and of each of the first 512, since the reading before."""
+    """Measures the use of all processors, and of each of the first 512, since the previous reading."""
 
     def __init__(self, read: Callable[[], str | None] | None = None) -> None:
         self._read = read or Kept(STAT).read
         self._last = _times(self._read() or "")
 
     def read(self) -> Cpu:
-        """What is unknown is None: where no time has passed since the last reading, or /proc/stat can't be read."""
+        """Read them. A value is None if no time has passed since the last reading, or /proc/stat can't be read."""
         text = self._read() or ""
         before, self._last = self._last, _times(text)
         shares = [
@@ -70,19 +70,19 @@ class CpuMeter:
         running = text.rpartition("\nprocs_running ")[2].partition("\n")[0]
         return Cpu(
             shares[0] if shares else None,
-            # a processor that was switched on or off meanwhile moves those after it
+            # a processor that went online or offline meanwhile shifts those after it
             tuple(each) if each and len(each) + 1 == len(before) == len(self._last) else None,
             max(int(running) - 1, 0) if running.isdecimal() else None,  # this thread is one of them
         )
 
 
 def _times(stat: str) -> list[tuple[int, int]]:
-    """Read (busy, all) ticks of all processors together, then of each: https://man7.org/linux/man-pages/man5/proc_stat.5.html"""
+    """Parse (busy, all) ticks of all processors together, then each: https://man7.org/linux/man-pages/man5/proc_stat.5.html"""
     found: list[tuple[int, int]] = []
     for line in stat.splitlines():
         if not line.startswith("cpu") or len(found) > MOST_CORES:
             break
-        # the two behind these, guests' time, are counted within user and nice already
+        # the next two, guest time, are already included in user and nice
         user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = map(int, line.split(None, 9)[1:9])
         busy = user + nice + system + interrupts + soft_interrupts + stolen
         found.append((busy, busy + idle + waiting))
@@ -90,13 +90,13 @@ def _times(stat: str) -> list[tuple[int, int]]:
 
 
 class MemoryMeter:
-    """Measures the memory in use on this machine: all that is not available to a new program."""
+    """Measures the memory in use on this machine: everything not available to a new program."""
 
     def __init__(self, read: Callable[[], str | None] | None = None) -> None:
         self._read = read or Kept(MEMORY).read
 
     def read(self) -> int | None:
-        """Give bytes. None: /proc/meminfo can't be read, or the kernel is one before 3.14."""
+        """Return bytes. None: /proc/meminfo can't be read, or the kernel is older than 3.14."""
         text = self._read() or ""
         total, available = _kilobytes(text, "MemTotal:"), _kilobytes(text, "MemAvailable:")
         return None if total is None or available is None else 1024 * (total - available)

@@ -1,4 +1,4 @@
-"""How much memory a control group can get at most, and how hard it is pressed for it.
+"""How much memory can a control group get at most, and how much pressure is it under?
 
 Version 2: memory.max, memory.pressure, memory.events: https://docs.kernel.org/admin-guide/cgroup-v2.html. Version 1:
 memory.limit_in_bytes and memory.oom_control, and no pressure: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html.
@@ -16,19 +16,19 @@ import psutil
 
 from ngcdl.telemetry.kept import Kept
 
-SHORTEST_SECONDS = 1.0  # the pressure is a mean of ten
+SHORTEST_SECONDS = 1.0  # the pressure is a 10 s average
 
 
 @dataclass(frozen=True)
 class Pressure:
-    """`percent`: of the last 10 s, in which some of the group's threads waited for memory. `oom_kills`: so far."""
+    """`percent` of the last 10 s in which some of the group's threads waited for memory. `oom_kills`: so far."""
 
     percent: float | None = None
     oom_kills: int | None = None
 
 
 class Limits:
-    """Reads them of a group by its folders, {"": of version 2, "memory": of version 1}."""
+    """Reads a group's limit and pressure from its folders, {"": version 2's, "memory": version 1's}."""
 
     def __init__(self, folders: Mapping[str, Path], now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -36,17 +36,17 @@ class Limits:
         self._pressure = Pressure()
         self._limit: int | None = None
         self._total = psutil.virtual_memory().total
-        older = folders.get("memory")  # which then knows the group, and version 2 only the service that started it
+        older = folders.get("memory")  # if present, it knows the group, and version 2 only the service that started it
         group = older or folders.get("")
         self._some = None if older or group is None else Kept(group / "memory.pressure")
         self._events = Kept(group / ("memory.oom_control" if older else "memory.events")) if group else None
         file = "memory.limit_in_bytes" if older else "memory.max"
         around = [Kept(one / file) for one in (group, *group.parents)] if group else []
-        self._limits = list(takewhile(_text, around))  # as far as they have it
+        self._limits = list(takewhile(_text, around))  # up to the first without the file
 
     @property
     def limit_bytes(self) -> int | None:
-        """The limit; `docker update` and systemd change it while the group works."""
+        """Return the limit; `docker update` and systemd can change it while the group runs."""
         self._look()
         return self._limit
 
@@ -55,7 +55,7 @@ class Limits:
         return self._pressure
 
     def _look(self) -> None:
-        """Read, where what was read last is a second old: it costs some files."""
+        """Read again if the last reading is a second old: each reads several files."""
         now = self._now()
         if self._read_at is None or now - self._read_at >= SHORTEST_SECONDS:
             self._read_at, self._pressure, self._limit = now, self._read(), self._limit_bytes()
@@ -66,7 +66,7 @@ class Limits:
         return Pressure(_float(some), int(kills) if kills.isdecimal() else None)
 
     def _limit_bytes(self) -> int | None:
-        """Give the lowest limit of the group and those around it, or all memory where it has none."""
+        """Return the lowest limit of the group and its ancestors, or all memory if none is limited."""
         limits = [int(text) for text in map(_text, self._limits) if text.isdecimal()]
         return min([self._total, *limits]) if self._limits else None
 

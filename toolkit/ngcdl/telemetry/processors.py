@@ -1,4 +1,4 @@
-"""How many processors this process may use: by its affinity, and by the limits of its control groups.
+"""How many processors may this process use, by its affinity and by the limits of its control groups?
 
 Version 2: cpu.max: https://docs.kernel.org/admin-guide/cgroup-v2.html. Version 1: cpu.cfs_quota_us in each
 cpu.cfs_period_us: https://docs.kernel.org/scheduler/sched-bwc.html.
@@ -14,7 +14,7 @@ from ngcdl.telemetry import container
 
 
 def processors() -> float:
-    """Give how many processors' time it may take at most."""
+    """Return the most processor time per second that it may use, in processors."""
     paths = container.cgroups(container.cgroup_text("self") or "")
     unified = container.CGROUPS / "unified"
     folders = [*_around(unified if unified.is_dir() else container.CGROUPS, paths.get("", "/"))]
@@ -25,7 +25,7 @@ def processors() -> float:
 
 
 def _around(mount: Path, path: str) -> list[Path]:
-    """Give the folders of a group and of all that it lies in; a container sees only what lies in its own."""
+    """Return the folders of a group and its ancestors; a container sees none above its own."""
     group = mount / path.lstrip("/")
     return [one for one in (group, *group.parents) if one.is_relative_to(mount)]
 
@@ -36,5 +36,5 @@ def _limit(folder: Path) -> float | None:
         words = (folder / "cpu.max").read_text().split()
     with suppress(OSError):
         words = [(folder / name).read_text().strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
-    # "max" and -1: as much as there is
+    # "max" and -1: no limit
     return int(words[0]) / int(words[1]) if len(words) == 2 and all(word.isdecimal() for word in words) else None

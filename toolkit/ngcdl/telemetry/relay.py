@@ -1,7 +1,7 @@
-"""Samples that a driver call can't hold up: one thread takes them, GPUs included; another watches it, and stands in.
+"""Takes samples that a driver call can't hold up: one thread takes them, another watches it and stands in for it.
 
-A call that has not returned within the patience loses its turn: its tick is written without GPUs, with the reason, and
-so are those that are due until it returns. One thread wakes at a tick, and no second one that asks the driver for it.
+If a driver call does not return within the patience, its tick is written without GPUs, with the reason, and so are all
+ticks due until it returns. Only one thread wakes at a tick: no second one queries the driver for it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, NoReturn
 
 from ngcdl.telemetry.sampler import Sampler
 
-OPENING_SECONDS, PATIENCE_SECONDS = 1.0, 0.5  # the driver's first call is slow where persistence mode is off
+OPENING_SECONDS, PATIENCE_SECONDS = 1.0, 0.5  # the driver's first call is slow if persistence mode is off
 
 
 class Relay(Sampler):
-    """run() watches, until the clock's wait() tells of the end. The other thread is left behind with the process."""
+    """run() watches until the clock's wait() signals the end. The other thread is left behind with the process."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._patience = OPENING_SECONDS
         self._mutex = threading.Lock()
-        self._asked: float | None = None  # since when the other thread is in the driver, and its tick its own
+        self._asked: float | None = None  # when the other thread entered the driver, while its tick is its own
         self._tick: tuple[dict[str, Any], list[str]] = ({}, [])
         self._returned, self._turn = threading.Event(), threading.Semaphore(0)
 
@@ -34,7 +34,7 @@ class Relay(Sampler):
             while self._lines.are_open and not self._clock.wait(self._stop, PATIENCE_SECONDS):
                 if (asked := self._overdue()) is not None:
                     self._stand_in(asked)
-            self._mutex.acquire()  # for ever: nothing is written any more
+            self._mutex.acquire()  # forever: nothing is written from here on
 
     def _work(self) -> NoReturn:
         while True:
@@ -45,7 +45,7 @@ class Relay(Sampler):
                 self._turn.acquire()  # a tick is due then
 
     def _in_time(self) -> bool:
-        """Take a sample. False: the other thread did, meanwhile."""
+        """Take a sample. Return False if the other thread has taken it meanwhile."""
         values, gaps = self._tick = self._begun()
         with self._mutex:
             asked = self._asked = self._clock.monotonic()
@@ -58,7 +58,7 @@ class Relay(Sampler):
             return True
 
     def _overdue(self) -> float | None:
-        """Take the other thread's tick from it, if its call has not returned in time. Tells since when it waits."""
+        """Take over the other thread's tick if its call has not returned in time; return since when it waits."""
         with self._mutex:
             asked = self._asked
             if asked is None or self._clock.monotonic() - asked < self._patience:

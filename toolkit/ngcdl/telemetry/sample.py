@@ -2,22 +2,22 @@
 
     {"t": s since the epoch, "seconds": since the sampler started (monotonic), "host_cpu_percent": 0..100,
      "cpu_percents": [0..100 of each logical processor of the host, in its order, at most 512],
-     "threads_running": on the host beside the sampler, running or waiting for a processor at this moment,
+     "threads_running": on the host besides the sampler, running or waiting for a processor at this moment,
      "host_memory_bytes", "container_cpu_percent": 100 = one core, "memory_bytes": of the container or process tree,
-     "memory_limit_bytes": what that can get at most, "memory_pressure_percent": 0..100, of the last 10 s, in which some
-     of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel killed so far,
+     "memory_limit_bytes": the most it can get, "memory_pressure_percent": 0..100, the share of the last 10 s in which
+     some of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel has killed so far,
      "gpus": [{"index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes",
                "memory_total_bytes", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz",
-               "memory_mhz", "throttle_reasons": [why its clocks are held down now, in NVIDIA's words: card.REASONS],
+               "memory_mhz", "throttle_reasons": [why its clocks are limited now, in NVIDIA's terms: card.REASONS],
                "foreign_processes", "error"}],
      "gap": null or why something is missing here, or before}
 
-null is unknown, never 0. Unknown fields are ignored, missing ones are null, so that old and new files load. Where
-samples are closer than 0.5 s those between two of that distance tell of the GPUs' use and power alone: the fields from
-host_cpu_percent to memory_oom_kills, and those of a GPU from memory_used_bytes to foreign_processes, are left out, for
-they were not read.
+null means unknown, never 0. Unknown fields are ignored and missing ones are null, so that old and new files load. If
+samples are closer than 0.5 s, full samples are 0.5 s apart, and those in between hold only the GPUs' use and power: the
+fields from host_cpu_percent to memory_oom_kills, and a GPU's from memory_used_bytes to foreign_processes, are left out
+because they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
-energy_joules, memory_mhz and throttle_reasons came later in format 1.
+energy_joules, memory_mhz and throttle_reasons were added later in format 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T", "GpuSample", "Sample")
 
 @dataclass(frozen=True)
 class GpuSample:
-    """`foreign_processes`: how many processes compute on this card that are not the run's; None: can't be told."""
+    """`foreign_processes`: how many processes that are not the run's compute on this card; None: unknown."""
 
     index: int | None = None
     uuid: str | None = None
@@ -56,8 +56,10 @@ class GpuSample:
         return cls(**{name: _tupled(data.get(name)) for name in _OF_A_GPU})
 
 
-# Looked up once: each line of a long run is read by them.
+# Computed once: every line of a long run is read with them.
 _OF_A_GPU = tuple(one.name for one in fields(GpuSample))
+# What the driver reports about a GPU; the other two come from the sampler.
+MEASURED = tuple(name for name in _OF_A_GPU if name not in ("foreign_processes", "error"))
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,12 @@ class Sample:
     gap: str | None = None
 
     def as_json(self) -> str:
-        """Give the line, without its end."""
+        """Return the line, without the newline."""
         return orjson.dumps(self).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """Read a line. Raises ValueError where it is none, as the last one of a file that was cut."""
+        """Parse a line. Raises ValueError if it is not a sample, such as the last line of a truncated file."""
         data = orjson.loads(line)
         if not isinstance(data, dict) or not isinstance(data.get("t"), int | float):
             raise ValueError("this is not a sample")
@@ -92,8 +94,8 @@ class Sample:
 
 
 def whole(kind: type[T], values: dict[str, Any]) -> T:
-    """Make a sample, or one of a GPU, of all its values in their order, which are then its own. Each tick makes nine:
-    a frozen class takes its time to set each field."""
+    """Make a Sample or GpuSample from all its values, in order, and take ownership of them. Each tick makes nine, and
+    a frozen dataclass is slow to set each field."""
     made = kind.__new__(kind)
     object.__setattr__(made, "__dict__", values)
     return made

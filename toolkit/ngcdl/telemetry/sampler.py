@@ -1,8 +1,8 @@
-"""What measures while a run goes on: a line of samples.jsonl (format: sample.py) at each tick.
+"""Measures during a run, and writes a line of samples.jsonl (format: sample.py) at each tick.
 
-It keeps time (no drift; ticks that could not be kept are named in the next line's gap), and nothing that fails here
-stops the run: a reading that fails is a gap with its reason, a file that can't be written is a problem, and the end.
-At each tick GPUs are asked for their use and their power; all else at one in WHOLE_SECONDS, where ticks are closer.
+Ticks do not drift; the next line's gap counts those that were missed. No failure here stops the run: a reading that
+fails is a gap with its reason, and a file that can't be written is a problem that ends the sampling. Each tick reads
+the GPUs' use and power; everything else is read once in WHOLE_SECONDS if ticks are closer.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ngcdl.telemetry.usage import Meter, Usage
 T = TypeVar("T")
 
 SHORTEST_SECONDS = 0.1
-# /proc/stat counts in hundredths of a second: over 0.1 s the use of a processor is known to 10 percentage points, over
-# 0.5 s to 2. https://man7.org/linux/man-pages/man5/proc_stat.5.html
+# /proc/stat counts in hundredths of a second: over 0.1 s a processor's use has a resolution of 10 percentage points,
+# over 0.5 s of 2. https://man7.org/linux/man-pages/man5/proc_stat.5.html
 WHOLE_SECONDS = 0.5
 _JOIN_SECONDS = 1.2
 
 
 class Gap(Exception):
-    """There is no reading now; the text says why."""
+    """No reading is available now; the text says why."""
 
 
 class GpuSource(Protocol):
-    """What reads a run's cards; read() raises Gap. `is_brief`: only their use and their power."""
+    """Reads a run's cards; read() raises Gap. `is_brief`: only their use and power."""
 
     def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]: ...
 
@@ -54,13 +54,13 @@ class SystemClock:
         return time.monotonic()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait for `event`, at most so long. Tells whether it came."""
+        """Wait for `event` for at most `seconds`, and return whether it was set."""
         return event.wait(seconds)
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What is read. None: there is nothing of that kind, which is no gap."""
+    """What is read. None: the run has nothing of that kind, which is not a gap."""
 
     host_cpu: Callable[[], host.Cpu] | None = None
     host_memory_bytes: Callable[[], int | None] | None = None
@@ -69,7 +69,7 @@ class Sources:
 
 
 def sources(usage: Meter | None = None, gpus: GpuSource | None = None) -> Sources:
-    """Give what is read for a run: this host, the run's container or process tree, its GPUs."""
+    """Return what is read for a run: this host, the run's container or process tree, its GPUs."""
     return Sources(host.CpuMeter().read, host.MemoryMeter().read, usage, gpus)
 
 
@@ -108,7 +108,7 @@ class Sampler:
         return self._lines.written
 
     def start(self) -> None:
-        """Begin; harmless twice."""
+        """Start sampling; harmless twice."""
         if self._thread is None:
             self._thread = threading.Thread(target=self.run, name="ngcdl-sampler", daemon=True)
             self._thread.start()
@@ -139,7 +139,7 @@ class Sampler:
                     break
 
     def _next(self) -> float:
-        """Set when the next tick is due; what could not be kept is skipped. Gives how many seconds that is from now."""
+        """Schedule the next tick, skipping missed ones, and return the seconds until it is due."""
         now, self._due, self._skipped = self._clock.monotonic(), self._due + self._interval, 0
         self._skip(now)
         return max(0.0, self._due - now)
@@ -150,9 +150,9 @@ class Sampler:
         self._due += late * self._interval
 
     def _begun(self) -> tuple[dict[str, Any], list[str]]:
-        """Begin a sample: read all that is due but the GPUs. Gives the values, and the gaps so far."""
+        """Begin a sample: read all that is due except the GPUs. Return the values, and the gaps so far."""
         monotonic = self._clock.monotonic()
-        self._skip(monotonic)  # or one that was woken so late would be followed by another at once
+        self._skip(monotonic)  # otherwise a tick that woke late would be followed by another at once
         gaps = [f"{self._skipped} ticks before this one were missed"] if self._skipped else []
         now, seconds = self._clock.time(), monotonic - self._started
         values = {"t": round(now, 3), "seconds": round(seconds, 3)}
@@ -194,7 +194,7 @@ class Sampler:
 
 
 def _piece(gaps: list[str], name: str, read: Callable[[], T] | None) -> T | None:
-    """Read one thing. Whatever fails is a gap: no fault of a measurement may end the run that it measures."""
+    """Read one thing. Any failure is a gap: no failed measurement may end the run that it measures."""
     if read is None:
         return None
     try:
@@ -207,7 +207,7 @@ def _piece(gaps: list[str], name: str, read: Callable[[], T] | None) -> T | None
 
 
 class _Lines:
-    """A file of lines, each written at once and whole; after the first that can't be, none is."""
+    """A file of lines, each written whole in one write; after the first failure nothing more is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -221,11 +221,11 @@ class _Lines:
 
     def __enter__(self) -> _Lines:
         try:
-            # The run can write in its folder: a link there would lead out of it, a pipe be waited for.
+            # The run can write to its folder: a link there could lead out of it, and a pipe would block.
             how = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             self._file = os.open(self._path, how, 0o666)
             size = os.fstat(self._file).st_size
-            if size and os.pread(self._file, 1, size - 1) != b"\n":  # cut by a crash
+            if size and os.pread(self._file, 1, size - 1) != b"\n":  # a crash cut its last line
                 os.write(self._file, b"\n")
         except OSError as error:
             self._give_up(error.strerror)
@@ -243,7 +243,7 @@ class _Lines:
         try:
             if (count := os.write(self._file, data)) < len(data):
                 os.ftruncate(self._file, os.fstat(self._file).st_size - count)
-                self._give_up(f"only {count} of {len(data)} bytes found room")
+                self._give_up(f"only {count} of {len(data)} bytes could be written")
             else:
                 self.written += 1
         except OSError as error:

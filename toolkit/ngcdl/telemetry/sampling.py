@@ -1,7 +1,7 @@
-"""The process that takes the samples of a run with GPUs: a driver call that never returns, or crashes, is its trouble.
+"""The process that samples a run with GPUs, so that a driver call that hangs or crashes affects nothing else.
 
-A program of its own (python -m ngcdl.telemetry.sampling JSON), started, watched and ended by apart.py. It samples until
-its input ends. If that fails, it says why in a line of its output, and ends. The argument holds
+A separate program (python -m ngcdl.telemetry.sampling JSON), started, watched and ended by apart.py. It samples until
+its stdin closes. If sampling fails, it writes the reason as a line to its stdout and exits. The argument holds
 {"path", "interval_seconds", "started": CLOCK_MONOTONIC, s, "usage": as usage.meter() takes it, or null,
  "run": {"uuids", "container", "pid"} as in cards.py}
 """
@@ -32,7 +32,7 @@ class _UntilTheInputEnds(SystemClock):
 
 
 class _Driver:
-    """Reads the cards of a run. A driver that can't be opened is not asked again."""
+    """Reads the cards of a run. A driver that can't be opened is not tried again."""
 
     def __init__(self, run: cards.Run) -> None:
         self._run = run
@@ -56,10 +56,10 @@ def main(argument: str) -> None:
     reads = sources(meter, _Driver(cards.Run(**wanted["run"])))
     path, seconds, started = Path(wanted["path"]), wanted["interval_seconds"], wanted["started"]
     sampler = Relay(path, reads, seconds, _UntilTheInputEnds(), started)
-    gc.freeze()  # what is here now stays
+    gc.freeze()  # the objects that exist now stay
     sampler.run()
     os.write(_OUT, "\n".join(sampler.problems).encode())
-    os.close(_OUT)  # a call that never returns keeps the process, and what it has open
+    os.close(_OUT)  # a call that never returns keeps the process and its files open
     os._exit(0)
 
 

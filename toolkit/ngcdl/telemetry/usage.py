@@ -1,4 +1,4 @@
-"""How much CPU and memory a container, or a tree of processes, uses.
+"""How much CPU and memory does a container, or a tree of processes, use?
 
 Both cgroup versions: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html and .../admin-guide/cgroup-v2.html.
 None: /proc or the cgroup can't be read (any more).
@@ -22,9 +22,9 @@ from ngcdl.telemetry.memory import Limits
 
 @dataclass(frozen=True)
 class Usage:
-    """`cpu_percent`: 100 is one core, since the reading before. Memory: the working set, without clean file cache.
+    """`cpu_percent`: 100 is one core, since the previous reading. Memory: the working set, without clean file cache.
 
-    Limit, pressure and kills are of the control group: memory.py."""
+    Limit, pressure and kills are those of the control group: memory.py."""
 
     cpu_percent: float | None = None
     memory_bytes: int | None = None
@@ -34,29 +34,29 @@ class Usage:
 
 
 class Meter(Protocol):
-    """What measures a run; meter(its told()) makes the same in another process."""
+    """Measures a run; meter(its told()) makes the same meter in another process."""
 
     def read(self) -> Usage: ...
     def told(self) -> dict[str, Any]: ...
 
 
 def meter(told: Mapping[str, Any]) -> Meter:
-    """Make the meter that told itself so."""
+    """Make the meter that `told` describes."""
     if "folders" in told:
         return ContainerMeter({name: Path(folder) for name, folder in told["folders"].items()})
     return ProcessMeter(told["pid"], began=told["began"])
 
 
 class ContainerMeter:
-    """Measures the container that a process (its PID on this host) runs in, or control groups by their folders, as
-    container.folders_of_container() gives them."""
+    """Measures the container that a process (its PID on this host) runs in, or the control groups in folders as
+    container.folders_of_container() returns them."""
 
     def __init__(self, pid_or_folders: int | Mapping[str, Path], now: Callable[[], float] = time.monotonic) -> None:
         found = pid_or_folders
         if isinstance(found, int):
             found = container.folders_of_container(found)
         self._folders = found
-        # Where a host has both versions, version 1 knows the container, and 2 only the service that started it.
+        # On a host with both versions, version 1 knows the container, and 2 only the service that started it.
         cpu, memory, newer = found.get("cpuacct"), found.get("memory"), found.get("")
         self._cpu = _Number(cpu, "cpuacct.usage") if cpu else _Number(newer, "cpu.stat", "usage_usec")
         self._per_second = 1e9 if cpu else 1e6
@@ -77,10 +77,10 @@ class ContainerMeter:
 
 
 class ProcessMeter:
-    """Measures a process and all that it started. Memory is the sum of resident sets: shared pages count twice."""
+    """Measures a process and its descendants. Memory is the sum of resident sets: shared pages count twice."""
 
     def __init__(self, pid: int, now: Callable[[], float] = time.monotonic, began: int | None = None) -> None:
-        """`began`: when it did, where it may have ended since, and another have its number."""
+        """`began`: when the process started, if it may have ended since and another process may have its PID."""
         self._pid, self._began = pid, container.began(pid)
         self._process: psutil.Process | None = None
         self._limits = Limits(container.folders(pid), now)
@@ -103,7 +103,7 @@ class ProcessMeter:
         seconds, memory = 0.0, 0
         for one in family:
             with suppress(psutil.Error), one.oneshot():
-                seconds += sum(one.cpu_times()[:4])  # user, system, and those of children that ended
+                seconds += sum(one.cpu_times()[:4])  # user and system, its own and those of children that ended
                 memory += one.memory_info().rss
         return _with_limits(self._rate.percent(seconds), memory or None, self._limits)
 
@@ -116,7 +116,7 @@ def _with_limits(cpu_percent: float | None, memory_bytes: int | None, limits: Li
 
 
 class _Rate:
-    """CPU seconds to percent of one core; None for once where the counter fell: a child ended unseen."""
+    """Converts CPU seconds to percent of one core; None once if the counter fell, as a child ended unseen."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -130,7 +130,7 @@ class _Rate:
 
 
 class _Number:
-    """A number in a file of a control group: all that it says, or what is behind `key`. None where there is none."""
+    """A number in a control group's file: its whole content, or what follows `key`. None if there is none."""
 
     def __init__(self, group: Path | None, file: str, key: str | None = None) -> None:
         self._file = Kept(group / file) if group else None

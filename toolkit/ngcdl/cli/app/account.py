@@ -16,11 +16,11 @@ def login(
     registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="A host other than nvcr.io.")] = None,
     kubernetes: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Copy the key, stored or on stdin, into this pull secret of Kubernetes."),
+        typer.Option(metavar="NAME", help="Copy the key, stored or from stdin, to this Kubernetes pull secret."),
     ] = None,
     namespace: options.Namespace = None,
     enroot: Annotated[
-        bool, typer.Option("--enroot", help="Copy the key, stored or on stdin, to where enroot reads it.")
+        bool, typer.Option("--enroot", help="Copy the key, stored or from stdin, to where enroot reads it.")
     ] = False,
 ) -> None:
     """Sign in to nvcr.io with an NGC API key."""

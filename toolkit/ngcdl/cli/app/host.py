@@ -1,4 +1,4 @@
-"""This host: its GPUs, and the whole chain."""
+"""The commands about this host: its GPUs, and the whole chain."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from ngcdl.cli.options import Json
 @app.command()
 def gpu(
     json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout; with --watch one line for each reading.")
+        bool, typer.Option("--json", help="One JSON document on stdout; with --watch, one line per reading.")
     ] = False,
-    watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Read again every so many seconds.")] = None,
+    watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Repeat the reading every SECONDS.")] = None,
 ) -> None:
-    """Show what the NVIDIA driver says about each GPU."""
+    """Show what the NVIDIA driver reports about each GPU."""
     from ngcdl.cli.gpu import gpu
 
     gpu(json, watch)
 
 
 @app.command(
-    epilog="Exit codes: 0 all links are ok, or there are only warnings; 1 one is broken.\n\n"
+    epilog="Exit codes: 0 all links are ok, or have only warnings; 1 a link is broken.\n\n"
     "\b\nExamples:\n  ngcdl doctor\n  ngcdl doctor --bundle report.tar.gz"
 )
 def doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="Offer each remedy, and run it after a yes.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Offer each remedy, and run it if you say yes.")] = False,
     json: Json = False,
     bundle: Annotated[
         str | None, typer.Option("--bundle", metavar="FILE", help="Also write a redacted .tar.gz for a bug report.")
     ] = None,
 ) -> int:
-    """Check the chain from driver to data set; say what to type."""
+    """Check the chain from driver to data set; say what to type to fix it."""
     from ngcdl.cli.doctor import doctor
 
     return doctor(fix, json, bundle)

@@ -1,4 +1,4 @@
-"""Images: judged, listed, fetched."""
+"""The commands about images: judge, list, fetch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, of the click inside t
 
 
 class _Judging(TyperCommand):
-    """A command whose exit code 2 is a verdict: what was mistyped ends with 125, like all that gives none."""
+    """A command whose exit code 2 is a verdict: a usage error exits with 125, like every other lack of a verdict."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own click
         try:
@@ -36,7 +36,7 @@ def pull(
     image: ImageName,
     force: Force = False,
 ) -> None:
-    """Fetch an image; after a cut or a kill it resumes where it was."""
+    """Fetch an image; a pull that was cut off or killed resumes where it stopped."""
     from ngcdl.cli.images import pull
 
     pull(image, force)
@@ -44,13 +44,13 @@ def pull(
 
 @app.command(
     cls=_Judging,
-    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known about it, or it "
-    "was mistyped.\n\n"
+    epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known about it, or a "
+    "usage error.\n\n"
     "\b\nExamples:\n  ngcdl check pytorch:25.03-py3\n"
     "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4",
 )
 def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
-    """Say if an image can run here, why, and the newest tag that can."""
+    """Say whether an image can run here, why, and the newest tag that can."""
     from ngcdl.cli.images import check
 
     return check(image, host, tuple(gpu or ()), json)
@@ -60,14 +60,14 @@ def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json:
 def images(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; default: both frameworks."),
+        typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; default: all frameworks."),
     ] = None,
     everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest ten.")] = False,
     host: HostTyped = None,
     gpu: CardTyped = None,
     json: Json = False,
 ) -> None:
-    """List a registry's tags: what is inside, and what runs here."""
+    """List a registry's tags: what they contain, and which run here."""
     from ngcdl.cli.images import images
 
     images(name, everything, host, tuple(gpu or ()), json)
@@ -75,7 +75,7 @@ def images(
 
 @app.command(epilog="\b\nExample:\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
 def resolve(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag of the kind wanted.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag of the variant you want.")],
     host: HostTyped = None,
     gpu: CardTyped = None,
     json: Json = False,

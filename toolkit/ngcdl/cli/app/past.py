@@ -1,4 +1,4 @@
-"""Runs that were, and those that go on."""
+"""The commands about runs that exist, ended or still running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def runs(
     json: Json = False,
     everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest 20.")] = False,
 ) -> None:
-    """List the runs; or diff, replay, export and import them."""
+    """List the runs; or diff, replay, export and import them.
+
+    A terminal too narrow for all columns shows the most important ones; a pipe gets all."""
     if context.invoked_subcommand is None:
         from ngcdl.cli.runs import runs
 
@@ -31,12 +33,12 @@ def runs(
 @past.command("diff")
 def runs_diff(
     one: Annotated[str, typer.Argument(metavar="A", help="last, last-1, an id, or the beginning or end of one.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another, named likewise.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another, named the same way.")],
     json: Json = False,
 ) -> None:
     """Show what differs between two runs.
 
-    What was asked, what they ran on, and what they reached."""
+    In what was asked, what they ran on, and what they achieved."""
     from ngcdl.cli.past import diff
 
     diff(one, other, json)
@@ -49,13 +51,13 @@ def runs_replay(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
     trust: Annotated[
         bool,
-        typer.Option("--trust", help="Replay an imported run, too: it gets the folders and variables that it names."),
+        typer.Option("--trust", help="Also replay an imported run: it gets the folders and variables that it names."),
     ] = False,
     json: Json = False,
 ) -> int:
-    """Run the same again.
+    """Repeat a run.
 
-    The same image by digest, the same command, seed and data."""
+    With the same image by digest, the same command, seed and data."""
     from ngcdl.cli.past import replay
 
     return replay(run, dry_run, detach, json, trust)
@@ -67,7 +69,7 @@ def runs_export(
 ) -> None:
     """Write runs into one file, with checksums.
 
-    Their records, samples, logs and checkpoints; of a comparison, all of its runs."""
+    Their records, samples, logs and checkpoints; for a comparison, all of its runs."""
     from ngcdl.cli.past import export
 
     export(tuple(words))
@@ -77,7 +79,7 @@ def runs_export(
 def runs_import(
     file: Annotated[str, typer.Argument(metavar="FILE.tar", help="What `ngcdl runs export` wrote.")],
 ) -> None:
-    """Take in runs and comparisons from another machine, checked file by file."""
+    """Import runs and comparisons from another machine, checking every file."""
     from ngcdl.cli.past import take_in
 
     take_in(file)
@@ -86,10 +88,10 @@ def runs_import(
 @app.command(epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open")
 def report(
     run: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), ids of runs, or of a comparison.")
+        list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), run ids, or a comparison's id.")
     ] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A self-contained page.")] = None,
-    png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as a picture; needs Chromium.")] = None,
+    png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as an image; needs Chromium.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Verdict and table; - is stdout.")] = None,
     csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample; - is stdout.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
@@ -131,7 +133,7 @@ def export(
 
 @app.command()
 def stop(run: RunName) -> None:
-    """Stop a run: it saves a checkpoint, and its record is closed. Of a comparison: all runs that are left."""
+    """Stop a run: it saves a checkpoint, and its record is closed. For a comparison: stop all runs that are left."""
     from ngcdl.cli import compare, runs
     from ngcdl.comparisons import is_named
 

@@ -1,4 +1,4 @@
-"""The options that say where on a cluster runs go, declared once for all commands that take them."""
+"""The options that place runs on a cluster, declared once for all commands that take them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ngcdl.cli import options
 
-# As the fields of spec.Placement, with what they are where nothing was typed.
+# The fields of spec.Placement, each with its option and its default.
 _TYPED: dict[str, tuple[Any, Any]] = {
     "nodes": (options.Nodes, 1),
     "partition": (options.Partition, None),
@@ -25,7 +25,7 @@ _TYPED: dict[str, tuple[Any, Any]] = {
 
 
 def placed(command: Callable[..., int]) -> Callable[..., int]:
-    """Give `command` these options in the place of its parameter `placement`, a spec.Placement that is made of them."""
+    """Replace the parameter `placement` of `command`, a spec.Placement, with the options that it is made of."""
 
     @functools.wraps(command)
     def typed(**given: Any) -> int:

@@ -11,10 +11,10 @@ app = typer.Typer(
     help="NVIDIA's training containers in one line: sign in, pull, launch, train, measure, record.",
     no_args_is_help=True,
     rich_markup_mode=None,  # rich would double the time of --help
-    pretty_exceptions_enable=False,  # tracebacks of typer show locals, and locals can hold keys
+    pretty_exceptions_enable=False,  # typer's tracebacks show locals, and locals can hold keys
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as docker run; 2 usage; "
-    "128 + n after a signal. check, compare, suite and doctor have their own.",
+    epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as for docker run; 2 usage; "
+    "128 + n after signal n. check, compare, suite and doctor have their own.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Runs that are to be: one, several against each other, and what there is to train."""
+"""The commands that start runs: one, or several to compare; and the list of bundled trainings."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def run(
     data: options.Data = "auto",
     resume: Annotated[
         str | None,
-        options.training(metavar="RUN", help="Go on from a run's last checkpoint."),
+        options.training(metavar="RUN", help="Continue from a run's last checkpoint."),
     ] = None,
     trace: Annotated[
         int | None,
         options.training(metavar="N", help="Keep a timeline of the first N steps, for Chrome or Perfetto."),
     ] = None,
-    no_eval: Annotated[bool, options.training("--no-eval", help="Don't test the trained network.")] = False,
+    no_eval: Annotated[bool, options.training("--no-eval", help="Don't evaluate the trained network.")] = False,
     gpus: options.Gpus = "auto",
     device: options.Device = None,
     engine: options.EngineName = "auto",
@@ -92,7 +92,7 @@ def run(
     json: Json = False,
 ) -> int:
     """Run a training, a command or a shell, measured and recorded."""
-    del tty, rm  # typed out of habit: a terminal is taken where there is one, and no container is left behind
+    del tty, rm  # typed out of habit: a terminal is used if there is one, and no container is left behind
     from ngcdl.cli import run as it
     from ngcdl.cli.typed import Typed
 
@@ -160,19 +160,19 @@ def compare(
         options.comparison(
             metavar="NAME=A,B",
             help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image, framework or "
-            "device; default: what the training asks, else CPU against GPU.",
+            "device; default: the question that the training poses, else CPU against GPU.",
         ),
     ] = None,
     scaling: Annotated[
         str | None,
         options.comparison(
-            metavar="strong|weak", help="For --vary gpus or nodes: --batch is that of all replicas, or of each."
+            metavar="strong|weak", help="For --vary gpus or nodes: --batch is for all replicas together, or for each."
         ),
     ] = None,
-    repeat: Annotated[int, options.comparison(help="Rounds; one alone gives no ratio.")] = 3,
+    repeat: Annotated[int, options.comparison(help="Number of rounds; one alone gives no ratio.")] = 3,
     show: Annotated[
         str | None,
-        options.comparison(metavar="ID|last", help="Print an earlier one again, from its records."),
+        options.comparison(metavar="ID|last", help="Print an earlier comparison again, from its records."),
     ] = None,
     steps: options.Fewer = None,
     epochs: options.Epochs = None,
@@ -229,7 +229,7 @@ def compare(
         channels_last=channels_last,
         teacher=teacher,
         data=data,
-        evaluate=False,  # what is compared is the speed of the training
+        evaluate=False,  # the comparison is of training speed
         gpus=gpus,
         device=device,
         engine=engine,
@@ -249,7 +249,7 @@ def compare(
 
 @app.command()
 def workloads(json: Json = False) -> None:
-    """List the bundled trainings, and what each of them costs."""
+    """List the bundled trainings, and what each costs."""
     from ngcdl.cli.workloads import workloads
 
     workloads(json)
@@ -262,13 +262,15 @@ def workloads(json: Json = False) -> None:
 def suite(
     name: Annotated[
         str,
-        typer.Argument(metavar="articles|table7", help="What articles and forums ask; Table 7 of Shi et al. 2016."),
+        typer.Argument(
+            metavar="articles|table7", help="The questions of articles and forums, or Table 7 of Shi et al. 2016."
+        ),
     ],
     image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As for run.")] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this long, even in the middle of a run.")
     ] = None,
-    repeat: Annotated[int, typer.Option(help="Rounds of each comparison.")] = 3,
+    repeat: Annotated[int, typer.Option(help="Number of rounds of each comparison.")] = 3,
     steps: options.Fewer = None,
     data: options.Data = "auto",
     gpus: options.Gpus = "auto",

@@ -1,4 +1,4 @@
-"""The help of a command with many options: under headings, the options of a heading in their order."""
+"""The help of a command with many options, grouped under headings in the order of declaration."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typer.core import TyperCommand
 
 
 class Sectioned(TyperCommand):
-    """A command whose options name their headings by typer's `rich_help_panel`; those that name none come last."""
+    """A command whose options name their headings in typer's `rich_help_panel`; those without one come last."""
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's own click
-        """Write what typer writes without rich, which would double the time of --help, and knows headings alone."""
+        """Write typer's help without rich, which alone supports headings but would double the time of --help."""
         sections: dict[str, list[tuple[str, str]]] = {}
         last: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):

@@ -1,1 +1,1 @@
-"""The links of the chain, one file for each area. Each has `LINKS`; chain.links() finds them by being here."""
+"""The links of the chain, one file per area. Each has `LINKS`, which chain.links() finds automatically."""

@@ -1,4 +1,4 @@
-"""The cards: lost or sick ones, and those that are older than what NVIDIA's images are made for."""
+"""The cards: are any lost or faulty, or older than what NVIDIA's images are made for?"""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def judge(sight: Sight) -> Finding | None:
     found, missing = _listed(cards), _missing(sight.kernel, len(cards))
     withheld = min(missing, _withheld(sight.kernel))
     if withheld:
-        keeps = f"its control group keeps {'it' if withheld == 1 else 'them'} from it"
+        keeps = f"its control group withholds {'it' if withheld == 1 else 'them'}"
         found += f"; {withheld} more not given to this job ({keeps})"
     if missing > withheld:
         found += f"; the PCI bus has {missing - withheld} more"
-        cause = "The driver does not drive them: too old for it, sick, or claimed by another driver"
+        cause = "The driver does not drive them: they are too old for it, faulty, or claimed by another driver"
         return warning(NAME, found, cause, Step("lspci -nnk -d 10de:", by_hand=True))
     return _floors(found, sight, sight.gpus)
 
 
 def _missing(kernel: Kernel, shown: int) -> int:
-    """Count the cards on the bus that the driver does not show; a container is not meant to be shown all."""
+    """Count the cards on the bus that the driver does not show; 0 in a container, which is not meant to see all."""
     return 0 if kernel.in_container else max(0, len(kernel.pci or ()) - shown)
 
 
 def _withheld(kernel: Kernel) -> int:
-    """Count the cards that the driver drives and whose nodes this process has not, or may not open.
+    """Count the driven cards whose device nodes are missing here, or may not be opened by this process.
 
-    So a job has no others than its own: ConstrainDevices in https://slurm.schedmd.com/cgroup.conf.html. A card that
-    is driven and may be opened is sick where the driver does not show it.
+    Slurm limits a job to its own cards this way: ConstrainDevices in https://slurm.schedmd.com/cgroup.conf.html. A
+    driven card that may be opened, but that the driver does not show, is faulty.
     """
     own = sum(node.can_open for node in kernel.nodes if _NODE.fullmatch(node.path))
     return max(0, len(kernel.driven) - own)
@@ -66,13 +66,13 @@ def _sick(sick: Sequence[Card], count: int) -> Finding:
     if any("reset" in (card.error or "") for card in sick):
         steps.insert(0, Step("sudo nvidia-smi --gpu-reset"))
     if dead:
-        cause = f"{len(dead)} of {count} cards do not answer. If it comes back after a reboot, look at power and heat"
+        cause = f"{len(dead)} of {count} cards do not answer. If this recurs after a reboot, check power and heat"
         return broken(NAME, names, cause, *steps, Step("sudo reboot", by_hand=True))
-    return warning(NAME, names, "The driver does not tell everything of these cards", *steps)
+    return warning(NAME, names, "The driver does not report everything about these cards", *steps)
 
 
 def _floors(found: str, sight: Sight, probe: Probe) -> Finding:
-    """Compare with what the newest images are made for, and name what is left for older cards."""
+    """Compare the cards with what the newest images are made for, and name what still runs on older ones."""
     newest = _newest_floor()
     old = [card for card in probe.cards if _is_below(card, newest.min_capability)]
     if not old:
@@ -80,7 +80,7 @@ def _floors(found: str, sight: Sight, probe: Probe) -> Finding:
     which = " and ".join(f"GPU {card.index} ({card.compute_capability})" for card in old)
     since = min(one.release for one in _with_a_floor() if one.min_capability == newest.min_capability)
     cause = (
-        f"Images from {since} on want compute capability {newest.min_capability}, so they don't run on {which}. "
+        f"Images from {since} on need compute capability {newest.min_capability}, so they don't run on {which}. "
         f"{_left_for(old, sight, probe)}"
     )
     return warning(NAME, found, cause, Step("ngcdl images", by_hand=True), source=_MATRIX)
@@ -93,7 +93,7 @@ def _with_a_floor() -> list[Release]:
 
 
 def _newest_floor() -> Release:
-    """Give a release that wants the most of a card; the catalogue's newest do."""
+    """Return the release with the highest minimum capability, as the catalogue's newest have."""
     return max(_with_a_floor(), key=lambda one: comparable(one.min_capability or "0"))
 
 
@@ -103,7 +103,7 @@ def _is_below(card: Card, floor: str | None) -> bool:
 
 
 def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
-    """Name the newest tag of each framework that runs on the oldest of these cards, as the catalogue has it."""
+    """Name the newest tag of each framework that runs on the oldest of these cards, according to the catalogue."""
     from ngcdl.catalog import releases
 
     card = min(old, key=lambda one: comparable(one.compute_capability or "0"))
@@ -112,8 +112,8 @@ def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
     host = HostFacts(machine, probe.driver.version if probe.driver else None, (gpu,))
     found = [f"{name}:{tag}" for name in releases.frameworks() if (tag := _newest(name, host)) is not None]
     if not found:
-        return "No image that does is in ngcdl's catalogue"
-    return f"The newest that {'do' if len(found) > 1 else 'does'}, by ngcdl's catalogue: {' and '.join(found)}"
+        return "No image in ngcdl's catalogue does"
+    return f"The newest that {'do' if len(found) > 1 else 'does'}, says ngcdl's catalogue: {' and '.join(found)}"
 
 
 def _newest(framework: str, host: HostFacts) -> str | None:

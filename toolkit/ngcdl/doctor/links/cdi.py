@@ -1,4 +1,4 @@
-"""CDI descriptions: whether they still fit the driver, its devices and its cards."""
+"""CDI descriptions: do they still match the driver, its devices and its cards?"""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def judge(sight: Sight) -> Finding | None:
     stale = {spec.path: "; ".join(why) for spec in engine.specs if (why := tuple(_stale(spec, sight)))}
     if not stale:
         where = ", ".join(str(spec.path) for spec in engine.specs)
-        return ok(NAME, f"{where} fits the driver" if sight.cards_answer else where)
+        return ok(NAME, f"{where} matches the driver" if sight.cards_answer else where)
     is_used = not isinstance(engine.way, Trouble) and engine.way.name == "cdi"
     cause = (
-        "It was made for an older driver or other cards"
+        "It was made for an older driver or for other cards"
         if is_used
-        else "Runs here take the runtime nvidia, but docker --gpus takes CDI first from Docker 29.2 on"
+        else "Runs here use the runtime nvidia, but docker --gpus tries CDI first from Docker 29.2 on"
     )
     say = broken if is_used else warning
     found = "; ".join(f"{path}: {why}" for path, why in stale.items())
@@ -34,29 +34,29 @@ def judge(sight: Sight) -> Finding | None:
 
 
 def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
-    """Give a reason for each thing in the description that is no longer so."""
+    """Yield a reason for each thing in the description that is no longer true."""
     loaded = sight.kernel.module
     probe = sight.gpus
     if loaded is None and isinstance(probe, Probe) and probe.driver:
         loaded = probe.driver.version
     if loaded is not None and spec.drivers and loaded not in spec.drivers:
-        yield f"it is for driver {', '.join(sorted(spec.drivers))}, and {loaded} is loaded"
+        yield f"it is for driver {', '.join(sorted(spec.drivers))}, but {loaded} is loaded"
     if spec.missing:
         yield f"it names {', '.join(sorted(spec.missing))}, which {'is' if len(spec.missing) == 1 else 'are'} not there"
     if not isinstance(probe, Probe) or not probe.cards or any(card.uuid is None for card in probe.cards):
-        return  # a card that does not answer is the link cards' to tell
+        return  # the link cards reports a card that does not answer
     uuids = {card.uuid for card in probe.cards}
     if gone := sorted(name for name in spec.devices if name.startswith("GPU-") and name not in uuids):
-        yield f"it names {', '.join(gone)}, and no card is called so"
+        yield f"it names {', '.join(gone)}, but no card has that UUID"
     described_mig = any(name.startswith("MIG-") or ":" in name for name in spec.devices)
     if described_mig and not any(card.mig for card in probe.cards):
-        yield "it describes MIG devices, and MIG is off"
+        yield "it describes MIG devices, but MIG is off"
     if not described_mig and any(card.mig for card in probe.cards):
-        yield "MIG is on, and it describes no MIG device"
+        yield "MIG is on, but it describes no MIG device"
 
 
 def _anew(stale: Iterable[Path]) -> tuple[Step, ...]:
-    """Name a step for each; those below /run are the service's, which makes them anew when it is restarted."""
+    """Return a step for each; files below /run belong to the service, which regenerates them when restarted."""
     commands = (
         "sudo systemctl restart nvidia-cdi-refresh"
         if str(path).startswith(("/run/", "/var/run/"))

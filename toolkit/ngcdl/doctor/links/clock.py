@@ -1,4 +1,4 @@
-"""The clock against the registry's: TLS and tokens break where it is minutes off."""
+"""The clock: does it agree with the registry's? TLS and tokens fail if it is minutes off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ngcdl.doctor.chain import Finding, Link, Step, broken, ok, unchecked
 from ngcdl.doctor.sight import Sight, Trouble
 
 NAME = "clock"
-_MOST_SECONDS = 300  # what tokens and proxies commonly forgive
+_MOST_SECONDS = 300  # what tokens and proxies commonly tolerate
 
 
 def judge(sight: Sight) -> Finding:
@@ -14,15 +14,15 @@ def judge(sight: Sight) -> Finding:
     if isinstance(seen, Trouble):
         return unchecked(NAME, "needs registry")
     if seen.error is not None and any(word in str(seen.error) for word in ("not yet valid", "expired")):
-        cause = "A certificate that is expired or not yet valid is often a clock that is wrong"
-        return broken(NAME, "the registry's certificate is not of this host's date", cause, *_steps(sight))
+        cause = "A certificate that is expired or not yet valid often means that the clock is wrong"
+        return broken(NAME, "the registry's certificate is not valid on this host's date", cause, *_steps(sight))
     if seen.skew_seconds is None:
-        return unchecked(NAME, "needs registry" if seen.error else f"{sight.registry_host} does not tell its time")
+        return unchecked(NAME, "needs registry" if seen.error else f"{sight.registry_host} does not report its time")
     if abs(seen.skew_seconds) <= _MOST_SECONDS:
         return ok(NAME, f"within {_MOST_SECONDS // 60} minutes of {sight.registry_host}")
     side = "ahead of" if seen.skew_seconds > 0 else "behind"
     found = f"{_duration(abs(seen.skew_seconds))} {side} {sight.registry_host}"
-    return broken(NAME, found, "Certificates and tokens are refused where the clock is that wrong", *_steps(sight))
+    return broken(NAME, found, "Certificates and tokens are refused when the clock is that far off", *_steps(sight))
 
 
 def _steps(sight: Sight) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""CIFAR-10: in the cache, damaged, or still to be fetched."""
+"""CIFAR-10: is it in the cache, damaged, or still to be downloaded?"""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def judge(sight: Sight) -> Finding:
     if seen.named is not None:
         return ok(NAME, f"NGCDL_DATA names {seen.named}")
     if seen.is_cached:
-        return ok(NAME, f"CIFAR-10 is in {seen.cache}, whole")
+        return ok(NAME, f"CIFAR-10 is in {seen.cache}, intact")
     if seen.damage is not None:
         folder, stamp = seen.cache / "cifar-10", seen.cache / "cifar-10.json"
-        cause = "The next training makes it anew; from the archive beside it, where that is whole, without a download"
+        cause = "The next training restores it, without a download if the archive beside it is intact"
         step = Step(f"rm -r {shlex.quote(str(folder))} {shlex.quote(str(stamp))}")
         return warning(NAME, f"the CIFAR-10 in {seen.cache} is damaged: {seen.damage}", cause, step)
     hint = (
-        "The first training downloads it (163 MiB). Its official host is slow at times: --data DIR or NGCDL_DATA takes "
-        "a copy that you have, and an interrupted download goes on where it was"
+        "The first training downloads it (163 MiB). Its official host is sometimes slow: --data DIR or NGCDL_DATA uses "
+        "a copy that you have, and an interrupted download resumes where it stopped"
     )
     return ok(NAME, "CIFAR-10 is not here yet", hint, source=_URL)
 

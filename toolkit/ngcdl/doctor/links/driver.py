@@ -1,4 +1,4 @@
-"""The NVIDIA driver: its kernel module, its library, and whether the two are of one version."""
+"""The NVIDIA driver: are its kernel module and its library there, and of the same version?"""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ngcdl.telemetry.driver import INSTALL, WSL_GUIDE
 
 NAME = "driver"
 REBOOT = Step("sudo reboot", by_hand=True)
-# Debian's and Ubuntu's packages that hold NVML, and those of the kernel's module, with the branch in their name or
-# without: https://packages.ubuntu.com/libnvidia-compute-535-server https://packages.debian.org/libnvidia-ml1
+# Debian's and Ubuntu's packages with NVML, and those with the kernel module, with or without the branch in the name:
+# https://packages.ubuntu.com/libnvidia-compute-535-server https://packages.debian.org/libnvidia-ml1
 _LIBRARY = re.compile(r"libnvidia-compute(?:-(?P<branch>\d{3,4})(?:-server)?)?|libnvidia-(?:tesla-(?:\d{3,4}-)?)?ml1")
 _UBUNTU_S = re.compile(r"(?:nvidia-dkms|linux-modules-nvidia)-(?P<branch>\d{3,4})(?P<server>-server)?(?:-.*)?")
 _NVIDIA_S = re.compile(r"nvidia-dkms(?:-open)?")
@@ -32,7 +32,7 @@ def judge(sight: Sight) -> Finding:
         return _silent(error, sight.kernel, sight.programs)
     if not sight.gpus.cards:
         found = "the driver shows no GPU"
-        return broken(NAME, found, "The kernel log says why a card was not taken", *_LOOK, source=INSTALL)
+        return broken(NAME, found, "The kernel log says why the driver rejected a card", *_LOOK, source=INSTALL)
     assert driver is not None
     return _answering(driver, sight.kernel)
 
@@ -48,14 +48,14 @@ def _without(kernel: Kernel) -> Finding:
 
 
 def _hanging(found: str) -> Finding:
-    return broken(NAME, found, "A call of the driver hangs in the kernel; see what it logged", *_LOOK, REBOOT)
+    return broken(NAME, found, "A driver call hangs in the kernel; see what the kernel logged", *_LOOK, REBOOT)
 
 
 def _answering(driver: Driver, kernel: Kernel) -> Finding:
     found = f"{driver.version or 'version unknown'}, for CUDA up to {driver.cuda or 'unknown'}"
     if kernel.module and driver.version and kernel.module != driver.version:
         cause = (
-            f"The loaded kernel module is {kernel.module}, the library says {driver.version}: an update is half done"
+            f"The loaded kernel module is {kernel.module}, but the library is {driver.version}: an update is half done"
         )
         return warning(NAME, found, cause, REBOOT)
     if kernel.has_dxg and not kernel.is_loaded:
@@ -64,16 +64,16 @@ def _answering(driver: Driver, kernel: Kernel) -> Finding:
 
 
 def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Finding:
-    """The driver can't be asked; say which of its parts is missing."""
+    """Say which part of a driver that can't be queried is missing."""
     if isinstance(error, DriverHangs):
         return _hanging(error.message)
     is_missing = isinstance(error, LibraryMissing)
     if kernel.has_nouveau and not kernel.is_loaded:
         how, steps = _install(kernel)
-        cause = f"The kernel's own driver nouveau holds the card, and it can't compute: NVIDIA's replaces it. {how}"
-        return broken(NAME, "nouveau is loaded in place of NVIDIA's driver", cause, *steps, source=INSTALL)
+        cause = f"The kernel's own driver nouveau has the card, but can't compute: NVIDIA's replaces it. {how}"
+        return broken(NAME, "nouveau is loaded instead of NVIDIA's driver", cause, *steps, source=INSTALL)
     if kernel.has_dxg and not kernel.is_loaded and (is_missing or error.answered):
-        cause = "Under WSL the driver is Windows' own: install it there, and none inside of WSL"
+        cause = "Under WSL the driver is the one in Windows: install it there, and none inside WSL"
         return broken(NAME, error.message, cause, Step("wsl.exe --update", by_hand=True), source=WSL_GUIDE)
     if is_missing and not kernel.is_loaded:
         cards = len(kernel.pci or ())
@@ -82,34 +82,34 @@ def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Findi
         return broken(NAME, found, f"The driver is not installed. {how}", *steps, source=INSTALL)
     if is_missing and kernel.module:
         library = _library(kernel.module, programs)
-        cause = f"Its kernel module is {kernel.module}" + ("" if library else ". NVIDIA's guide has its library, too")
+        cause = f"Its kernel module is {kernel.module}" + ("" if library else ". NVIDIA's guide covers its library too")
         steps = (Step(f"sudo apt-get install --reinstall {library}"),) if library else ()
         return broken(NAME, error.message, cause, *steps, source=INSTALL)
     return from_error(NAME, "broken", error)
 
 
 def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
-    """Say how the driver is installed here, and with which steps; () where NVIDIA's guide has to be followed."""
+    """Say how the driver is installed here, and with which steps; () if NVIDIA's guide has to be followed."""
     # https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/
     if "ubuntu" in kernel.distribution:
-        return "A reboot ends its installation", (Step("sudo ubuntu-drivers install"), REBOOT)
+        return "A reboot completes its installation", (Step("sudo ubuntu-drivers install"), REBOOT)
     if "debian" in kernel.distribution:
         # https://wiki.debian.org/NvidiaGraphicsDrivers https://packages.debian.org/nvidia-driver
         how = (
             "Debian's own (535 in bookworm, 550 in trixie) is in its components contrib, non-free and, from bookworm "
-            "on, non-free-firmware: name them in apt's sources first. nvidia-detect tells whether it drives the card. "
-            "Newer cards, such as Blackwell's (RTX 50, RTX PRO, B200), want 570 or newer, which is nvidia-open in "
-            "NVIDIA's repository, as its guide says. A reboot ends the installation"
+            "on, non-free-firmware: add them to apt's sources first. nvidia-detect says whether it drives the card. "
+            "Newer cards, such as Blackwell (RTX 50, RTX PRO, B200), need 570 or newer, which is nvidia-open in "
+            "NVIDIA's repository, as its guide describes. A reboot completes the installation"
         )
         detect = Step("sudo apt-get update && sudo apt-get install nvidia-detect")
-        # it ends with 0 whatever it recommends
+        # it exits with 0 whatever it recommends
         is_driven = Step("nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'")
         return how, (detect, is_driven, Step("sudo apt-get install nvidia-driver"), REBOOT)
-    return "NVIDIA's guide says how it is installed on this distribution", ()
+    return "NVIDIA's guide says how to install it on this distribution", ()
 
 
 def _library(module: str, programs: Programs) -> str | None:
-    """Name the package with the library for the module that is loaded; None where that can't be told."""
+    """Name the package that has the loaded module's library, or None if that is unknown."""
     branch, packages = module.partition(".")[0], sorted(programs.driver_packages)
     libraries = [found for name in packages if (found := _LIBRARY.fullmatch(name))]
     if own := [found[0] for found in libraries if found["branch"] in (None, branch)]:

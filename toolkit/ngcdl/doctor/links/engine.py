@@ -1,4 +1,4 @@
-"""The Docker engine: whether it answers, whose it is, and how it is installed."""
+"""The Docker engine: does it answer, whose is it, and how is it installed?"""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ def judge(sight: Sight) -> Finding:
         return _silent(sight, engine)
     found = f"Docker {engine.facts.version or 'of an unknown version'} at {engine.address}"
     if sight.context is not None:
-        found += f", by Docker's context {sight.context}"
+        found += f", from Docker's context {sight.context}"
     if engine.facts.is_desktop:
-        cause = "Docker Desktop runs in a virtual machine: this host's driver, folders and toolkit are not its own"
+        cause = "Docker Desktop runs in a virtual machine, without this host's driver, folders and toolkit"
         return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)
     if engine.facts.is_snap:
-        cause = "A Docker from snap has another PATH and configuration: NVIDIA's toolkit for the host does not reach it"
+        cause = "Docker from snap has its own PATH and configuration: the host's NVIDIA toolkit does not reach it"
         steps = packages.engine(sight.programs, sight.kernel.distribution)
-        steps = (Step("sudo snap remove docker"), *steps) if steps else ()  # not the one without the other
+        steps = (Step("sudo snap remove docker"), *steps) if steps else ()  # never the removal alone
         return warning(NAME, f"{found}, from snap", cause, *steps, source=_SNAP)
     if not engine.is_here:
-        hint = "What is said of cards, memory and limits is of this machine; the engine's own has to be asked there"
+        hint = (
+            "Cards, memory and limits are reported for this machine; for the engine's, run ngcdl doctor on its machine"
+        )
         return ok(NAME, f"{found}, on another machine ({engine.name or 'without a name'})", hint)
     return ok(NAME, f"{found}, rootless" if engine.facts.is_rootless else found)
 
@@ -48,17 +50,17 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
         return _hanging(found, error.address if error else sight.address, sight)
     if isinstance(error, EngineForbidden):
         cause = (
-            "Only root and the group docker may, and who is in it is as good as root on this machine. It counts from "
-            "the next login on. Rootless Docker needs none of it"
+            "Only root and the group docker may connect, and its members are as good as root on this machine. "
+            "Membership takes effect at the next login. Rootless Docker needs none of this"
         )
         return broken(NAME, error.message, cause, Step("sudo usermod -aG docker $USER"), source=_GROUP)
     if isinstance(error, EngineAbsent) and error.named_by == CONFIG:
-        cause = f"Docker's context {sight.context} leads there"
+        cause = f"Docker's context {sight.context} points there"
         return broken(NAME, error.message, cause, Step("docker context use default"), source=_CONTEXTS)
     if not isinstance(error, EngineAbsent) or error.named_by:
         return from_error(NAME, "broken", error)
     if "dockerd" in sight.programs.names:
-        return broken(NAME, error.message, "It is installed, but does not run", service(sight.programs, "start"))
+        return broken(NAME, error.message, "It is installed, but not running", service(sight.programs, "start"))
     steps = packages.engine(sight.programs, sight.kernel.distribution)
     return broken(NAME, error.message, "It is not installed", *steps, source=_INSTALL)
 
@@ -66,12 +68,12 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
 def _hanging(found: str, address: str, sight: Sight) -> Finding:
     whose = daemon_of(address)
     if whose is None:
-        cause = "A restart of this machine's own daemon does not help it: look at it, and at its log, where it runs"
+        cause = "Restarting this machine's own daemon does not help: check the engine and its log where it runs"
         return broken(NAME, found, cause)
     is_rootless = whose == "user"
     log = Step(f"{'journalctl --user' if is_rootless else 'sudo journalctl'} -u docker -n 50", by_hand=True)
     restart = service(sight.programs, "restart", is_rootless=is_rootless)
-    return broken(NAME, found, "Its log may say why; a restart helps", log, restart)
+    return broken(NAME, found, "Its log may say why; restarting it helps", log, restart)
 
 
 def live_restore(sight: Sight) -> Finding | None:
@@ -79,25 +81,25 @@ def live_restore(sight: Sight) -> Finding | None:
     if isinstance(engine, Trouble) or engine.facts.live_restore is None:
         return None
     if engine.facts.live_restore:
-        return ok("live-restore", "on: trainings outlive a restart of the engine")
+        return ok("live-restore", "on: trainings survive a restart of the engine")
     hint = 'A restart or update of the engine ends every training; {"live-restore": true} in daemon.json avoids it'
     return ok("live-restore", "off", hint, source=_LIVE_RESTORE)
 
 
 def memlock(sight: Sight) -> Finding:
-    """NVIDIA's documented line asks for --ulimit memlock=-1, which a daemon can only give if it may raise limits."""
+    """Judge whether the daemon may raise limits, as NVIDIA's documented --ulimit memlock=-1 needs."""
     name, engine = "memlock", sight.engine
     if isinstance(engine, Trouble):
         return not_seen(name, engine, "engine")
     if not engine.memlock_forbidden and engine.can_raise_limits:
         return ok(name, "a container may lock memory without limit")
     if not engine.memlock_forbidden and engine.can_raise_limits is None:
-        return ok(name, "whether the engine may lift the limit shows at the first run, which goes on either way")
-    limit = f"{engine.memlock_bytes >> 10} KiB" if engine.memlock_bytes is not None else "what it has itself"
+        return ok(name, "the first run will show whether the engine may lift the limit, and works either way")
+    limit = f"{engine.memlock_bytes >> 10} KiB" if engine.memlock_bytes is not None else "the engine's own limit"
     how = "an earlier run was refused" if engine.memlock_forbidden else "its daemon has no CAP_SYS_RESOURCE"
     cause = (
-        f"This engine can't give --ulimit memlock=-1 ({how}): runs go on with {limit}, and several GPUs in one run may "
-        "be slower or fail. Rootless Docker and containers inside of containers are so; else raise the daemon's limit"
+        f"This engine can't grant --ulimit memlock=-1 ({how}): runs continue with {limit}, and several GPUs in one run "
+        "may be slower or fail. Normal for rootless Docker and nested containers; elsewhere raise the daemon's limit"
     )
     if not sight.has_gpu:
         return ok(name, f"at most {limit}, which is enough on the CPU")
@@ -108,7 +110,7 @@ _MEMLOCK = "https://github.com/containerd/nerdctl/issues/1937"
 
 
 def _raise_limit(engine: Engine, sight: Sight) -> tuple[Step, ...]:
-    """Name the steps where the daemon is systemd's, whose unit has the limit."""
+    """Return the steps if systemd runs the daemon, as its unit sets the limit."""
     if not engine.is_here or "systemctl" not in sight.programs.names:
         return ()
     user = "systemctl --user" if engine.facts.is_rootless else "sudo systemctl"

@@ -1,4 +1,4 @@
-"""How a GPU gets into a container: the runtime nvidia, CDI, or docker's --gpus."""
+"""How does a GPU get into a container: by the runtime nvidia, CDI, or docker's --gpus?"""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def judge(sight: Sight) -> Finding | None:
         return broken(
             NAME,
             found,
-            "The toolkit was removed, or the engine sees another folder",
+            "The toolkit was removed, or the engine sees a different folder",
             *_install(engine, sight),
             source=TOOLKIT_GUIDE,
         )
     if engine.way.name == "device-request":
-        hint = "Whether --gpus works only a run tells; registering the runtime nvidia makes it certain"
+        hint = "Only a run shows whether --gpus works; registering the runtime nvidia makes it certain"
         return ok(NAME, engine.way.why, hint, *_register(engine, sight), source=TOOLKIT_GUIDE)
     if engine.facts.default_runtime == "nvidia":
-        return ok(NAME, f"{engine.way.why}, and it is the default of every container")
+        return ok(NAME, f"{engine.way.why}, and it is the default for every container")
     return ok(NAME, engine.way.why)
 
 
 def _none(engine: Engine, sight: Sight) -> Finding:
-    """Docker can't hand on the GPU; say which of the steps of the installation was left out."""
+    """Say which installation step was skipped, as Docker can't give containers a GPU."""
     empty = [str(folder) for folder in engine.facts.cdi_dirs]
     if engine.registered is not None:
         found = f"{engine.registered} names the runtime nvidia, but the engine does not have it"
@@ -79,8 +79,8 @@ def _restart_of(engine: Engine, sight: Sight) -> Step:
 
 
 def daemon_reload(sight: Sight) -> Finding | None:
-    """`systemctl daemon-reload` takes the devices from running containers, where runc's systemd driver can't find them
-    again by their numbers in /dev/char."""
+    """Judge whether running containers keep their devices after `systemctl daemon-reload`: they lose them if runc's
+    systemd driver can't find the devices by their numbers in /dev/char."""
     name, engine = "daemon-reload", sight.engine
     if isinstance(engine, Trouble) or isinstance(engine.way, Trouble) or not (sight.has_gpu and engine.is_here):
         return None
@@ -88,21 +88,21 @@ def daemon_reload(sight: Sight) -> Finding | None:
         return None
     if engine.facts.cgroup_driver != "systemd":
         return ok(
-            name, f"cgroup driver {engine.facts.cgroup_driver}: `systemctl daemon-reload` leaves containers their GPU"
+            name, f"cgroup driver {engine.facts.cgroup_driver}: containers keep their GPU at `systemctl daemon-reload`"
         )
     if engine.way.name == "cdi":
-        return ok(name, "CDI names the devices to the engine: `systemctl daemon-reload` leaves containers their GPU")
+        return ok(name, "CDI names the devices to the engine: containers keep their GPU at `systemctl daemon-reload`")
     unlinked = [node for node in sight.kernel.nodes if not node.is_linked]
     if not unlinked:
         return ok(name, "cgroup driver systemd, and /dev/char has the cards") if sight.kernel.nodes else None
     paths = ", ".join(node.path for node in unlinked[:3]) + (", ..." if len(unlinked) > 3 else "")
     cause = (
-        "After `systemctl daemon-reload` (any package update may do it) running containers lose their GPU, 'Failed to "
-        "initialize NVML: Unknown Error'. Make the links, or give daemon.json "
+        "After `systemctl daemon-reload` (any package update may run it) running containers lose their GPU: 'Failed to "
+        "initialize NVML: Unknown Error'. Create the links, or add to daemon.json "
         '"exec-opts": ["native.cgroupdriver=cgroupfs"]'
     )
     step = Step("sudo nvidia-ctk system create-dev-char-symlinks --create-all")
-    return warning(name, f"cgroup driver systemd, and /dev/char lacks {paths}", cause, step, source=_RELOAD)
+    return warning(name, f"cgroup driver systemd, but /dev/char lacks {paths}", cause, step, source=_RELOAD)
 
 
 _RELOAD = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"

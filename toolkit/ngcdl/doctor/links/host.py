@@ -1,4 +1,4 @@
-"""What else a training needs of the host: AVX, shared memory, and what SELinux or WSL mean for it."""
+"""What else does a training need from the host? AVX, shared memory, and settings of SELinux or WSL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight
 
-_SHM_BYTES = 1 << 30  # what NVIDIA's own lines give a container: --shm-size=1g
+_SHM_BYTES = 1 << 30  # what NVIDIA's own commands give a container: --shm-size=1g
 _SHM_URL = "https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem"
 # "Prebuilt binaries will use AVX instructions": https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0
 _AVX_URL = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
@@ -17,11 +17,11 @@ _WSL_URL = "https://docs.nvidia.com/cuda/wsl-user-guide/"
 def cpu(sight: Sight) -> Finding:
     kernel = sight.kernel
     if kernel.machine not in ("x86_64", "AMD64", "amd64"):
-        return ok("cpu", f"{kernel.machine or 'of a kind that is unknown'}: take images that are made for it")
+        return ok("cpu", f"{kernel.machine or 'unknown architecture'}: use images that are made for it")
     if kernel.cpu_flags is None:
-        return unchecked("cpu", "/proc/cpuinfo does not tell what it can")
+        return unchecked("cpu", "/proc/cpuinfo does not list its features")
     if "avx" not in kernel.cpu_flags:
-        cause = "TensorFlow from 1.6 on ends with 'Illegal instruction'; a virtual machine may be given its host's CPU"
+        cause = "TensorFlow from 1.6 on dies of 'Illegal instruction'; a virtual machine may be given its host's CPU"
         return warning("cpu", "x86_64 without AVX", cause, source=_AVX_URL)
     best = next((name for name in ("avx512f", "avx2") if name in kernel.cpu_flags), "avx")
     return ok("cpu", f"x86_64 with {best.upper()}")
@@ -33,11 +33,11 @@ def shm(sight: Sight) -> Finding:
     found = f"/dev/shm has {console.size(sight.shm.free_bytes)} free of {console.size(sight.shm.total_bytes)}"
     if sight.shm.free_bytes >= _SHM_BYTES:
         return ok("shm", found)
-    cause = "Runs with --ipc=host and trainings without a container share it: data loaders then end with a bus error"
+    cause = "Runs with --ipc=host and trainings without a container share it; short of it, data loaders hit a bus error"
     if sight.shm.total_bytes < _SHM_BYTES:
         return warning("shm", found, cause, Step("sudo mount -o remount,size=50% /dev/shm"), source=_SHM_URL)
     return warning(
-        "shm", found, f"{cause}. Other programs fill it", Step("ls -lhS /dev/shm", by_hand=True), source=_SHM_URL
+        "shm", found, f"{cause}. Other programs are filling it", Step("ls -lhS /dev/shm", by_hand=True), source=_SHM_URL
     )
 
 
@@ -45,7 +45,7 @@ def selinux(sight: Sight) -> Finding | None:
     if not sight.kernel.enforces_selinux:
         return None
     hint = (
-        "Where a container's GPU answers 'Insufficient Permissions', it is SELinux: "
+        "If a container's GPU fails with 'Insufficient Permissions', SELinux denies it: "
         "docker run --security-opt=label=disable"
     )
     return ok("selinux", "enforcing", hint, source=_SELINUX_URL)
@@ -54,9 +54,7 @@ def selinux(sight: Sight) -> Finding | None:
 def wsl(sight: Sight) -> Finding | None:
     if not sight.kernel.has_dxg:
         return None
-    hint = (
-        "The driver is Windows' own: install none here. Per-process figures and some readings are not given under WSL"
-    )
+    hint = "The driver is the one in Windows: install none here. WSL lacks per-process figures and some other readings"
     return ok("wsl", "this is WSL", hint, source=_WSL_URL)
 
 

@@ -1,4 +1,4 @@
-"""The key on this host, and what the registry says of it."""
+"""The key for the registry: is it on this host, and does the registry accept it?"""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _KEYS_URL = "https://org.ngc.nvidia.com/setup/api-keys"
 # https://docs.docker.com/reference/cli/docker/login/#credential-stores
 _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
 _UNREACHABLE = (
-    "Images that are here already run all the same. Behind a proxy set HTTPS_PROXY here and for the engine; a mirror "
-    "of the registry is named by NGCDL_REGISTRY"
+    "Images that are already here run all the same. Behind a proxy, set HTTPS_PROXY here and for the engine; to use a "
+    "mirror of the registry, set NGCDL_REGISTRY"
 )
 
 
@@ -22,9 +22,9 @@ def credentials(sight: Sight) -> Finding:
     keys = sight.keys
     if isinstance(keys, Trouble):
         return not_seen(name, keys)
-    if isinstance(keys.error, BadKey):  # of a variable, which goes before every key that a login keeps
+    if isinstance(keys.error, BadKey):  # from a variable, which takes precedence over every key that a login stores
         variable = keys.error.why.partition(" ")[0]
-        cause = "A variable goes before every key that is kept. Copy the key once more, or do without the variable"
+        cause = "A variable takes precedence over every stored key. Copy the key again, or unset the variable"
         step = Step(f"unset {variable} && ngcdl login", by_hand=True)
         return broken(name, keys.error.why, cause, step, source=_KEYS_URL)
     if keys.error is not None:
@@ -35,10 +35,10 @@ def credentials(sight: Sight) -> Finding:
             Step(f"chmod 600 {quote(str(keys.path))}"),
         )  # fmt: skip
     if keys.source is None:
-        cause = f"Public images come without a key; {sight.registry_host} gives others only to those who are signed in"
+        cause = f"Public images need no key; {sight.registry_host} serves the others only to users who are signed in"
         return warning(name, f"no key for {sight.registry_host}", cause, Step("ngcdl login"), source=_KEYS_URL)
     if keys.in_clear:
-        hint = "It is kept unencrypted; a credential helper avoids that"
+        hint = "It is stored unencrypted; a credential helper avoids that"
         return ok(name, f"a key in {keys.source}", hint, source=_HELPERS_URL)
     return ok(name, f"a key in {keys.source}")
 
@@ -48,7 +48,7 @@ def registry(sight: Sight) -> Finding:
     seen = sight.registry
     if isinstance(seen, Trouble):
         if seen.why.startswith("no answer"):
-            cause = "The network, a firewall or a proxy swallows the connection"
+            cause = "The network, a firewall or a proxy drops the connection"
             look = Step(f"curl -sI https://{sight.registry_host}/v2/", by_hand=True)
             return broken(name, f"{sight.registry_host} gave {seen.why}", cause, look)
         return not_seen(name, seen)
@@ -71,7 +71,7 @@ def key(sight: Sight) -> Finding | None:
         return from_error(name, "broken", seen.key_error)
     if seen.takes_key is None:
         return ok(name, f"{sight.registry_host} asks nobody to sign in, so the key was not tried")
-    return ok(name, f"{sight.registry_host} takes it")
+    return ok(name, f"{sight.registry_host} accepts it")
 
 
 LINKS = (Link(200, "credentials", credentials), Link(210, "registry", registry), Link(220, "key", key))

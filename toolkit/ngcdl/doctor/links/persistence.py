@@ -1,4 +1,4 @@
-"""Persistence mode: whether the driver stays awake between two programs. Only ever a hint."""
+"""Persistence mode: does the driver stay awake between programs? Only ever a hint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def judge(sight: Sight) -> Finding | None:
     if not off:
         return ok(NAME, "on")
     found = "off" if len(off) == len(known) else f"off on GPU {', '.join(str(card.index) for card in off)}"
-    hint = "The first program on an idle card waits 1 to 3 s a card until the driver is awake, and clocks are forgotten"
+    hint = "The first program on idle cards waits 1 to 3 s per card for the driver to wake, and clock settings are lost"
     step = (
         "sudo systemctl enable --now nvidia-persistenced"
         if {"nvidia-persistenced", "systemctl"} <= sight.programs.names

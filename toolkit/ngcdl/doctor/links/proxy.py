@@ -1,4 +1,4 @@
-"""Proxies: this shell's against the engine's. Each of them talks to the registry by itself."""
+"""Proxies: do this shell and the engine use the same? Each talks to the registry by itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def judge(sight: Sight) -> Finding:
         return unchecked(NAME, "needs engine")
     its = sight.engine.facts.https_proxy or sight.engine.facts.http_proxy
     if mine and not its:
-        cause = f"ngcdl asks the registry through {shown(mine)}, the engine pulls without: behind a firewall it can't"
+        cause = f"ngcdl uses {shown(mine)} for the registry, but the engine pulls without: behind a firewall it can't"
         edit = 'sudoedit /etc/docker/daemon.json    # {"proxies": {"https-proxy": "http://PROXY:PORT"}}'
         return warning(NAME, "only this shell has one", cause, Step(edit, by_hand=True), source=_URL)
     if its and not mine:
-        cause = f"The engine pulls through {shown(its)}, ngcdl asks the registry without: behind a firewall it can't"
+        cause = f"The engine pulls through {shown(its)}, but ngcdl queries without: behind a firewall it can't"
         return warning(
             NAME, "only the engine has one", cause, Step(f"export HTTPS_PROXY={shown(its)}", by_hand=True), source=_URL
         )
@@ -32,7 +32,7 @@ def judge(sight: Sight) -> Finding:
 
 
 def shown(address: str) -> str:
-    """Give a proxy's address without its user and password; what is none, from its last @ on."""
+    """Return a proxy's address without its user and password; of anything else, the part after the last @."""
     try:
         parts = urlsplit(address if "//" in address else f"//{address}")
     except ValueError:
@@ -46,7 +46,7 @@ def _mine(sight: Sight) -> str | None:
 
 
 def _is_direct(sight: Sight) -> bool:
-    """A registry on this machine, or one that NO_PROXY names."""
+    """Is the registry on this machine, or named by NO_PROXY?"""
     host = sight.registry_host.rpartition(":")[0] or sight.registry_host
     if challenge.is_loopback(host):
         return True

@@ -1,4 +1,4 @@
-"""Room for images where the engine keeps them."""
+"""Disk space: is there room for images where the engine keeps them?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchec
 from ngcdl.doctor.sight import Sight, Trouble
 
 NAME = "disk"
-# Today's images are 7 to 12 GB when they travel and some 2.5 times as much unpacked; two of them, and room to work.
+# Today's images are 7 to 12 GB compressed and about 2.5 times as much unpacked; two of them, and room to work.
 _RULE_BYTES = 60 * 10**9
-_LEAST_BYTES = 20 * 10**9  # one of today's images, where the default one's size is not known
+_LEAST_BYTES = 20 * 10**9  # one of today's images, if the default image's size is unknown
 
 
 def judge(sight: Sight) -> Finding:
@@ -21,7 +21,7 @@ def judge(sight: Sight) -> Finding:
     free, folder = engine.facts.free_bytes, engine.facts.images_folder
     if free is None or folder is None:
         return unchecked(
-            NAME, "the engine's folder is another machine's" if not engine.is_here else "it can't be measured"
+            NAME, "the engine's folder is on another machine" if not engine.is_here else "it can't be measured"
         )
     found = f"{console.size(free)} free in {folder}"
     steps = (
@@ -33,9 +33,9 @@ def judge(sight: Sight) -> Finding:
     wanted = known or _LEAST_BYTES
     if free < wanted:
         what = "the default image" if known else "one of today's images"
-        return broken(NAME, found, f"{what.capitalize()} wants {console.size(wanted)}, packed and unpacked", *steps)
+        return broken(NAME, found, f"{what.capitalize()} needs {console.size(wanted)}, compressed and unpacked", *steps)
     if free < _RULE_BYTES:
-        return warning(NAME, found, f"It holds an image or two; {console.size(_RULE_BYTES)} is a rule of thumb", *steps)
+        return warning(NAME, found, f"Room for an image or two; {console.size(_RULE_BYTES)} is a rule of thumb", *steps)
     return ok(NAME, found)
 
 

@@ -1,4 +1,4 @@
-"""Versions with known security holes: NVIDIA's toolkit, runc, the Docker engine."""
+"""Do NVIDIA's toolkit, runc or the Docker engine have versions with known security holes?"""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ngcdl.doctor.sight import Sight, Trouble
 if TYPE_CHECKING:
     from ngcdl.catalog.holes import Hole
 
-# component -> its packages: NVIDIA's own, and those of Docker's own repository, where containerd.io brings runc
+# component -> its package: NVIDIA's own, and those of Docker's own repository, where containerd.io includes runc
 _PACKAGES = {"nvidia-container-toolkit": "nvidia-container-toolkit", "runc": "containerd.io", "docker": "docker-ce"}
 
 
 def toolkit(sight: Sight) -> Finding | None:
     if sight.programs.toolkit is None:
         is_there = sight.programs.names & {"nvidia-ctk", "nvidia-container-cli"}
-        return unchecked("toolkit", "it does not tell its version") if is_there else None
+        return unchecked("toolkit", "it does not report its version") if is_there else None
     return _judged(sight, "toolkit", "nvidia-container-toolkit", sight.programs.toolkit)
 
 
 def runc(sight: Sight) -> Finding | None:
     if isinstance(sight.engine, Trouble) or sight.engine.facts.runc_version is None:
         return None
-    # Docker's own packages call it 1.1.12-0-g51d5e94 at times, which is 1.1.12.
+    # Docker's own packages sometimes call it 1.1.12-0-g51d5e94, which is 1.1.12.
     return _judged(sight, "runc", "runc", re.sub(r"-0-g[0-9a-f]+$", "", sight.engine.facts.runc_version))
 
 
@@ -38,20 +38,20 @@ def docker(sight: Sight) -> Finding | None:
 
 
 def _judged(sight: Sight, name: str, component: str, version: str, closed: frozenset[str] = frozenset()) -> Finding:
-    """`closed`: holes that this host does not have, though its version does."""
+    """Judge a version. `closed`: holes that this host does not have, though its version does."""
     from ngcdl.catalog import holes
 
     found = holes.known(component, version)
     if found is None:
         return unchecked(
-            name, f"{version} is a distribution's own, whose holes are mended without a new number: can't tell"
+            name, f"{version} is a distribution's own, which fixes holes without a new version number: can't tell"
         )
     found = tuple(hole for hole in found if hole.cve not in closed)
     if not found:
         return ok(name, version)
     listed = ", ".join(_told(hole) for hole in found[:4]) + (", ..." if len(found) > 4 else "")
     worst = found[0]
-    cause = f"Known holes as of {worst.read}: {listed}. The worst: {worst.notes}"
+    cause = f"Known security holes as of {worst.read}: {listed}. The worst: {worst.notes}"
     return warning(name, version, cause, *upgrade(sight.programs, _PACKAGES[component]), source=worst.source)
 
 
@@ -59,7 +59,7 @@ def _told(hole: Hole) -> str:
     return f"{hole.cve} (fixed in {' / '.join(hole.fixed_in)}{', from memory' if hole.recalled else ''})"
 
 
-# Open only where the engine asks a plugin who may do what: the row's notes.
+# Open only if the engine uses an authorization plugin: see the row's notes.
 _BY_AUTHORIZATION = frozenset({"CVE-2026-34040"})
 
 LINKS = (Link(140, "toolkit", toolkit), Link(142, "runc", runc), Link(144, "docker", docker))

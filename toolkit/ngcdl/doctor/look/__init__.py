@@ -1,6 +1,6 @@
-"""What doctor looks at: every look at once, each in a thread with a time limit; what is late is left behind.
+"""What doctor looks at: all probes run at once, each in a thread with a time limit; late ones are left behind.
 
-A healthy host is seen in about a second. The limits are for sick ones, and a look that hangs delays nothing else.
+A healthy host takes about a second. The limits are for sick ones, and a probe that hangs delays nothing else.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import NgcdlError
 
-# The driver may take 20 s for its first answer where persistence mode is off, and NVML's own door waits as long:
+# Without persistence mode the driver may take 20 s for its first answer, and ngcdl's NVML access waits that long:
 # https://docs.nvidia.com/deploy/driver-persistence/. The engine's ping is given up after 10 s (engines/docker).
 LIMITS = {"gpus": 21.0, "engine": 12.0, "registry": 5.0, "keys": 5.0, "dataset": 4.0, "wanted_bytes": 4.0}
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
 def gather(hands: Hands | None = None) -> Sight:
-    """Look at everything. Raises BadOption where ngcdl's own settings can't be read."""
+    """Look at everything. Raises BadOption if ngcdl's own settings can't be read."""
     from ngcdl.doctor.look import kernel, keys, programs
     from ngcdl.engines.docker.engine import address
 
@@ -64,7 +64,7 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def together(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]) -> dict[str, Any]:
-    """Do all at once, and wait for each no longer than its limit. What fails or is late becomes a Trouble."""
+    """Run all at once, and wait for each no longer than its limit. What fails or is late becomes a Trouble."""
     seen: dict[str, Any] = {}
 
     def work(name: str) -> None:
@@ -72,7 +72,7 @@ def together(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]
             seen[name] = looks[name]()
         except NgcdlError as error:
             seen[name] = Trouble(error.message, error)
-        except Exception as error:  # the end of a thread: a fault of one look must not hide the others
+        except Exception as error:  # the end of a thread: a bug in one look must not hide the others
             seen[name] = Trouble(f"ngcdl could not look: {type(error).__name__}: {error}")
 
     threads = {name: threading.Thread(target=work, args=(name,), daemon=True) for name in looks}

@@ -1,4 +1,4 @@
-"""Whether CIFAR-10 is here already, and whole."""
+"""Is CIFAR-10 here already, and intact?"""
 
 from __future__ import annotations
 

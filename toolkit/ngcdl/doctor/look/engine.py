@@ -1,4 +1,4 @@
-"""What the Docker engine says of itself, and what its files and its process on this host say."""
+"""What the Docker engine reports about itself, and what its files and its process on this host show."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def look(hands: Hands) -> Engine:
 def _way(engine: DockerEngine) -> GpuWay | Trouble:
     try:
         return engine.gpu_way()
-    except NgcdlError as error:  # NGCDL_GPU_WAY that can't be meant
+    except NgcdlError as error:  # NGCDL_GPU_WAY has an invalid value
         return Trouble(error.message, error)
 
 
 def _missing_runtime(hands: Hands, engine: DockerEngine) -> str | None:
-    """Name the program of the runtime nvidia, where its path is whole and nothing is there."""
+    """Return the path of the runtime nvidia's program if it is absolute and nothing is there."""
     runtime = (engine.info.get("Runtimes") or {}).get("nvidia") or {}
     path = str(runtime.get("path") or "")
     return path if path.startswith("/") and not hands.at(path).exists() else None
@@ -72,7 +72,7 @@ def registered(hands: Hands, *, is_rootless: bool) -> Path | None:
 
 
 def cdi_specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
-    """Read the descriptions of GPUs. As text: they are YAML or JSON, and what is looked for reads the same in both."""
+    """Read the descriptions of GPUs, as text: they are YAML or JSON, and what matters looks the same in both."""
     found = []
     for folder in folders:
         for file in sorted(path for kind in ("*.yaml", "*.json") for path in hands.at(folder).glob(kind)):
@@ -98,7 +98,7 @@ def _spec(hands: Hands, path: Path, text: str) -> CdiSpec:
 
 
 def _daemon(hands: Hands, engine: DockerEngine) -> int | None:
-    """Find the daemon behind a socket of this host: whoever listens at it, or the one dockerd where systemd does."""
+    """Find the daemon behind a socket of this host: its listener, or if that is systemd, the only dockerd."""
     if (pid := _listener(engine.address)) and (hands.read(f"/proc/{pid}/comm") or "").strip() == "dockerd":
         return pid
     pids = [
@@ -128,7 +128,7 @@ def can_raise_limits(hands: Hands, pid: int | None) -> bool | None:
 
 
 def memlock_limit(hands: Hands, pid: int | None) -> tuple[bool, int | None]:
-    """Give whether the daemon's own hard limit is none at all, and else its bytes."""
+    """Return whether the daemon's own hard limit is unlimited, and if not, its bytes."""
     limits = hands.read(f"/proc/{pid}/limits") if pid else None
     found = re.search(r"^Max locked memory\s+\S+\s+(\S+)", limits or "", re.MULTILINE)
     if found is None:

@@ -1,4 +1,4 @@
-"""What NVML says of the cards, through the one door to it."""
+"""What NVML reports about the cards, through ngcdl's only access to it."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Kernel, Node
+from ngcdl.hostfacts import CONTAINER_MARKS
 from ngcdl.telemetry import driver
 
 _DEVICES = "/sys/bus/pci/devices"
@@ -37,12 +38,12 @@ def look(hands: Hands, machine: str) -> Kernel:
         machine=machine,
         cpu_flags=_flags(hands.read("/proc/cpuinfo") or ""),
         enforces_selinux=None if selinux is None else selinux.strip() == "1",
-        in_container=hands.at("/.dockerenv").exists() or hands.at("/run/.containerenv").exists(),
+        in_container=any(hands.at(mark).exists() for mark in CONTAINER_MARKS),
     )
 
 
 def _cards(hands: Hands) -> tuple[str, ...] | None:
-    """List NVIDIA's display devices; None where the bus can't be seen at all."""
+    """List NVIDIA's display devices; None if the bus can't be seen at all."""
     try:
         devices = sorted(hands.at(_DEVICES).iterdir())
     except OSError:
@@ -74,7 +75,7 @@ def _nodes(hands: Hands) -> tuple[Node, ...]:
                 if stat.S_ISCHR(state.st_mode):
                     major, minor = os.major(state.st_rdev), os.minor(state.st_rdev)
                     link = hands.at(f"/dev/char/{major}:{minor}")
-                    # It asks the control group, too, and does not wake the card as open() does:
+                    # This checks the control group too, and unlike open() does not wake the card:
                     # https://docs.kernel.org/admin-guide/cgroup-v2.html#device-controller
                     can_open = os.access(path, os.R_OK | os.W_OK)
                     found.append(Node(f"/dev/{path.name}", major, minor, link.exists(), can_open))

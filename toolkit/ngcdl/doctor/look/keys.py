@@ -1,6 +1,6 @@
-"""What Docker's config.json and its like hold: the key for the registry, who else can read it, and the context.
+"""What Docker's config.json and similar files hold: the registry's key, who else can read it, and the context.
 
-The key itself goes no further than `Once`, which the look at the registry shares.
+The key itself stays within `Once`, which the look at the registry shares.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import Credential
 
-# A healthy helper takes a few hundredths of a second; doctor has other things to say, too.
+# A healthy helper takes a few hundredths of a second, and doctor has other findings to show.
 HELPER_SECONDS = 3.0
 
 
@@ -22,7 +22,7 @@ Found = tuple[Credential | None, NgcdlError | None]
 
 
 class Once:
-    """The key, looked for once however many ask: a helper may ask a person to unlock its store."""
+    """The key, looked up once for all callers: a helper may ask the user to unlock its store."""
 
     def __init__(self, hands: Hands, host: str) -> None:
         self._hands, self._host = hands, host
@@ -49,8 +49,8 @@ def look(hands: Hands, find: Once) -> Keys:
 
 
 def context(hands: Hands) -> str | None:
-    """Name the docker command's own context, where it leads it elsewhere than DOCKER_HOST or the default socket."""
-    if hands.environ.get("DOCKER_HOST"):  # it goes before every context
+    """Return the docker command's context if it points elsewhere than DOCKER_HOST or the default socket."""
+    if hands.environ.get("DOCKER_HOST"):  # it takes precedence over every context
         return None
     name = hands.environ.get("DOCKER_CONTEXT")
     if not name:

@@ -1,4 +1,4 @@
-"""Which programs of the chain are on this host's PATH, which version NVIDIA's toolkit is, and the driver's packages."""
+"""Which of the chain's programs are on PATH, which version NVIDIA's toolkit is, and which packages the driver has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_THE_DRIVER = re.compile(r"^installed ((?:libnvidia|nvidia|linux-modules-nvid
 
 def look(hands: Hands) -> Programs:
     names = {name: path for name in NAMES if (path := hands.which(name))}
-    if not hands.at("/run/systemd/system").exists():  # installed, but this host was started by something else
+    if not hands.at("/run/systemd/system").exists():  # installed, but this host was booted by something else
         names.pop("systemctl", None)
     toolkit = None
     for name in ("nvidia-ctk", "nvidia-container-cli"):
@@ -33,9 +33,9 @@ def look(hands: Hands) -> Programs:
 
 
 def listed(hands: Hands) -> str | None:
-    """Give all that dpkg knows, a line of state and name for each; None where there is no dpkg.
+    """Return all packages dpkg knows, one line of state and name each; None without dpkg.
 
-    Without a pattern: dpkg-query fails where one of several fits nothing.
+    No pattern is passed, because dpkg-query fails if one of several matches nothing.
     """
     program = hands.which("dpkg-query")
     return hands.run([program, "-W", "-f=${db:Status-Status} ${Package}\\n"], _SECONDS) if program else None

@@ -1,4 +1,4 @@
-"""Whether the registry answers, takes the key, and what time it thinks it is."""
+"""Does the registry answer, does it accept the key, and what time does it report?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ngcdl.doctor.look.keys import Once
 from ngcdl.doctor.sight import Registry
 from ngcdl.errors import NgcdlError
 
-# Of a connection, of an answer: shorter than elsewhere, since a slow registry is a finding.
+# For the connection and for the answer: shorter than elsewhere, since a slow registry is a finding.
 _SECONDS = (2.0, 3.0)
 
 
@@ -46,11 +46,11 @@ def _verified(host: str, find: Once, skew_seconds: float | None) -> Registry:
 
 
 def _no_wait(_: float) -> None:
-    """A second try follows at once: whoever asked doctor is waiting."""
+    """Retry at once: the user is waiting."""
 
 
 def _skew(date: str | None, now: float) -> float | None:
-    """Compare with the header Date: https://www.rfc-editor.org/rfc/rfc9110#field.date"""
+    """Compare this clock with the header Date: https://www.rfc-editor.org/rfc/rfc9110#field.date"""
     try:
         return now - email.utils.parsedate_to_datetime(date or "").timestamp()
     except (ValueError, OverflowError, TypeError):

@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, Order, Show, Started
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, OfKind, Order, Show, Started
 from ngcdl.engines.docker import client, context, host, keys, layers, memlock, messages, passwd, proxies, request
-from ngcdl.engines.docker.job import Clients, DockerJob
+from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
-from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineRefused, NgcdlError
+from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
 from ngcdl.spec import ImageRef, Placement, redacted
 
 _PING_SECONDS = 10
@@ -59,10 +59,8 @@ def connect() -> DockerEngine:
     return DockerEngine(made, look)
 
 
-class DockerEngine:
+class DockerEngine(OfKind):
     name = "docker"
-    has_containers = True
-    is_cluster = False
 
     def __init__(self, client: Any, look: Callable[[], Any] | None = None) -> None:
         """`look` makes a client that waits less long for an answer; without it `client` does all."""
@@ -210,7 +208,8 @@ class DockerEngine:
     def start(self, order: Order) -> Job:
         """Create and start the container; where the host forbids the documented memlock, with what it allows.
 
-        On failure nothing is left behind. Raises StartError, GpuError or EngineError.
+        On failure nothing is left behind; what a signal or a hanging engine leaves is returned by `find`. Raises
+        StartError, GpuError or EngineError.
         """
         with self._naming_its_folder():
             allowed = self._allowed(order)
@@ -226,9 +225,11 @@ class DockerEngine:
 
     def _start(self, order: Order, note: Callable[[int], str] | None, is_news: bool = True) -> Job:
         body = request.create_body(order, self._terms(order))
+        self.waits_for = "the Docker engine to create the container"
         with messages.docker_errors(self.address, "the start"), self._waiting():
             made = self._client.create_container_from_config(body, name=f"ngcdl-{order.run_id}")
         identity = str(made["Id"])
+        self.waits_for = "the Docker engine to start the container"
         try:
             with messages.docker_errors(self.address, "the start"):
                 streams = {"stdin": int(body["OpenStdin"]), "stdout": 1, "stderr": 1, "stream": 1}
@@ -238,8 +239,9 @@ class DockerEngine:
                 with self._waiting():
                     self._client.start(identity)
                 state = self._client.inspect_container(identity)["State"]
-        except BaseException:
-            self._forget(identity)
+        except Exception as error:
+            if not isinstance(error, EngineHangs):
+                self._forget(identity)
             raise
         pid = int(state.get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
@@ -280,12 +282,18 @@ class DockerEngine:
             return {one["Id"]: (one["Names"] or [one["Id"][:12]])[0].lstrip("/") for one in self._client.containers()}
 
     def find(self, run_id: str) -> Job | None:
+        clients = self._clients()
         with messages.docker_errors(self.address, "a look for the run"):
-            found = self._client.containers(all=True, filters={"label": f"{request.LABEL}={run_id}"})
+            found = clients.quick.containers(all=True, filters={"label": f"{request.LABEL}={run_id}"})
             if not found:
                 return None
-            state = self._client.inspect_container(found[0]["Id"])
+            if found[0].get("State") == "created":
+                # Its start may hang, and then every request about it hangs, too, except for the list above.
+                clients.quick.timeout = HURRY_SECONDS
+                both = Clients(clients.quick, clients.quick)
+                return DockerJob(both, self.address, str(found[0]["Id"]), False, Started())
+            state = clients.quick.inspect_container(found[0]["Id"])
         pid = int(state["State"].get("Pid") or 0) if self.is_here else 0
         return DockerJob(
-            self._clients(), self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started(pid=pid or None)
+            clients, self.address, str(found[0]["Id"]), bool(state["Config"]["Tty"]), Started(pid=pid or None)
         )

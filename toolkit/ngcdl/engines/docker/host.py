@@ -64,6 +64,9 @@ class EngineFacts:
     http_proxy: str | None = None  # without a password
     https_proxy: str | None = None
     runc_version: str | None = None
+    kernel: str | None = None
+    cores: int | None = None
+    memory_bytes: int | None = None
 
 
 def engine_facts(engine: DockerEngine) -> EngineFacts:
@@ -95,6 +98,9 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
         http_proxy=_without_password(_text(info, "HttpProxy")),
         https_proxy=_without_password(_text(info, "HttpsProxy")),
         runc_version=_runc(info),
+        kernel=_text(info, "KernelVersion"),
+        cores=_count(info, "NCPU"),
+        memory_bytes=_count(info, "MemTotal"),
     )
 
 
@@ -120,6 +126,12 @@ def free_bytes(folder: str) -> int | None:
 def _text(info: Mapping[str, Any], key: str) -> str | None:
     value = info.get(key)
     return value if isinstance(value, str) and value else None
+
+
+def _count(info: Mapping[str, Any], key: str) -> int | None:
+    """A daemon that does not know it says 0."""
+    value = info.get(key)
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def is_containerd_store(info: Mapping[str, Any]) -> bool:

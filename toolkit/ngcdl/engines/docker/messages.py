@@ -147,17 +147,23 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
         text = str(error)
         if "timed out" in text.lower():
-            raise EngineHangs(address, 60) from error
+            raise EngineHangs(address, _waited_seconds(text, 60)) from error
         if "Connection refused" in text or "No such file" in text or "Permission denied" in text:
             raise _no_connection(address, text) from error
         raise EngineLost(doing) from error
+
+
+def _waited_seconds(text: str, usual: float) -> float:
+    """Return the timeout that requests names: Read timed out. (read timeout=8)."""
+    found = re.search(r"timeout=(\d+(?:\.\d+)?)", text)
+    return float(found[1]) if found else usual
 
 
 def _no_connection(address: str, text: str) -> NgcdlError:
     if "Permission" in text:
         return EngineForbidden(address)
     if "timed out" in text.lower():
-        return EngineHangs(address, 10)
+        return EngineHangs(address, _waited_seconds(text, 10))
     if "too old" in text or "too new" in text or ("API version" in text and "server" not in text):
         return EngineTooOld(text)
     reason = " ".join(text.split())[:200]

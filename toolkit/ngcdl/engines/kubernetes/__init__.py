@@ -1,4 +1,4 @@
-"""Kubernetes by way of kubectl: what is sent is pure (manifest, pod, asked), what comes back is read (state, told)."""
+"""Kubernetes through kubectl: what is sent is pure (manifest, pod, asked), replies are parsed (state, told)."""
 
 from ngcdl.engines.kubernetes.engine import KubernetesEngine, connect
 

@@ -1,4 +1,4 @@
-"""What Kubernetes is asked for by a spec: names within its limits, GPUs by number; what no pod can have is refused."""
+"""What a spec requests of Kubernetes: names within its limits, GPUs by count; what no pod can have is refused."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LABEL_LENGTH = 63  # https://kubernetes.io/docs/concepts/overview/working-with-o
 
 
 def name(run_id: str, nodes: int = 1) -> str:
-    """Name the job of a run. The host name of its last pod, NAME-INDEX, must be a label too."""
+    """Name the job of a run. The host name of its last pod, NAME-INDEX, must also be a valid label."""
     room = LABEL_LENGTH - len(f"-{max(nodes - 1, 0)}")
     word = re.sub(r"[^a-z0-9]+", "-", f"ngcdl-{run_id}".lower()).strip("-")
-    if len(word) > room:  # the end tells runs apart
+    if len(word) > room:  # keep the end, which distinguishes runs
         tail = word[-12:].lstrip("-")
         word = f"{word[: room - len(tail) - 1].rstrip('-')}-{tail}"
     return word
@@ -40,14 +40,14 @@ def gpus(spec: RunSpec) -> int:
 
 
 def workdir(spec: RunSpec) -> str | None:
-    """Give the working directory: a claim at HERE stands in for the caller's; None is the image's own."""
+    """Return the working directory: a claim at HERE stands in for the caller's; None is the image's own."""
     return spec.workdir or (HERE if any(mount.container == HERE for mount in spec.mounts) else None)
 
 
 def without_callers_folder(spec: RunSpec) -> tuple[RunSpec, str | None]:
-    """Leave out the folder at HERE that a command had where it was recorded, and name it; None: it had none."""
+    """Return the spec without the folder that a recorded command had at HERE, and that folder, None if it had none."""
     found = [mount for mount in spec.mounts if mount.container == HERE and not mount.is_volume]
-    if not found or not spec.workdir or spec.workload:  # what was typed is for `check` to refuse
+    if not found or not spec.workdir or spec.workload:  # `check` refuses a typed one
         return spec, None
     is_gone = PurePosixPath(spec.workdir).is_relative_to(HERE)
     mounts = tuple(mount for mount in spec.mounts if mount not in found)
@@ -59,20 +59,20 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def check(spec: RunSpec) -> None:
-    """Raises BadOption where something is asked for that no pod can have, or no manifest may."""
+    """Raise BadOption if the spec requests what no pod can have, or no manifest may contain."""
     if redacted_words(spec.command) != spec.command:
         raise BadOption(
-            "A word of the command looks like a secret, and would stand in the manifest.",
-            "As a variable it stands in a Secret of the run's own:\n    ngcdl run ... -e NAME",
+            "A word of the command looks like a secret, and would be written into the manifest.",
+            "As a variable it is kept in the run's own Secret:\n    ngcdl run ... -e NAME",
         )
     for mount in spec.mounts:
         if not mount.is_volume and mount.container not in (TRAINER, RESUME):
             raise BadOption(
                 f"-v {mount}: a pod sees no folder of this machine.",
-                f"A claim, by its name:\n    -v CLAIM:{mount.container}",
+                f"Mount a claim, by its name:\n    -v CLAIM:{mount.container}",
             )
         if mount.container == RESUME and not placed(spec).data_pvc:
             raise BadOption(
                 "--resume: a pod sees no folder of this machine, and so not the checkpoint.",
-                "Name the claim that the run before was kept on:\n    --data-pvc CLAIM",
+                "Name the claim that holds the earlier run:\n    --data-pvc CLAIM",
             )

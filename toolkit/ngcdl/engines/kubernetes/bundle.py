@@ -1,7 +1,7 @@
-"""What a ConfigMap brings into the pods: the script that runs there, and the trainer as one packed file.
+"""What a ConfigMap brings into the pods: the script that runs there, and the trainer as one compressed archive.
 
 A ConfigMap has no folders and holds 1 MiB (https://kubernetes.io/docs/concepts/configuration/configmap/); the trainer
-has both folders and, packed, less than a quarter of that.
+has folders and, packed, takes less than a quarter of that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def script() -> str:
 
 
 def packed(folder: str) -> str:
-    """Pack the Python files of a folder, in base64: the same files give the same text, whenever and whoever packs.
+    """Pack the Python files of a folder, in base64: the same files yield the same text, whoever packs them and when.
 
-    Raises TrainerTooLarge."""
+    Raise TrainerTooLarge."""
     root, made = Path(folder), io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(root.rglob("*.py")):
@@ -34,7 +34,7 @@ def packed(folder: str) -> str:
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
     content = gzip.compress(made.getvalue(), mtime=0)
-    if len(content) + len(script().encode()) > LIMIT_BYTES:  # the API server counts them so, without the base64
+    if len(content) + len(script().encode()) > LIMIT_BYTES:  # as the API server counts, without the base64
         largest = max(root.rglob("*.py"), key=lambda path: path.stat().st_size)
         raise TrainerTooLarge(root, str(largest))
     return base64.b64encode(content).decode("ascii")

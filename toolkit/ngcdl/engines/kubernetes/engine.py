@@ -1,4 +1,4 @@
-"""The engine kubernetes: a run becomes an Indexed Job; its folder here is brought up to date from the pods' logs."""
+"""The Kubernetes engine: a run becomes an Indexed Job; its folder here is updated from the pods' logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import HERE, GpuWay, Job, LayerStore, Node, NoImages, Order, Show
+from ngcdl.engines.base import HERE, GpuWay, Job, LayerStore, Node, NoImages, OfKind, Order, Show
 from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.asked import gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY
@@ -29,17 +29,14 @@ _NOBODY = "1000:1000"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _LEFT_OUT = f"""\
-# {{folder!r}} was its working directory at {HERE}, and is left out: a pod sees no folder of another machine.
-# With a claim in its place: ngcdl run ... --engine kubernetes -v CLAIM:{HERE} -- COMMAND
+# Left out {{folder!r}}, its working directory at {HERE}: a pod sees no folder of another machine.
+# To mount a claim instead: ngcdl run ... --engine kubernetes -v CLAIM:{HERE} -- COMMAND
 """
 
 
-class KubernetesEngine(NoImages):
+class KubernetesEngine(OfKind, NoImages):
     name = "kubernetes"
     is_here = False
-    has_containers = True
-    is_cluster = True
-    shares_files = False
 
     def __init__(self, kubectl: Kubectl, runs: Path) -> None:
         self._as_given, self._runs = kubectl, runs
@@ -58,13 +55,13 @@ class KubernetesEngine(NoImages):
         return self._kubectl.context
 
     def gpu_way(self) -> GpuWay:
-        return GpuWay("device-plugin", "nvidia.com/gpu is asked of each node")
+        return GpuWay("device-plugin", "each pod requests nvidia.com/gpu")
 
     def placed(self, placement: Placement | None) -> Placement | None:
         place = placement or Placement()
         if place.namespace:
             return place
-        with contextlib.suppress(ClusterError):  # a manifest can be made without a cluster
+        with contextlib.suppress(ClusterError):  # a manifest needs no cluster
             own = self._kubectl.text("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip()
             return replace(place, namespace=own or "default")
         return place
@@ -77,15 +74,15 @@ class KubernetesEngine(NoImages):
         return replace(placement, avoid=nodes.labels_of(bad, good))
 
     def caller(self) -> str | None:
-        """The caller's own numbers, whose files a shared claim may have; namespaces that are careful let no root in."""
+        """Return the caller's own uid:gid, which may own files on a shared claim; strict namespaces forbid root."""
         return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
 
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         del show, auth
-        raise ClusterRefused(f"the nodes fetch {image} for themselves.", f"    docker pull {image}")
+        raise ClusterRefused(f"the nodes pull {image} themselves.", f"    docker pull {image}")
 
     def layer_store(self) -> LayerStore:
-        return LayerStore("the nodes of the cluster fetch for themselves")
+        return LayerStore("the nodes of the cluster pull images themselves")
 
     def target(self, image: ImageRef, digest: str) -> str:
         return image.pinned(digest)
@@ -95,21 +92,21 @@ class KubernetesEngine(NoImages):
         raise ClusterRefused("a pod runs an image, and none was named.", "    ngcdl run IMAGE --engine kubernetes ...")
 
     def request(self, order: Order) -> dict[str, Any]:
-        """Give the manifest. No secret is in it: what holds variables that look like one is made apart."""
+        """Return the manifest, without secrets: the Secret for variables that look like one is created separately."""
         spec, folder = without_callers_folder(order.spec)
         note = _LEFT_OUT.format(folder=folder) if folder else ""
         text = yaml.documents(objects(replace(order, spec=spec)))
         return {"submit": ["kubectl", "create", "-f", MANIFEST], "script": note + text}
 
     def command_line(self, order: Order) -> str:
-        """Give the manifest as people read it: the packed trainer is left away."""
+        """Return the manifest for people to read, without the packed trainer."""
         text = yaml.documents(objects(order))
         return re.sub(
             rf"^(  {KEY}: )\S+$", r"\1(the packed trainer; ngcdl export k8s has it)", text, flags=re.MULTILINE
         )
 
     def fits(self, order: Order) -> str | None:
-        """A cluster may grow, and not everybody may list its nodes: a caution at most."""
+        """Return at most a caution: a cluster may grow, and not everybody may list its nodes."""
         wanted, each = placed(order.spec).nodes, gpus(order.spec)
         try:
             there = len({node.name for node in nodes.of(self._kubectl, each)})
@@ -118,7 +115,7 @@ class KubernetesEngine(NoImages):
         if there >= wanted:
             return None
         with_gpus = f" with {each} GPU{'' if each == 1 else 's'}" if each else ""
-        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, a run waits for ever."
+        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, a run waits forever."
 
     def start(self, order: Order) -> Job:
         place = placed(order.spec)
@@ -133,15 +130,15 @@ class KubernetesEngine(NoImages):
             kubectl.text("create", "-f", "-", given=given)
         except ClusterError:
             with contextlib.suppress(ClusterError):
-                job.remove()  # what was made before it was refused
+                job.remove()  # what was created before the refusal
             raise
         return job
 
     def keep_pull_secret(self, called: str, namespace: str | None, host: str, username: str, password: str) -> str:
-        """Make the pull secret `called`, or put the key into the one that is there, and give its namespace.
+        """Create the pull secret `called`, or replace the key in an existing one, and return its namespace.
 
-        One that is there stays as it is where that fails. Raises ClusterError, and BadOption where the name can't be
-        one, or is that of a Secret of another type."""
+        If that fails, an existing Secret is unchanged. Raise ClusterError, and BadOption if the name is invalid or
+        belongs to a Secret of another type."""
         check_secret_name(called)
         place = self.placed(Placement(namespace=namespace)) or Placement()
         where = place.namespace or "default"
@@ -150,11 +147,11 @@ class KubernetesEngine(NoImages):
         kind = kubectl.text("get", "secret", called, "--ignore-not-found", "-o", "jsonpath={.type}").strip()
         if kind not in ("", made["type"]):
             raise BadOption(
-                f"--kubernetes {called}: a Secret {called} is there already in {where}, of the type {kind}; it is left "
-                "as it is.",
-                "Another name, or another --namespace.",
+                f"--kubernetes {called}: a Secret {called} already exists in {where}, of the type {kind}; it is left "
+                "unchanged.",
+                "Choose another name, or another --namespace.",
             )
-        # not `apply`, which would keep the key in an annotation as well
+        # not `apply`, which would also keep the key in an annotation
         kubectl.text("replace" if kind else "create", "-f", "-", given=made)
         return where
 
@@ -174,10 +171,10 @@ class KubernetesEngine(NoImages):
 
 
 def check_secret_name(called: str) -> None:
-    """Raises BadOption where no object of Kubernetes can have that name, such as an option of kubectl's."""
+    """Raise BadOption if no Kubernetes object can have that name, for example one that kubectl reads as an option."""
     if not _SUBDOMAIN.fullmatch(called):
         raise BadOption(
-            f"--kubernetes {called[:60]}: a Secret's name has small letters, digits, - and ., at most 253 of them, and "
+            f"--kubernetes {called[:60]}: a Secret's name has at most 253 lower-case letters, digits, - and ., and "
             "begins and ends with a letter or digit.",
             "    ngcdl login --kubernetes ngc",
         )

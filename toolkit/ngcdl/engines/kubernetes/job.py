@@ -1,4 +1,4 @@
-"""One Indexed Job: followed by its first pod's log, ended by its condition, stopped by being deleted."""
+"""One Indexed Job: followed through its first pod's log, over when its condition says so, stopped by deleting it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAIL_LINES = 40
 
 
 class KubernetesJob(NoInput):
-    """`folder` is the run's: log and record are brought there."""
+    """`folder` is the run's, which receives the log and the record."""
 
     detached = False
     started = Started(keeps_log=True)
@@ -40,16 +40,16 @@ class KubernetesJob(NoInput):
         poll_seconds: float = 3.0,
         lost_seconds: float = 300.0,
     ) -> None:
-        """The cluster may be away, and a pod fail to start, for `lost_seconds`."""
+        """Tolerate an unreachable cluster, or a pod that fails to start, for `lost_seconds`."""
         self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
         self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
-        self._given: dict[str, int] = {}  # pod -> where in the log what was given of it ends
+        self._given: dict[str, int] = {}  # pod -> the offset in the log up to which its output was yielded
         self._drained: set[str] = set()
         self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
 
     def state(self) -> State:
-        """Look how it stands. Raises ClusterError."""
+        """Read the job's state. Raise ClusterError."""
         items = self._kubectl.items("jobs,pods", self._labels)
         self._was_seen = True
         events = []
@@ -66,7 +66,7 @@ class KubernetesJob(NoInput):
             first = state.of(0)
             if first and first.began and first.name not in self._drained:
                 yield from self._follow(first)
-                if first.name not in self._drained:  # its log ended before it did, or can't be read yet
+                if first.name not in self._drained:  # the log ended before the pod did, or can't be read yet
                     time.sleep(self.poll_seconds)
                 continue
             if state.trouble:
@@ -79,12 +79,12 @@ class KubernetesJob(NoInput):
                 break
             if state.waits_for not in (None, said):
                 said = state.waits_for
-                yield Chunk("stderr", f"it waits: {said}\n".encode())
+                yield Chunk("stderr", f"waiting: {said}\n".encode())
             time.sleep(self.poll_seconds)
         yield from self._others(state)
 
     def _follow(self, pod: Pod) -> Iterator[Chunk]:
-        """Give what a pod writes and has not been given: a connection may be cut, and is made again."""
+        """Yield a pod's output that was not yielded before: a cut connection is opened again."""
         told = Told(self._folder, pod.name)
         with self._logs(pod.name, follow=True) as process:
             assert process.stdout is not None  # PIPE was asked for
@@ -97,18 +97,18 @@ class KubernetesJob(NoInput):
             self._drained.add(pod.name)
 
     def _is_fresh(self, pod: Pod) -> bool:
-        """Has it just ended? A log that can't be read then, and has the record, may be readable soon."""
+        """Has it just ended? Its log, which holds the record, may be unreadable now and readable soon."""
         ended = pod.ended and pod.ended.finished
         return bool(ended) and time.time() - (ended or 0) < self.lost_seconds
 
     def _new(self, told: Told, pod: Pod, shown: bytes) -> bytes:
-        """Give of `shown`, which was told last, what has not been given: what stands behind that in the log."""
+        """Return the part of `shown`, the newest output, that was not yielded: what follows that offset in the log."""
         given = self._given.get(pod.name, 0)
         self._given[pod.name] = max(given, told.place)
         return shown[max(given - (told.place - len(shown)), 0) :]
 
     def _others(self, state: State) -> Iterator[Chunk]:
-        """Fetch the records of the other nodes; of one that failed the end of what it wrote, which may say why."""
+        """Fetch the other nodes' records; yield the end of a failed node's output, which may say why."""
         for pod in state.pods:
             if state.of(pod.index) is not pod or pod.index == 0 or pod.name in self._drained:
                 continue
@@ -118,10 +118,10 @@ class KubernetesJob(NoInput):
             if pod.ended and pod.ended.code != 0 and shown:
                 tail = b"".join(shown.splitlines(keepends=True)[-TAIL_LINES:])
                 Told(self._folder, pod.name).take(tail)
-                yield Chunk("stdout", f"the end of what node {pod.index} wrote:\n".encode() + tail)
+                yield Chunk("stdout", f"the last lines of node {pod.index}:\n".encode() + tail)
 
     def _bring(self, pod: Pod, keep_log: bool) -> bytes | None:
-        """Give what it wrote; None where that can't be had yet."""
+        """Return its output, None if that is not readable yet."""
         told = Told(self._folder, pod.name, keep_log)
         with self._logs(pod.name, follow=False) as process:
             assert process.stdout is not None  # PIPE was asked for
@@ -145,7 +145,7 @@ class KubernetesJob(NoInput):
         return ended
 
     def ended(self) -> Exit | None:
-        """Bring log and records up to date, too: nobody else may. Raises ClusterHangs where the last is missing."""
+        """Also bring log and records up to date, as nobody else may. Raise ClusterHangs if the final log is missing."""
         state = self.state()
         for pod in state.pods:
             is_wanted = pod.index == 0 or state.is_over
@@ -159,14 +159,14 @@ class KubernetesJob(NoInput):
         ended = state.exit
         if ended is None or ended.code is not None:
             return ended
-        told = told_exit(self._folder)  # the record has it where the pod is gone
+        told = told_exit(self._folder)  # with the pod gone, the record still has it
         return replace(ended, code=told.code, finished=told.finished) if told else ended
 
     def waiting(self) -> str | None:
         return self.state().waits_for
 
     def stop(self, grace_seconds: float) -> None:
-        """Delete the Job: its pods get SIGTERM, and what they say until they are gone is kept."""
+        """Delete the Job: its pods get SIGTERM, and their output until they are gone is kept."""
         state = self.state()
         pods = [pod for pod in state.pods if pod.began and pod.ended is None]
         followers = [threading.Thread(target=self._keep, args=(pod,), daemon=True) for pod in pods]
@@ -195,7 +195,7 @@ class KubernetesJob(NoInput):
 
     def remove(self) -> None:
         self._delete("jobs,services,configmaps")
-        with contextlib.suppress(ClusterForbidden):  # who may make no secret left none
+        with contextlib.suppress(ClusterForbidden):  # without the right to create secrets, none was created
             self._delete("secrets")
 
     def _delete(self, kinds: str, *options: str) -> None:
@@ -203,15 +203,15 @@ class KubernetesJob(NoInput):
         self._kubectl.text("delete", kinds, "-l", chosen, "--ignore-not-found", "--wait=false", *options)
 
     def _surely(self) -> State:
-        """Look how it stands, also across a while in which the cluster is away: any error says that of a job that was
-        seen. A server that changes its leader and a token that has expired end no training. Raises ClusterLost."""
+        """Read the job's state, retrying while the cluster is away: once the job was seen, any error counts as that. A
+        change of leader or an expired token ends no training. Raise ClusterLost."""
         until, said = time.monotonic() + self.lost_seconds, None
         while True:
             try:
                 return self.state()
             except ClusterError as error:
                 if not self._was_seen and isinstance(error, ClusterForbidden | KubectlMissing):
-                    raise  # it never could be followed
+                    raise  # the job could never be followed
                 if time.monotonic() > until:
                     raise ClusterLost("following the job", said=error.message) from error
                 if error.message != said:

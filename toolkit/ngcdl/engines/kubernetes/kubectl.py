@@ -1,4 +1,4 @@
-"""kubectl, called as a program: whatever way of signing in the user's cluster has, it has. The one door to the API."""
+"""kubectl as a subprocess, the only access to the API: it signs in however the user's cluster requires."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from typing import Any
 from ngcdl.engines.kubernetes.messages import translated
 from ngcdl.errors import ClusterHangs, ClusterRefused, KubectlMissing
 
-SECONDS = 30  # for an answer, credential plugins that open a browser apart
+SECONDS = 30  # for an answer, except from credential plugins that open a browser
 EXTRA_SECONDS = 15
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """`namespace` None is the context's own, `context` None the one that is chosen at each call."""
+    """`namespace` None is the context's own, `context` None is whichever is current at each call."""
 
     namespace: str | None = None
     program: str = "kubectl"
     context: str | None = None
 
     def pinned(self) -> Kubectl:
-        """Keep to the context that is chosen now, whatever another shell chooses while a run is followed. Inside a
-        cluster there may be none."""
+        """Stay with the current context, whatever other shells choose. Inside a cluster there may be none."""
         with contextlib.suppress(ClusterRefused):
             return replace(self, context=self.text("config", "current-context").strip() or None)
         return self
 
     def text(self, *words: str, given: Any = None, seconds: float = SECONDS) -> str:
-        """Give its stdout; `given` goes to its stdin as JSON, never to a file. Raises EngineError."""
+        """Return its stdout; `given` goes to its stdin as JSON, never to a file. Raise EngineError."""
         argv = self._argv(f"--request-timeout={seconds:g}s", *words)
         content = b"" if given is None else json.dumps(given).encode()
         try:
@@ -50,11 +49,11 @@ class Kubectl:
         except subprocess.TimeoutExpired as error:
             raise ClusterHangs(words[0], error.timeout) from error
         if done.returncode:
-            raise translated(done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}")
+            raise translated(done.stderr.decode("utf-8", "replace").strip() or f"it exited with {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
 
     def json(self, *words: str, given: Any = None, seconds: float = SECONDS) -> dict[str, Any]:
-        """Give the object that it prints. Raises EngineError."""
+        """Return the object that it prints. Raise EngineError."""
         said = self.text(*words, "-o", "json", given=given, seconds=seconds)
         try:
             found = json.loads(said)
@@ -65,16 +64,16 @@ class Kubectl:
         return found
 
     def items(self, kinds: str, selector: Mapping[str, str]) -> Sequence[dict[str, Any]]:
-        """List what bears these labels. Raises EngineError."""
+        """List the objects with these labels. Raise EngineError."""
         chosen = ",".join(f"{key}={value}" for key, value in selector.items())
         return list(self.json("get", kinds, "-l", chosen).get("items", []))
 
     def stream(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start it with its stdout as a pipe; what it says on stderr is of no use."""
+        """Start it with its stdout as a pipe; its stderr is of no use."""
         try:
             return subprocess.Popen(
                 self._argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env=_environment(), start_new_session=True,  # Ctrl-C is for ngcdl
+                env=_environment(), start_new_session=True,  # Ctrl-C reaches ngcdl alone
             )  # fmt: skip
         except OSError as error:
             raise KubectlMissing(self.program, error.strerror or str(error)) from error
@@ -86,5 +85,5 @@ class Kubectl:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's, without the key of NGC: kubectl and its plugins have no use for it."""
+    """Return the caller's variables without NGC's key: kubectl and its plugins have no use for it."""
     return {name: value for name, value in os.environ.items() if name not in ("NGC_API_KEY", "NGC_CLI_API_KEY")}

@@ -16,7 +16,7 @@ from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
 
 
 def objects(order: Order) -> list[dict[str, Any]]:
-    """Give what is created, but for the values of secrets. Raises BadOption."""
+    """Return the objects to create, except the values of secrets. Raise BadOption."""
     check(order.spec)
     found = [_config_map(order)]
     if placed(order.spec).nodes > 1:
@@ -25,7 +25,7 @@ def objects(order: Order) -> list[dict[str, Any]]:
 
 
 def secret(order: Order) -> dict[str, Any] | None:
-    """Give the Secret with the variables that look like one; None where there is none. Never printed, never stored."""
+    """Return the Secret for the variables that look like one, None without any. Never print or store it."""
     hidden = {key: value for key, value in order.spec.environment if is_secret(key, value)}
     if not hidden:
         return None
@@ -33,7 +33,7 @@ def secret(order: Order) -> dict[str, Any] | None:
 
 
 def pull_secret(called: str, host: str, username: str, password: str) -> dict[str, Any]:
-    """Give the Secret by which nodes pull from `host`: send it, never show or keep it.
+    """Return the Secret with which nodes pull from `host`: send it, never show or keep it.
 
     https://kubernetes.io/docs/tasks/configure-pod-container/pull-image-private-registry/"""
     auth = base64.b64encode(f"{username}:{password}".encode()).decode()
@@ -54,9 +54,9 @@ def _metadata(order: Order) -> dict[str, Any]:
 
 
 def _beside_no_mesh(order: Order) -> dict[str, Any]:
-    """Name the pods, and keep a service mesh's proxy out: it goes on when the training has ended, and so does the Job.
+    """Label the pods, and keep a service mesh's proxy out: it outlives the training, and the Job with it.
 
-    https://istio.io/latest/docs/reference/config/labels/ (older ones look at the annotation),
+    https://istio.io/latest/docs/reference/config/labels/ (older ones read the annotation),
     https://linkerd.io/2/features/proxy-injection/"""
     istio = {"sidecar.istio.io/inject": "false"}
     return {"labels": labels(order.run_id) | istio, "annotations": istio | {"linkerd.io/inject": "disabled"}}
@@ -69,7 +69,7 @@ def _config_map(order: Order) -> dict[str, Any]:
 
 
 def _service(order: Order) -> dict[str, Any]:
-    """A name for each pod, before it is ready: they look for each other to become it."""
+    """Return the Service that gives each pod a name before it is ready: pods become ready by finding each other."""
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels(order.run_id)}
     ports = [{"name": "master", "port": MASTER_PORT}]
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(order), "spec": {**spec, "ports": ports}}
@@ -81,12 +81,12 @@ def _job(order: Order) -> dict[str, Any]:
         "completionMode": "Indexed",
         "completions": nodes,
         "parallelism": nodes,
-        # One that fails takes the others along, and each of them counts. Alone it failed of itself: no second try.
+        # A pod that fails brings down the others, and each of them counts. A single pod failed on its own: no retry.
         "backoffLimit": 3 * nodes if nodes > 1 else 0,
         "podFailurePolicy": {
             "rules": [
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                # argv was not understood, or there is no such program: it never will be otherwise
+                # argv was not understood, or the program does not exist: retrying changes nothing
                 {
                     "action": "FailJob",
                     "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [2, 126, 127]},

@@ -1,6 +1,6 @@
-"""What kubectl says on stderr, as the errors that users meet. Pure.
+"""kubectl's stderr, translated into the errors that users meet. Pure.
 
-The words are kubectl's and the API server's own (tried with 1.32); what is not known is kept as it was said.
+The patterns are kubectl's and the API server's own words (tested with 1.32); unknown text is kept verbatim.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _FORBIDDEN = re.compile(r"\(Forbidden\)|Unauthorized|You must be logged in|is fo
 
 
 def translated(said: str) -> EngineError:
-    """Give the error that `said` means."""
+    """Return the error that `said` means."""
     line = shown(said)
     if "exceeded quota" in said:
         return ClusterRefused(line, QUOTA)
     if "violates PodSecurity" in said:
         return ClusterRefused(
-            line, "This namespace wants pods that are not root: leave --root out, or name another namespace."
+            line, "This namespace forbids pods that run as root: leave --root out, or name another namespace."
         )
     if _HANGS.search(said):
-        return ClusterHangs("ask it", None)
+        return ClusterHangs("query it", None)
     if _UNREACHABLE.search(said):
         return ClusterUnreachable(line)
     if _FORBIDDEN.search(said):
@@ -37,10 +37,10 @@ def translated(said: str) -> EngineError:
     return ClusterRefused(line)
 
 
-QUOTA = "Ask for less, wait for others, or look at what the namespace has:\n    kubectl describe quota"
+QUOTA = "Request less, wait for others, or check what the namespace has:\n    kubectl describe quota"
 
 
 def shown(said: str) -> str:
-    """Leave kubectl's log lines (E1121 19:27:05.1 memcache.go:265] ...) and what is said twice away."""
+    """Drop kubectl's log lines (E1121 19:27:05.1 memcache.go:265] ...) and repeated lines."""
     lines = [line for line in said.splitlines() if line.strip() and not re.match(r"[EIW]\d{4} \d\d:", line)]
     return "\n".join(dict.fromkeys(lines or said.splitlines()[-1:]))[:2000]

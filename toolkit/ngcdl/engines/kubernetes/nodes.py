@@ -1,6 +1,6 @@
-"""What Kubernetes tells of its nodes: the architecture, and the driver and the cards where NVIDIA's labels are on them.
+"""What Kubernetes knows about its nodes: the architecture and, if they have NVIDIA's labels, the driver and the cards.
 
-GPU feature discovery writes these, for the cards of one model on each node:
+GPU feature discovery writes these labels, for one model of card per node:
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md#generated-labels
 The names cuda.driver.* are the older ones, which newer releases still write, beside cuda.driver-version.*.
 """
@@ -24,14 +24,14 @@ _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
 
 
 def of(kubectl: Kubectl, gpus: int) -> tuple[Node, ...]:
-    """Give the nodes with so many GPUs; with `gpus` 0 their cards are left out. Raises ClusterError."""
+    """Return the nodes with at least `gpus` GPUs; with `gpus` 0, leave out their cards. Raise ClusterError."""
     told = kubectl.json("get", "nodes", seconds=SECONDS)
     found = [_node(item, gpus) for item in told.get("items", [])]
     return tuple(node for node in found if node.gpus >= gpus)
 
 
 def labels_of(bad: Sequence[Node], good: Sequence[Node]) -> tuple[str, ...]:
-    """Give labels, KEY=VALUE, of which each of the `bad` nodes has one and no `good` one has any: the fewest words."""
+    """Return labels, KEY=VALUE, such that each `bad` node has one and no `good` node has any; as few as possible."""
     labels: list[str] = []
     left = list(bad)
     for key, value in _BY_LABEL.items():
@@ -51,7 +51,7 @@ def _node(item: Mapping[str, Any], gpus: int) -> Node:
     driver = labels.get("nvidia.com/cuda.driver-version.full") or _joined(
         labels, "cuda.driver", "major", "minor", "rev"
     )
-    # A node with cards of several models has the labels of one of them, and their number.
+    # A node with several models of card has the labels, and the count, of only one of them.
     if has > _number(labels.get(f"{_GPU}.count")) * max(_number(labels.get(f"{_GPU}.replicas")), 1):
         return Node(name, architecture, driver, gpus=has)
     capability = _joined(labels, "gpu.compute", "major", "minor")
@@ -59,7 +59,7 @@ def _node(item: Mapping[str, Any], gpus: int) -> Node:
 
 
 def _joined(labels: Mapping[str, str], name: str, *parts: str) -> str | None:
-    """Give a version out of its parts; the last ones may be empty."""
+    """Join a version from its parts; the last ones may be empty."""
     found = [labels.get(f"nvidia.com/{name}.{part}") or "" for part in parts]
     return ".".join(part for part in found if part) if all(found[:2]) else None
 

@@ -1,4 +1,4 @@
-"""The pod of a job: the image with what is brought into it, its GPUs, its places, its place among the others. Pure."""
+"""The pod of a job: the image and what is brought into it, its GPUs, its volumes, its place among the others. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOST = "NGCDL_HOST"  # the node's name
 MASTER_PORT = 29500
 GRACE_SECONDS = 120  # a training finishes its step, saves a checkpoint and prints its record
 BROUGHT = "/ngcdl-brought"
-RUNS = "ngcdl-runs"  # the claim's folder, below which each run has its own
+RUNS = "ngcdl-runs"  # the folder of the claim that holds each run's own
 
 
 def pod(order: Order) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def pod(order: Order) -> dict[str, Any]:
 
 
 def _without(avoid: Sequence[str]) -> dict[str, Any]:
-    """Take any node that has none of these labels, each KEY=VALUE."""
+    """Accept any node without these labels, each KEY=VALUE."""
     values: dict[str, list[str]] = {}
     for label in avoid:
         key, _, value = label.partition("=")
@@ -58,7 +58,7 @@ def _user(spec: RunSpec) -> dict[str, Any]:
     if not spec.user:
         return context
     user, _, group = spec.user.partition(":")
-    # the claim's files are the group's, by fsGroup
+    # fsGroup makes the claim's files the group's
     return {
         **context,
         "runAsNonRoot": user != "0",
@@ -89,7 +89,7 @@ def _container(order: Order) -> dict[str, Any]:
 
 
 def _words(spec: RunSpec) -> list[str]:
-    words = [word.replace("$(", "$$(") for word in spec.command]  # Kubernetes puts variables in there
+    words = [word.replace("$(", "$$(") for word in spec.command]  # Kubernetes would expand variables there
     return [*words, "--samples", f"$({HOST})"] if spec.workload else words
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What runs in a pod, as the arguments of the image's own entrypoint: unpacks the trainer, passes SIGTERM on, and prints
-# the record at the end. Checkpoints are too large for a log: they stay where /ngcdl/run is.
-# In: NGCDL_TRAINING (yes for a bundled one), JOB_COMPLETION_INDEX.
+# Runs in a pod, as the arguments of the image's own entrypoint: unpacks the trainer, passes SIGTERM on, and prints the
+# record at the end. Checkpoints are too large for a log: they stay in /ngcdl/run.
+# Reads NGCDL_TRAINING (yes for a bundled one) and JOB_COMPLETION_INDEX.
 run=${NGCDL_RUN:-/ngcdl/run}
 child= asked=
 brought=$(dirname "$0")/trainer.tar.gz
@@ -9,15 +9,15 @@ mkdir -p "$run/home" || exit 126
 if [ -e "$brought" ]; then tar -xzf "$brought" || exit 126; fi
 export NGCDL_NODE="${JOB_COMPLETION_INDEX:-0}"
 
-# A pod in the place of one that was lost goes on from the last checkpoint.
+# A pod that replaces a lost one continues from the last checkpoint.
 if [ "$NGCDL_TRAINING" = yes ] && ls "$run"/checkpoints/step-*.npz >/dev/null 2>&1; then set -- "$@" --resume "$run"; fi
 
-# from before its start on, or a signal in between would end this shell alone
+# set before the start: a signal in between would end this shell alone
 trap 'asked=yes; [ -z "$child" ] || kill -TERM "$child"' TERM INT
 "$@" &
 child=$!
 [ -z "$asked" ] || kill -TERM "$child"
-while :; do # a signal ends the wait, not what is waited for
+while :; do # a signal ends the wait, not the child
     wait "$child"
     code=$?
     kill -0 "$child" 2>/dev/null || break
@@ -30,7 +30,7 @@ if [ "$NGCDL_NODE" = 0 ]; then
 fi
 files=$(ls -d $record trace.json samples-*.jsonl 2>/dev/null)
 if [ -n "$files" ]; then
-    printf '\nngcdl: the record, for ngcdl to read\n' # what was written may end in the middle of a line
+    printf '\nngcdl: the record, for ngcdl to read\n' # the output so far may end in the middle of a line
     tar -czf - $files | base64
     echo "ngcdl: end of the record"
 fi

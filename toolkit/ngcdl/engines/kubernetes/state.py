@@ -1,4 +1,4 @@
-"""How a job stands, read out of what Kubernetes keeps of it: the Job, its pods and the events about them. Pure."""
+"""A job's state, read from the objects that Kubernetes keeps: the Job, its pods and the events about them. Pure."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from ngcdl.errors import ClusterRefused, EngineError, ImageNotPulled, PodFailed
 Json = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-# What a registry answers for good; what a node tries again is none of these.
+# A registry's final answers; what a node retries is none of these.
 _FOR_GOOD = re.compile(
     r"unauthorized|denied|forbidden|not found|\bstatus(?: code)?:? 40[134]\b|(?:manifest|name|repository) unknown|"
     r"unknown authority|no match for platform|invalid reference",
     re.IGNORECASE,
 )
 _NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
-# What was named and is not there, or is not allowed: a start that fails of anything else mostly succeeds later.
+# Something named does not exist or is not allowed: a start that fails for any other reason mostly succeeds later.
 _NEVER_STARTS = re.compile(
     r'(?:secret|configmap) "[^"]*" not found|couldn\'t find key|non-?root|no command specified|'
     r'exec: "[^"]*": (?:stat \S+: )?(?:executable file not found|no such file|permission denied)',
     re.IGNORECASE,
 )
 _TIMED_OUT = re.compile(r"time(?:d )?-?out|deadline exceeded", re.IGNORECASE)
-# Why a Job's controller, which tries again, could make no pod for now
+# Why a Job's controller, which tries again, could create no pod for now
 _CREATED_LATER = re.compile(
     rf"exceeded quota|internal error|etcdserver|connection refused|{_TIMED_OUT.pattern}", re.IGNORECASE
 )
-# Unknown, NotFound, PermissionDenied, ... are of a call on the node: https://grpc.io/docs/guides/status-codes/
+# Unknown, NotFound, PermissionDenied, ... belong to a call on the node: https://grpc.io/docs/guides/status-codes/
 _CODE_OR_NAME = re.compile(r'code = \w+|"[^"]*"')
 
 
 @dataclass(frozen=True)
 class Pod:
-    """`began` says that it has written, or may have.
+    """`began`: it has written output, or may have.
 
-    `trouble` is what no waiting mends, `stumble` a start that failed and is tried again."""
+    `trouble` is what waiting cannot mend, `stumble` a failed start that is retried."""
 
     name: str
     index: int
@@ -73,7 +73,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class State:
-    """`job` None: there is none. `pods` has the newest first."""
+    """`job` is None if there is none. `pods` has the newest first."""
 
     job: Json | None
     pods: tuple[Pod, ...] = ()
@@ -89,7 +89,7 @@ class State:
         return cls(jobs[0] if jobs else None, tuple(pods), refused[-1] if refused and not pods else None)
 
     def of(self, index: int) -> Pod | None:
-        """Give the newest pod of a node."""
+        """Return the newest pod of a node."""
         return next((pod for pod in self.pods if pod.index == index), None)
 
     @property
@@ -104,7 +104,7 @@ class State:
 
     @property
     def exit(self) -> Exit | None:
-        """Give how it ended, None while it goes on: the code of the first node's, or of a pod that failed."""
+        """Return how it ended, None while it runs: 0, or the code of the lowest node with a pod that failed."""
         over = self._condition
         if over is None:
             return Exit(None, reason="its Job is gone from the cluster") if self.is_over else None
@@ -117,19 +117,19 @@ class State:
 
     @property
     def trouble(self) -> EngineError | None:
-        """Give what no waiting mends."""
+        """Return what waiting cannot mend, None if nothing."""
         if self.refused and not _CREATED_LATER.search(self.refused):
             return ClusterRefused(self.refused)
         return next((pod.trouble for pod in self.pods if pod.trouble and self.of(pod.index) is pod), None)
 
     @property
     def stumble(self) -> EngineError | None:
-        """Give what waiting may mend, and for how long is for the caller to know."""
+        """Return what waiting may mend, None if nothing; the caller decides how long to wait."""
         return next((pod.stumble for pod in self.pods if pod.stumble and self.of(pod.index) is pod), None)
 
     @property
     def waits_for(self) -> str | None:
-        """Say what it waits for, in Kubernetes' words and with what may help; None where it does not."""
+        """Say what it waits for, in Kubernetes' words and with what may help; None if it does not wait."""
         if self.refused:
             return f"{self.refused}\n{QUOTA}" if "exceeded quota" in self.refused else self.refused
         return next((pod.waits_for for pod in self.pods if pod.waits_for), None)
@@ -139,7 +139,7 @@ def _ended(terminated: Json | None, status: Json) -> Exit | None:
     if terminated is None:
         if status.get("phase") != "Failed":
             return None
-        return Exit(None, reason=_evicted(status))  # the node went, and its container with it
+        return Exit(None, reason=_evicted(status))  # the node is gone, and the container with it
     killed = terminated.get("reason") == "OOMKilled"
     reason = "out of memory: the kernel killed it" if killed else _evicted(status)
     return Exit(terminated.get("exitCode"), killed, reason, _seconds(terminated.get("finishedAt")))
@@ -175,9 +175,9 @@ def _message(waiting: Json) -> str:
 
 def _waits_for(status: Json, waiting: Json) -> str | None:
     if waiting.get("reason") in _NO_IMAGE:
-        return f"the image, which could not be pulled yet: {_message(waiting)}"
+        return f"the image could not be pulled yet: {_message(waiting)}"
     if waiting.get("reason") in _NO_START:
-        return f"its container, which could not be started yet: {_message(waiting)}"
+        return f"the container could not be started yet: {_message(waiting)}"
     for condition in status.get("conditions", []):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             said = str(condition.get("message") or condition.get("reason"))
@@ -187,16 +187,16 @@ def _waits_for(status: Json, waiting: Json) -> str | None:
 
 def _remedies(said: str) -> Iterator[str]:
     if f"Insufficient {GPU}" in said:
-        yield "It starts when GPUs get free. What each node has, and who uses it:"
+        yield "It starts when GPUs become free. How many each node has:"
         yield "    kubectl get nodes -o custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu"
-        yield "If no node has that many, ask for fewer on more of them: --nodes 2 --gpus 4"
+        yield "If no node has that many, request fewer on more nodes: --nodes 2 --gpus 4"
     if "persistentvolumeclaim" in said and "not found" in said:
-        yield "Which claims there are:"
+        yield "List the claims:"
         yield "    kubectl get pvc"
     if "untolerated taint" in said:
-        yield "Some nodes are kept for others (taints): kubectl describe nodes"
+        yield "Some nodes are reserved for others (taints): kubectl describe nodes"
     if "anti-affinity" in said:
-        yield "--nodes wants as many machines: fewer nodes, each with more GPUs, may fit."
+        yield "--nodes needs that many machines: fewer nodes, each with more GPUs, may fit."
 
 
 def _seconds(stamp: object) -> float | None:

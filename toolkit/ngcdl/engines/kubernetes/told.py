@@ -1,8 +1,8 @@
-"""What a pod wrote: lines for people, and at its end the record, packed, which pod.sh prints. Kept in the run's folder.
+"""What a pod wrote: lines for people and then the packed record, which pod.sh prints. Kept in the run's folder.
 
-log.txt has the pods one after the other, each below a line that names it. What a pod wrote has one place there, so that
-two of us may bring it. A node keeps the end of a long log (10 MiB), which is sought in what is there; nothing is ever
-written over, and what is not found is added: twice is better than never.
+log.txt has the pods one after the other, each below a line that names it. A pod's output has one place there, so that
+two of us may fetch it. A node keeps only the end of a long log (10 MiB), which is searched for in log.txt. Nothing is
+ever overwritten, and what is not found is appended: twice is better than never.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SOUGHT_BYTES = 4096
 
 
 class Told:
-    """What one pod writes, as it comes: `take` gives what is for people; the record is unpacked into the folder.
+    """One pod's output as it arrives: `take` returns what is for people, and unpacks the record into the folder.
 
-    `place` is where in the log what was given ends."""
+    `place` is the offset in the log where the output returned so far ends."""
 
     def __init__(self, folder: Path, pod: str, keep_log: bool = True) -> None:
         self._folder, self._pod, self._keep_log = folder, pod, keep_log
-        self._rest = b""  # a line that may become the record's first
-        self._gap = b""  # an empty line, which pod.sh puts before the record
-        self._is_within = False  # a line, by what was shown last
+        self._rest = b""  # an incomplete line that may become the record's first
+        self._gap = b""  # an empty line, such as pod.sh prints before the record
+        self._is_within = False  # did the last shown output end within a line?
         self._packed: list[bytes] | None = None
-        self._begin: int | None = None  # in the log, of what this pod wrote
+        self._begin: int | None = None  # the offset in the log of this pod's output
         self.place = 0
 
     def take(self, data: bytes) -> bytes:
@@ -92,15 +92,15 @@ class Told:
                     self.place = self._elsewhere(file, self._begin, data)
                 file.seek(self.place)
                 file.write(data)
-        except OSError as error:  # the run goes on without it
+        except OSError as error:  # the run continues without a log
             log.warning("%s can't be written: %s", self._folder / LOG, error.strerror)
         self.place += len(data)
 
     def _elsewhere(self, file: io.FileIO, begin: int, data: bytes) -> int:
-        """Give where `data` stands, to its end or to the log's, else a place at the log's end, below a new title."""
+        """Return where `data` is in the log, whole or cut by its end, else the log's end, below a new title."""
         file.seek(begin)
         content, key = file.read(), data[:_SOUGHT_BYTES]
-        at = content.rfind(key) if len(key) == _SOUGHT_BYTES else -1  # a few words may stand anywhere by chance
+        at = content.rfind(key) if len(key) == _SOUGHT_BYTES else -1  # a few words may occur anywhere by chance
         if at >= 0 and data.startswith(content[at : at + len(data)]):
             return begin + at
         at_end = next((size for size in range(len(key), 0, -1) if content.endswith(key[:size])), 0)
@@ -111,7 +111,7 @@ class Told:
 
 
 def place(path: Path, pod: str) -> int:
-    """Give where in the log a pod's words begin; below a new line with its name where they are not there yet."""
+    """Return where a pod's output begins in the log, below a line with its name, which is appended if missing."""
     title = _title(pod)
     with contextlib.suppress(FileNotFoundError):
         content = path.read_bytes()
@@ -127,7 +127,7 @@ def _title(pod: str) -> bytes:
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """Write the files of a record that are known by name, whole; one that is broken is left."""
+    """Write those files of a record that have known names, each atomically; skip a broken record."""
     try:
         content = gzip.decompress(base64.b64decode(packed))  # whole, and its checksum right, before any of it is kept
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:

@@ -1,4 +1,4 @@
-"""Plain values as YAML that people read and keep in git; what no manifest holds is not here."""
+"""Plain values as YAML that people read and keep in git, limited to what manifests contain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# What YAML 1.1 or 1.2 reads as a string without quotes; words such as yes and null are kept out below.
+# What YAML 1.1 and 1.2 read as a string without quotes, except words such as yes and null, below.
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*(?: [\w./-]+)*", re.ASCII)
 _NOT_STRINGS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
@@ -45,7 +45,7 @@ def _entry(key: str, value: Any) -> Iterator[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Can it stand as lines of its own, and come back to the letter?"""
+    """Can it be a block of lines that reads back exactly?"""
     lines = text.removesuffix("\n").split("\n")
     if not text.endswith("\n") or "" in (lines[0], lines[-1]) or lines[0][:1].isspace():
         return False
@@ -57,5 +57,5 @@ def _scalar(value: Any) -> str:
         return json.dumps(value)  # JSON is YAML: https://yaml.org/spec/1.2.2/#12-overview-of-yaml
     if _PLAIN.fullmatch(value) and value.lower() not in _NOT_STRINGS:
         return value
-    # but for what JSON writes as a pair of surrogates
+    # JSON's escapes, except where JSON would write a pair of surrogates
     return '"' + "".join(json.dumps(one)[1:-1] if one < "\U00010000" else f"\\U{ord(one):08x}" for one in value) + '"'

@@ -1,8 +1,8 @@
-"""The engine Slurm: a run is a batch job, written to be read and kept, and handed in with Slurm's own programs.
+"""The Slurm engine: a run is a batch job, written to be read and kept, and submitted with Slurm's own programs.
 
 script      the batch script that an Order becomes (pure); runners: how each of its tasks runs the image
-commands    sbatch, squeue, scontrol, sacct, scancel, sinfo: their text in, values out
-engine      what launch stands on: submit and find        job: one that was handed in, as its folder and Slurm tell
+commands    sbatch, squeue, scontrol, sacct, scancel, sinfo: parsed from text into values
+engine      what launch builds on: submit and find        job: a submitted job, as its folder and Slurm report it
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from ngcdl.engines.slurm.engine import SlurmEngine
 
 
 def connect() -> SlurmEngine:
-    """Raises SlurmAbsent and SlurmLost."""
+    """Return the engine. Raise SlurmAbsent or SlurmLost."""
     return SlurmEngine(settings.load().runs)

@@ -1,7 +1,7 @@
-"""Slurm's own programs: their words out, their text in. The one place that calls them, and each has a time limit.
+"""Slurm's own programs, called only here, each with a time limit: arguments out, text in.
 
-Text only: what --json writes differs from release to release, and scontrol of 22.05 has none. squeue and scontrol
-forget a job some minutes after its end, and sacct knows nothing where no slurmdbd is: None is what nobody knows.
+Text only: --json output differs between releases, and scontrol 22.05 has none. squeue and scontrol forget a job some
+minutes after it ends, and sacct knows nothing without slurmdbd: None means that none of them knows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, Unk
 from ngcdl.spec import REDACTED, redacted
 
 SECONDS = 30.0
-SUBMIT_SECONDS = 120.0  # a busy controller lets sbatch wait
+SUBMIT_SECONDS = 120.0  # a busy controller keeps sbatch waiting
 # https://slurm.schedmd.com/job_state_codes.html
 WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RESV_DEL_HOLD")
 GOING = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
@@ -26,24 +26,24 @@ ENDED_BY_OTHERS = ("CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE", "REVOKED")
 # Why a job waits: Slurm's word and what it means. https://slurm.schedmd.com/job_reason_codes.html
 REASONS = {
     "Resources": "it waits for nodes to become free",
-    "Priority": "other jobs are before it",
-    "BeginTime": "it was queued again, and Slurm holds it back for two minutes",
+    "Priority": "other jobs are ahead of it",
+    "BeginTime": "it was requeued, and Slurm holds it back for two minutes",
     "Dependency": "it waits for another job",
-    "JobHeldUser": "it is held; let it go with: scontrol release {job}",
+    "JobHeldUser": "it is held; release it with: scontrol release {job}",
     "JobHeldAdmin": "an administrator holds it",
-    "launch failed requeued held": "its start failed and it is held: scontrol release {job}",
+    "launch failed requeued held": "it failed to start and is held; release it with: scontrol release {job}",
     "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition takes no jobs",
-    "PartitionNodeLimit": "it wants more nodes than its partition gives: fewer --nodes, or another --partition",
-    "PartitionConfig": "its partition can never do it: fewer --gpus or --nodes, or another --partition",
-    "PartitionTimeLimit": "it wants more time than its partition gives: a shorter --time, or another --partition",
+    "PartitionInactive": "its partition accepts no jobs",
+    "PartitionNodeLimit": "it needs more nodes than its partition allows: fewer --nodes, or another --partition",
+    "PartitionConfig": "its partition can never run it: fewer --gpus or --nodes, or another --partition",
+    "PartitionTimeLimit": "it needs more time than its partition allows: a shorter --time, or another --partition",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
-    "QOSMaxJobsPerUserLimit": "you run as many jobs as your quality of service allows",
-    "InvalidAccount": "its account is not valid: another --account",
-    "InvalidQOS": "its quality of service is not valid: another --qos",
-    "BadConstraints": "no node can ever do it: fewer --gpus, or another --partition",
+    "QOSMaxJobsPerUserLimit": "you already run as many jobs as your quality of service allows",
+    "InvalidAccount": "its account is not valid: name another --account",
+    "InvalidQOS": "its quality of service is not valid: name another --qos",
+    "BadConstraints": "no node can ever run it: fewer --gpus, or another --partition",
 }
-# With these it waits for ever: nothing that others do lets it begin.
+# With these it waits forever: nothing that others do lets it start.
 NEVER = (
     "PartitionConfig",
     "PartitionNodeLimit",
@@ -55,16 +55,16 @@ NEVER = (
 _GONE = re.compile(r"Invalid job id|already complet")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 _GROUPS = {
-    "Assoc": "your account has reached a limit: wait, or another --account",
-    "QOS": "your quality of service has reached a limit: wait, or another --qos",
+    "Assoc": "your account has reached a limit: wait, or name another --account",
+    "QOS": "your quality of service has reached a limit: wait, or name another --qos",
     "Nodes required": "nodes that it needs are down, drained or reserved",
 }
 
 
 @dataclass(frozen=True)
 class State:
-    """How a job stands. `reason` is Slurm's word, None where it has none; `code` is the script's exit code, None where
-    it is not told; `signal` ended it, 0: none."""
+    """A job's state. `reason` is Slurm's word, None if it has none; `code` is the script's exit code, None if it is not
+    reported; `signal` is the one that ended it, 0 for none."""
 
     state: str
     reason: str | None = None
@@ -81,7 +81,7 @@ class State:
 
 
 def why_waiting(state: State, job: str) -> str:
-    """Say why a job has not begun, in Slurm's word and in ours."""
+    """Say why a job has not started, in Slurm's words and in ours."""
     reason = state.reason or state.state
     meant = REASONS.get(reason.partition(",")[0])
     meant = meant or next((text for begin, text in _GROUPS.items() if reason.startswith(begin)), None)
@@ -89,13 +89,13 @@ def why_waiting(state: State, job: str) -> str:
 
 
 def is_never(state: State) -> bool:
-    """Can it never begin as it was asked for? A limit for one job is met by every job, other limits by waiting."""
+    """Can it never start as requested? A limit per job holds forever; other limits pass with waiting."""
     reason = state.reason or ""
     return state.waits and (reason in NEVER or bool(re.fullmatch(r"(Assoc|QOS)Max\w+PerJob(Limit)?", reason)))
 
 
 def said(*words: str, seconds: float = SECONDS) -> str:
-    """Give what a program writes. Raises SlurmAbsent, SlurmLost, and SlurmRefused with its own words."""
+    """Run a program and return what it prints. Raise SlurmAbsent, SlurmLost, or SlurmRefused with its own words."""
     return _run(words, seconds, os.environ)
 
 
@@ -116,14 +116,14 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str],
     text = " ".join(line.partition("error: ")[2] or line for line in (done.stderr or done.stdout).split("\n")).strip()
     if re.search(r"Unable to contact|communication|Connection refused|timed out|Zero Bytes", text, re.IGNORECASE):
         raise SlurmLost(words[0], text)
-    raise SlurmRefused(text or f"{words[0]} ended with {done.returncode}")
+    raise SlurmRefused(text or f"{words[0]} exited with {done.returncode}")
 
 
 def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = ()) -> str:
-    """Hand a script in and give the job's id; it begins when the jobs `after` have ended, however they did.
+    """Submit a script and return the job's id. The job starts once the jobs `after` have ended, however they ended.
 
-    What looks like a secret in `environment` comes with the job, the rest is in the script; and ours as `variables` has
-    it. Raises NotPlaceable, UnknownPartition, UnknownAccount and SlurmRefused."""
+    Variables of `environment` that look like secrets travel with the job, besides our own as `variables` selects them;
+    the rest is in the script. Raise NotPlaceable, UnknownPartition, UnknownAccount or SlurmRefused."""
     secrets = {name: value for name, value in environment.items() if redacted(name, value) == REDACTED}
     given = variables.of(script.read_text(), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
@@ -132,7 +132,7 @@ def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = 
 
 
 def check(script: str) -> None:
-    """Ask whether a script would be taken, and hand nothing in. Raises as `submit` does."""
+    """Ask whether Slurm would accept a script, and submit nothing. Raise as `submit` does."""
     _sbatch("--test-only", environment=variables.of(script, os.environ), given=script)
 
 
@@ -151,11 +151,11 @@ def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str
 
 
 def there() -> str:
-    """Say what partitions there are: nodes, processors and GPUs of each; "" where Slurm does not tell."""
+    """Describe the partitions, a line each: nodes, processors, GPUs and time limit; if Slurm does not say, say so."""
     try:
         lines = said("sinfo", "-h", "-o", "%P|%D|%c|%G|%l").splitlines()
     except (SlurmAbsent, SlurmLost, SlurmRefused):
-        return "    (sinfo does not tell)"
+        return "    (sinfo does not say)"
     rows = [line.split("|") for line in lines if line.count("|") == 4]
     return "\n".join(
         f"    {name}: {nodes} nodes, {cpus} processors, GPUs {gres.replace('(null)', 'none')}, at most {limit}"
@@ -165,16 +165,15 @@ def there() -> str:
 
 @dataclass(frozen=True)
 class Share:
-    """What a node of a partition has, the least of them: processors, and GPUs by its configuration."""
+    """What the smallest node has: processors, and GPUs by its configuration."""
 
     cpus: int | None
     gpus: int
 
 
 def share(partitions: Collection[str]) -> Share:
-    """Give what the least node with the most GPUs has, of `partitions`, of all where there are none.
-
-    Raises SlurmRefused."""
+    """Return the resources of the node with the fewest processors among those with the most GPUs, in `partitions`, or
+    in all if that is empty. Raise SlurmRefused."""
     of_them = [f"--partition={','.join(sorted(partitions))}"] if partitions else []
     lines = said("sinfo", "-h", "-N", *of_them, "-o", "%c|%G").splitlines()
     rows = [row for row in (line.split("|") for line in lines) if len(row) == 2]
@@ -186,20 +185,20 @@ def share(partitions: Collection[str]) -> Share:
 
 
 def gpus_of(gres: str) -> int:
-    """Count the GPUs in what sinfo says of a node: gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null)."""
+    """Count the GPUs in sinfo's description of a node: gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null)."""
     return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
 
 
 def state(job: str) -> State | None:
-    """Give how a job stands: by squeue and scontrol, else by the accounting; None where none of them knows it.
+    """Return a job's state, from squeue and scontrol, else from the accounting; None if none of them knows it.
 
-    Raises SlurmLost where the controller does not answer."""
+    Raise SlurmLost if the controller does not answer."""
     return _by_squeue(job) or _by_accounting(job)
 
 
 def _told(*words: str) -> str:
-    """Give what is said of a job, "" where it is forgotten. Raises SlurmLost for every other error: a munged that is
-    restarted, or another release, says nothing of the job."""
+    """Return what a program says about a job, "" if the job is forgotten. Raise SlurmLost for every other error: a
+    restarting munged, or another release, says nothing about the job."""
     try:
         return said(*words)
     except SlurmRefused as error:
@@ -224,7 +223,7 @@ def _by_accounting(job: str) -> State | None:
     try:
         text = _accounted("-j", job, "-o", "State,ExitCode")
     except (SlurmRefused, SlurmAbsent):
-        return None  # there is no accounting
+        return None  # no accounting here
     if not text:
         return None
     name, _, codes = text.splitlines()[-1].partition("|")
@@ -233,13 +232,13 @@ def _by_accounting(job: str) -> State | None:
 
 
 def _accounted(*words: str) -> str:
-    """Ask the accounting of the cluster that the others speak to: sacct alone does not read SLURM_CLUSTERS."""
+    """Query the accounting of the cluster that the other programs address: only sacct ignores SLURM_CLUSTERS."""
     cluster = os.environ.get("SLURM_CLUSTERS")
     return said("sacct", "-X", "-n", "-P", *([f"--clusters={cluster}"] if cluster else []), *words)
 
 
 def named(name: str) -> str | None:
-    """Give the newest job of that name, None where there is none any more. Raises SlurmLost."""
+    """Return the newest job of that name, None if Slurm has none any more. Raise SlurmLost."""
     ids = _told("squeue", "-h", "-t", "all", f"--name={name}", "-o", "%A").split()
     if not ids:
         try:
@@ -250,7 +249,7 @@ def named(name: str) -> str | None:
 
 
 def cluster() -> str | None:
-    """Give the name of the cluster, which its controller knows."""
+    """Return the cluster's name, as its controller reports it."""
     found = re.search(r"^ClusterName\s*=\s*(\S+)", said("scontrol", "show", "config"), re.MULTILINE)
     return found[1] if found else None
 
@@ -260,9 +259,7 @@ def has_pyxis() -> bool:
 
 
 def cancel(job: str, signal: str | None = None) -> None:
-    """End a job, or send a signal to its tasks alone. One that has ended is left in peace.
-
-    Raises SlurmRefused."""
+    """Cancel a job, or send a signal to its tasks only. Do nothing if it has ended. Raise SlurmRefused."""
     try:
         said("scancel", *([f"--signal={signal}"] if signal else []), job)
     except SlurmRefused as error:

@@ -1,9 +1,8 @@
-"""The engine Slurm: where runs are handed in, and found again."""
+"""The Slurm engine: submits runs, and finds them again."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -12,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, Order, Show, Started
+from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, OfKind, Order, Show, Started
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
 from ngcdl.errors import (
     BadOption,
-    EngineRefused,
     NoRunner,
     NotPlaceable,
     SlurmAbsent,
@@ -26,21 +24,18 @@ from ngcdl.errors import (
     SlurmRefused,
     StateNotWritable,
 )
-from ngcdl.folder import LOG, RECORD, SCRIPT, opened
+from ngcdl.folder import LOG, SCRIPT, job_of
 from ngcdl.spec import ImageRef, Placement
 
 IMAGES = "NGCDL_IMAGES"
-LOOK_SECONDS = 2.0  # until the scheduler has said why a job waits
+LOOK_SECONDS = 2.0  # for the scheduler to say why a job waits
 
 
-class SlurmEngine(NoImages):
-    """The cluster that Slurm's programs here speak to. `runs` is the folder of all runs."""
+class SlurmEngine(OfKind, NoImages):
+    """The cluster that Slurm's programs on this machine address. `runs` is the folder of all runs."""
 
     name = "slurm"
     is_here = False
-    has_containers = True
-    is_cluster = True
-    shares_files = True
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
@@ -63,26 +58,26 @@ class SlurmEngine(NoImages):
         try:
             said = commands.said("sinfo", "-h", "-o", "%G")
         except SlurmAbsent:
-            return GpuWay("gres", "Slurm is not on this machine, so its nodes are not asked")
+            return GpuWay("gres", "Slurm is not on this machine, so its nodes can't be queried")
         if commands.gpus_of(said.replace("\n", ",")):
             return GpuWay("gres", "Slurm's nodes have GPUs")
-        return GpuWay("none", "no node of this Slurm has a GPU (sinfo -o %G)")
+        return GpuWay("none", "no node of this Slurm cluster has a GPU (sinfo -o %G)")
 
     def placed(self, placement: Placement | None) -> Placement | None:
-        """Choose what runs images, and how many processors come with a GPU: a node's, shared out.
+        """Choose what runs images, and the processors per GPU: a node's, divided among its GPUs.
 
-        Raises NoRunner and BadOption."""
+        Raise NoRunner or BadOption."""
         placed = placement or Placement()
         nodes.check_cluster(placed)
         images = placed.images or os.environ.get(IMAGES) or None
         if images and not images.startswith("/"):
-            raise BadOption(f"{IMAGES}={images}: wanted a folder that all nodes see, from / on.")
+            raise BadOption(f"{IMAGES}={images}: must be the absolute path of a folder that all nodes share.")
         cpus = placed.cpus
         if cpus is None:
             try:
                 share = commands.share(nodes.partitions(placed))
                 cpus = share.cpus and max(share.cpus // max(share.gpus, 1), 1)
-            except (SlurmAbsent, SlurmRefused):  # such as a partition that there is none of: sbatch tells it better
+            except (SlurmAbsent, SlurmRefused):  # e.g. a partition that does not exist: sbatch says so more clearly
                 cpus = None
         return replace(placed, container=placed.container or _runner(), cpus=cpus, images=images)
 
@@ -97,17 +92,17 @@ class SlurmEngine(NoImages):
 
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
         del show, auth
-        raise EngineRefused(f"{image} is pulled by the nodes themselves, when the job begins.")
+        raise BadOption(f"{image} is pulled by the nodes themselves when the job starts.", f"    docker pull {image}")
 
     def layer_store(self) -> LayerStore:
-        return LayerStore("the nodes of a cluster fetch for themselves")
+        return LayerStore("the nodes of a cluster pull images themselves")
 
     def target(self, image: ImageRef, digest: str) -> str:
         return image.pinned(digest)
 
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
         del has_gpu, show
-        raise EngineRefused("A run on Slurm wants an image.")
+        raise BadOption("A run on Slurm needs an image.", "    ngcdl images")
 
     def request(self, order: Order) -> dict[str, Any]:
         return {
@@ -120,27 +115,27 @@ class SlurmEngine(NoImages):
         return script(order)
 
     def fits(self, order: Order) -> str | None:
-        """Slurm says no in the same words where nodes are only down or drained: then it is a caution."""
+        """Check with sbatch --test-only. If nodes are only down or drained, Slurm also refuses: return a caution."""
         place = order.spec.placement or Placement()
         try:
             commands.check(script(order))
         except NotPlaceable as error:
             if len({node.name for node in nodes.of(place, order.spec.gpus.count or 0)}) < place.nodes:
                 raise
-            return f"{error.message} So many nodes are there, but not for this, or not now: a run may wait for ever."
+            return f"{error.message} That many nodes exist, but not for this, or not now: a run may wait forever."
         return None
 
     def start(self, order: Order) -> Job:
-        """Write the script into the run's folder and hand it in. Raises SlurmRefused, and NotPlaceable as one."""
+        """Write the script into the run's folder and submit it. Raise SlurmRefused, of which NotPlaceable is one."""
         if order.spec.without_secrets().command != order.spec.command:
             raise BadOption(
-                "A word of the command looks like a secret, and would stand in the job's script.",
-                "As a variable it comes with the job, and stands in no file:\n    ngcdl run ... -e NAME",
+                "A word of the command looks like a secret, and would be written into the job's script.",
+                "As a variable it travels with the job, and is written to no file:\n    ngcdl run ... -e NAME",
             )
         path = order.folder / SCRIPT
         try:
             for mount in order.spec.mounts:
-                if mount.container == TRAINER:  # as it is now: the job may begin in days
+                if mount.container == TRAINER:  # as it is now: the job may start days later
                     shutil.copytree(mount.host, order.folder / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
             path.write_text(script(order))
             (order.folder / LOG).touch()
@@ -148,14 +143,14 @@ class SlurmEngine(NoImages):
             number = commands.submit(path, dict(order.spec.environment), after)
         except OSError as error:
             raise StateNotWritable(path, error.strerror or str(error)) from error
-        if not after:  # a job that waits for another says nothing else of itself
-            with contextlib.suppress(SlurmLost):  # Slurm has it, and who follows it is told
+        if not after:  # a job that waits for another gives no other reason
+            with contextlib.suppress(SlurmLost):  # Slurm has the job, and following it will report this
                 self._look_at(number)
-        started = Started(news=(f"Slurm has it as job {number}",), keeps_log=True)
+        started = Started(news=(f"Slurm accepted it as job {number}",), keeps_log=True)
         return SlurmJob(number, order.folder, started)
 
     def _look_at(self, number: str) -> None:
-        """End a job that would wait for ever, which Slurm took all the same. Raises NotPlaceable."""
+        """Cancel a job that Slurm accepted but that would wait forever, and raise NotPlaceable."""
         until = time.monotonic() + LOOK_SECONDS
         while (state := commands.state(number)) and state.waits and time.monotonic() < until:
             if commands.is_never(state):
@@ -166,26 +161,22 @@ class SlurmEngine(NoImages):
             time.sleep(0.2)
 
     def find(self, run_id: str) -> Job | None:
-        """Give the job by the id that its record has, else by its name: ngcdl was killed before it could write."""
+        """Return the job by the id in its record, else by its name: ngcdl may have been killed before it wrote one."""
         folder = self._runs / run_id
-        try:
-            with opened(folder / RECORD) as file:
-                kept = json.load(file)["container"]
-        except (OSError, ValueError, KeyError, TypeError):
-            kept = None
-        number = str(kept).removeprefix(SLURM) if kept else commands.named(job_name(run_id))
+        kept = job_of(folder)
+        number = kept.removeprefix(SLURM) if kept else commands.named(job_name(run_id))
         return SlurmJob(number, folder) if number else None
 
 
 def _runner() -> str:
-    """What runs images on the nodes: pyxis, which srun tells, else what this machine has, as its nodes mostly do.
+    """Return what runs images on the nodes: pyxis if srun has it, else what this machine has, as its nodes mostly do.
 
-    Raises NoRunner."""
+    Raise NoRunner."""
     try:
         if commands.has_pyxis():
             return "pyxis"
     except SlurmAbsent:
-        return "pyxis"  # a script that is made to be taken along
+        return "pyxis"  # the script is meant for another machine
     for program in ("docker", "podman", "apptainer"):
         if shutil.which(program):
             return program

@@ -1,4 +1,4 @@
-"""A run that was handed to Slurm, as its folder and Slurm tell of it."""
+"""A run submitted to Slurm, as its folder and Slurm report it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ngcdl.folder import EXIT, LOG, opened, told_exit
 
 SLURM = "slurm:"
 STOPPING = ".stopping"
-LOOK_SECONDS = 0.5  # at the log, which is a file
-FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # the controller is everybody's: asked ever less often
-PATIENCE_SECONDS = 600.0  # a controller that is restarted is waited for
-_SIGNALS = {UNSEEN: 125, 125: 137}  # Slurm's own numbers beside the kernel's; 125 is memory
+LOOK_SECONDS = 0.5  # between looks at the log, which is a file
+FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # everybody shares the controller: query it less and less often
+PATIENCE_SECONDS = 600.0  # long enough for the controller to be restarted
+_SIGNALS = {UNSEEN: 125, 125: 137}  # Slurm's own signal numbers besides the kernel's; 125 is out of memory
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
 class SlurmJob(NoInput):
-    """The job `number`, whose run lies in `folder`."""
+    """The job `number`; its run is in `folder`."""
 
     def __init__(
         self,
@@ -48,8 +48,7 @@ class SlurmJob(NoInput):
         self._is_never = False
 
     def output(self) -> Iterator[Chunk]:
-        """Give the log as it grows until the job has ended, and before it what the job waits for. Raises NotPlaceable
-        where it waits for what never comes."""
+        """Yield what the job waits for, then the log, until the end. Raise NotPlaceable if it never starts."""
         told, at = None, 0
         while True:
             ended = self._look()
@@ -72,7 +71,7 @@ class SlurmJob(NoInput):
                 while data := file.read(65536):
                     yield data
         except OSError:
-            return  # not there yet, or its storage stutters
+            return  # not there yet, or its storage hiccups
 
     def wait(self) -> Exit:
         while (ended := self._look()) is None:
@@ -80,8 +79,8 @@ class SlurmJob(NoInput):
         return ended
 
     def _look(self) -> Exit | None:
-        """Ask how it stands, but not more often than is decent; anew where the script has written its end. Raises
-        SlurmLost after PATIENCE_SECONDS without an answer."""
+        """Query the job's state, at a polite rate, but at once when the script has recorded its end. Raise SlurmLost
+        after PATIENCE_SECONDS without an answer."""
         now = self._clock()
         if self._has_written():
             self._asked, self._pause = None, FIRST_ASK_SECONDS
@@ -99,7 +98,7 @@ class SlurmJob(NoInput):
         return self._end
 
     def _has_written(self) -> bool:
-        """Has the script written its end since this was asked?"""
+        """Has the script recorded its end since the last call?"""
         before, self._written_ns = self._written_ns, None
         with contextlib.suppress(OSError):
             self._written_ns = (self._folder / EXIT).stat().st_mtime_ns
@@ -110,7 +109,7 @@ class SlurmJob(NoInput):
         return self._end
 
     def _found_out(self) -> Exit | None:
-        """Slurm first: a job that is to be queued again has written its end, too. Raises SlurmLost."""
+        """Ask Slurm before the folder: a job about to be requeued has recorded its end, too. Raise SlurmLost."""
         state = commands.state(self.number)
         if state and state.goes_on:
             self._waiting = commands.why_waiting(state, self.number) if state.waits else None
@@ -119,7 +118,7 @@ class SlurmJob(NoInput):
         self._waiting = None
         told = told_exit(self._folder)
         if told is None and state is None:
-            return Exit(None, None, "Slurm has forgotten the job, and it left no word of its end")
+            return Exit(None, None, "Slurm has forgotten the job, and the job left no record of its end")
         code = told.code if told else _code(state)
         finished, why = (told.finished, told.why) if told else (None, None)
         return Exit(code, _killed_for_memory(state), _reason(state, code, why), finished, _is_stopped(state, code, why))
@@ -128,7 +127,7 @@ class SlurmJob(NoInput):
         return self._waiting
 
     def stop(self, grace_seconds: float) -> None:
-        """Ask the tasks to end, which save a checkpoint first; a job that has not begun is cancelled at once."""
+        """Ask the tasks to end, which save a checkpoint first; a job that has not started is cancelled at once."""
         state = commands.state(self.number)
         if state is None or not state.goes_on:
             return
@@ -152,17 +151,17 @@ class SlurmJob(NoInput):
         return None
 
     def remove(self) -> None:
-        """Slurm keeps nothing that could be taken away; a job that was not seen to end is ended."""
+        """Cancel the job if it was not seen to end; Slurm keeps nothing else that could be deleted."""
         state = None if self._end else commands.state(self.number)
         if state and state.goes_on and state.state != "COMPLETING":
             self.kill()
 
 
 def _code(state: commands.State | None) -> int | None:
-    """Give the code that Slurm keeps; its 0 is no success of a job that was ended."""
+    """Return the code that Slurm keeps; 0 does not mean success if the job was ended."""
     if state is None:
         return None
-    if state.code == UNSEEN:  # by the script's first lines, else it would have told its end
+    if state.code == UNSEEN:  # from the script's first lines: after those it records its end
         return _SIGNALS[UNSEEN]
     if state.signal and not state.code:
         return _SIGNALS.get(state.signal, 128 + state.signal)
@@ -184,7 +183,7 @@ def _reason(state: commands.State | None, code: int | None, why: str | None) -> 
     if code == 0:
         return None
     if why == "time_limit" or (state and state.state == "TIMEOUT"):
-        return "Slurm's time limit came (--time)"
+        return "Slurm's time limit was reached (--time)"
     if state is None or state.state in ("COMPLETED", "FAILED"):
         is_unseen = code == _SIGNALS[UNSEEN] and state and UNSEEN in (state.signal, state.code)
         return UNOPENED if is_unseen else None

@@ -1,7 +1,7 @@
-"""What Slurm tells of its nodes: their processors' architecture, and the type of their GPUs, by which it counts them.
+"""What Slurm knows about its nodes: their processors' architecture, and their GPUs, counted by type.
 
-`scontrol show node -o` has a line for each: NodeName=n1 Arch=x86_64 ... Gres=gpu:h100:8(S:0-1) ... Partitions=main ...
-A node that never came up has no Arch. Of drivers Slurm knows nothing; a feature such as driver550 is a site's own word.
+`scontrol show node -o` prints a line each: NodeName=n1 Arch=x86_64 ... Gres=gpu:h100:8(S:0-1) ... Partitions=main ...
+A node that never came up has no Arch. Slurm knows nothing about drivers; a feature such as driver550 is a site's own.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from ngcdl.spec import Placement
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
-# Words for sbatch by which somebody chose nodes or cards himself.
+# Words for sbatch with which the user chose nodes or cards.
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
 _PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
 _CLUSTERS = re.compile(r"(?:--clusters(?:=| +)|-M[= ]*)(.+)")
 
 
 def check_cluster(placement: Placement) -> None:
-    """Raises BadOption for a cluster that sbatch alone would speak to: nobody could follow its job."""
+    """Raise BadOption for a cluster that only sbatch would address: its job could not be followed."""
     typed = [found[1] for word in placement.options if (found := _CLUSTERS.fullmatch(word))]
     of_all = os.environ.get("SLURM_CLUSTERS")
     wanted = next((name for name in (*typed[-1:], os.environ.get("SBATCH_CLUSTERS"), of_all) if name), None)
     if wanted and (wanted != of_all or wanted == "all" or "," in wanted):
         raise BadOption(
-            f"The cluster {wanted}: squeue and scancel, by which ngcdl follows a job, have to speak to that one, too.",
-            "Type it on a login node of it, or name the one cluster for all of Slurm's programs, now and later:\n"
+            f"The cluster {wanted}: squeue and scancel, with which ngcdl follows a job, must address it, too.",
+            "Type it on one of its login nodes, or name that one cluster for all of Slurm's programs, now and later:\n"
             "    export SLURM_CLUSTERS=NAME",
         )
 
 
 def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
-    """Give the nodes with so many GPUs that the placement's partitions have, else the default one.
+    """Return the nodes with at least `gpus` GPUs in the placement's partitions, else in the default one.
 
-    With `gpus` 0 their cards are left out. Raises EngineError, and BadOption for another cluster."""
+    With `gpus` 0, leave out their cards. Raise EngineError, and BadOption for another cluster."""
     check_cluster(placement)
     wanted = partitions(placement)
     found: list[Node] = []
@@ -52,9 +52,9 @@ def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
 
 
 def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
-    """Ask for the one type of GPUs that all `good` nodes have, else leave the `bad` nodes out by name.
+    """Request the one GPU type that all `good` nodes have, else exclude the `bad` nodes by name.
 
-    None where somebody has chosen nodes or cards himself, and where too few nodes are left."""
+    Return None if the user chose nodes or cards, or if too few nodes are left."""
     if any(_CHOSEN.match(word) for word in placement.options):
         return None
     names, types = {node.name for node in bad}, {node.card for node in good}
@@ -65,7 +65,7 @@ def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) ->
 
 
 def partitions(placement: Placement) -> set[str]:
-    """Name those that the job may go to: what was typed before a variable, else the default one; none: any."""
+    """Name those that the job may go to: as typed, else from the variable, else the default one; empty for any."""
     typed = [found[1] for word in placement.options if (found := _PARTITION.fullmatch(word))]
     named = [*typed[-1:], placement.partition, os.environ.get("SBATCH_PARTITION")]
     chosen = next((name for name in named if name), None)
@@ -86,6 +86,6 @@ def _node(line: str, gpus: int) -> Iterator[Node]:
 
 
 def _field(line: str, name: str) -> str | None:
-    """Give the first value of that name: what people wrote themselves, such as a reason, comes last."""
+    """Return the first value of that name: free text, such as a reason, comes last."""
     found = re.search(rf"(?:^| ){name}=(\S+)", line)
     return found[1] if found else None

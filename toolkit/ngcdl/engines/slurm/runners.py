@@ -1,4 +1,4 @@
-"""How a task runs its image: pyxis, docker, podman or apptainer; as words of srun and a few lines of bash. Pure."""
+"""How a task runs its image with pyxis, docker, podman or apptainer: words of srun and a few lines of bash. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG")
 _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
-# What bash, the loader, Slurm, enroot and the scripts here read of their own environment: what a container is to have
-# by such a name is kept out of it. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
+# Names that bash, the loader, Slurm, enroot and the scripts here read from their own environment: a container's
+# variable of such a name is kept out of it. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
 READ_OUTSIDE = re.compile(
     r"PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|SHLVL|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|TMOUT|TMPDIR|OPT(ARG|ERR|IND)|PS4|_"
     r"|E?UID|P?PID|GROUPS|(OLD)?PWD|CDPATH|BASH\w*|GCONV_PATH|LOCPATH|(LD|GLIBC|MALLOC)_\w+"
@@ -25,9 +25,9 @@ READ_OUTSIDE = re.compile(
 
 @dataclass(frozen=True)
 class Task:
-    """One node's part. `mounts` are paths of the nodes; the run's folder comes with them. `gpus` 0: none. `variables`
-    are the container's; `secrets` are names of more, which the job has. `images`: a folder seen by all nodes, where a
-    fetched image is kept. `after` are words of bash that follow the command's."""
+    """One node's part. `mounts` are paths on the nodes, besides the run's folder. `gpus` 0 means none. `variables` are
+    the container's; `secrets` names further ones that the job brings. `images` is a folder shared by all nodes where a
+    pulled image is kept. `after` holds words of bash that follow the command's."""
 
     runner: str
     image: str
@@ -45,15 +45,15 @@ class Task:
 
 
 def of_enroot(image: str) -> str:
-    """Name an image as enroot does: nvcr.io#nvidia/pytorch:25.03-py3. A digest stands as the tag, which all of enroot 3
-    and 4 pass on to the registry: https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
+    """Name an image as enroot does: nvcr.io#nvidia/pytorch:25.03-py3. A digest takes the tag's place, which every
+    enroot 3 and 4 passes on to the registry: https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
     host, _, rest = image.partition("/")
     name, at, digest = rest.partition("@")
     return f"{host}#{name.partition(':')[0]}:{digest}" if at else f"{host}#{rest}"
 
 
 def before(task: Task) -> list[str]:
-    """Fetch the image once for all nodes, where they have a folder for that."""
+    """Return the lines that pull the image once for all nodes, if they share a folder for that."""
     source, end, fetch = {
         "pyxis": (of_enroot(task.image), "sqsh", "enroot import -o"),
         "apptainer": (f"docker://{task.image}", "sif", "apptainer pull"),
@@ -64,7 +64,7 @@ def before(task: Task) -> list[str]:
     kept = f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"
     uri = f"docker://{source}" if task.runner == "pyxis" else source
     return [
-        f"export NGCDL_IMAGE={shlex.quote(kept)} # fetched by one node for all",
+        f"export NGCDL_IMAGE={shlex.quote(kept)} # pulled by one node for all",
         f"mkdir -p {shlex.quote(task.images)}",
         "part=$NGCDL_IMAGE.part",
         '( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||',
@@ -74,7 +74,7 @@ def before(task: Task) -> list[str]:
 
 
 def srun(task: Task) -> list[str]:
-    """Give the words of srun that pyxis reads; none for the others, whose task runs on the node itself."""
+    """Return srun's words for pyxis; the other runners need none, as their task runs on the node itself."""
     words = ['${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}']
     if task.runner != "pyxis":
         return words
@@ -82,15 +82,15 @@ def srun(task: Task) -> list[str]:
     mounts = ['"$RUN:$RUN"', *map(shlex.quote, binds)]
     words += ['--container-image="$NGCDL_IMAGE"', f"--container-mounts={','.join(mounts)}"]
     words += [f"--container-workdir={_workdir(task)}", "--no-container-mount-home"]
-    # NVIDIA's entrypoint is what enables the compatibility libraries; pyxis leaves it out by itself
+    # NVIDIA's entrypoint enables the compatibility libraries; pyxis skips it by default
     words.append("--container-entrypoint")
     names = [*(name for name, _ in _passed(task)), *task.secrets]
     return words + ([f"--container-env={','.join(names)}"] if names else [])
 
 
 def environment(task: Task) -> list[str]:
-    """Give the words before srun that put into its environment what it takes into the container: image, entrypoint and
-    hooks read it there, too. Only pyxis has no other way."""
+    """Return the words before srun that set the container's variables in its environment, where image, entrypoint and
+    hooks read them, too. Only pyxis has no other way."""
     found = _assigned(_passed(task)) if task.runner == "pyxis" else []
     return ["env", *found] if found else []
 
@@ -107,8 +107,8 @@ def _workdir(task: Task) -> str:
     return shlex.quote(task.workdir) if task.workdir else '"$RUN"'
 
 
-# Told to end by Slurm, a task has until KillWait, and then this shell is killed with it: before that it is written down
-# that it was killed, else the node would be taken for a lost one. A stop of ngcdl's own lets it take its time.
+# Once Slurm asks a task to end, it has until KillWait, and then this shell is killed with it: record before that that
+# it was killed, or the node would be taken for a lost one. A stop by ngcdl lets it take its time.
 _MARKED = """name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
@@ -128,29 +128,30 @@ trap ended TERM
 echo began >"$mark"
 {run}
 echo "$code" >"$mark"
-[ -z "$is_told" ] || exit 0 # else srun ends the others at once, of which one may be saving a checkpoint
+[ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 """
 
-# A shell hears no signal while it waits for what does not run behind it. That writes its code down by itself: of what
-# ended while a signal interrupted `wait` bash 5.2 says -1.
+# A shell handles no signal while it waits for a foreground process, so the client runs in the background. It records
+# its own exit code: bash 5.2 returns -1 for a process that ended while a signal interrupted `wait`.
 _WAITED = """{{ trap : TERM; {command}; echo "$?" >"$said"; }} &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
 read -r code <"$said" || code=137"""
 
-# The container's first process hears SIGTERM through its client. A second one would cut a checkpoint short: what does
-# not listen is removed just before Slurm kills the client, which would leave the container behind.
+# The container's first process gets SIGTERM through its client. A second SIGTERM would cut a checkpoint short: a
+# container that ignores the first is removed just before Slurm kills the client, which would leave the container
+# behind.
 _REMOVED = """
         {program} rm -f "$name\""""
 _CLIENT = """{more}begin() {{
-    {program} rm -f "$name" >/dev/null 2>&1 # of an attempt before, on a node that was lost
+    {program} rm -f "$name" >/dev/null 2>&1 # left by an earlier attempt, on a node that was lost
     {waited}
 }}
 {limited}"""
 
-# Where the engine's root lacks CAP_SYS_RESOURCE no container with this limit starts. Its client ends with 125, podman's
-# with 126, as for much else: so the limit is tried once more, alone.
+# If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker exits with 125, podman with
+# 126, as for much else: so the limit is tried once more, alone.
 _LIMITED = """memlock=(--ulimit memlock={limit})
 begin "$@"
 if [[ $code = 12[56] ]] && {program} run --rm "${{memlock[@]}}" --entrypoint true {image} 2>&1 |
@@ -162,20 +163,20 @@ fi"""
 
 
 def task(task: Task) -> str:
-    """Give the bash that each node runs, with the command as its words."""
+    """Return the bash that each node runs, with the command as its arguments."""
     if task.runner in ("docker", "podman"):
         return _MARKED.format(run=_client(task), remove=_REMOVED.format(program=task.runner))
     look = "" if task.is_training or not task.gpus else _LOOK
-    # the home that the job's variables name is not mounted, and the image may be read-only: caches need a place
+    # the home in the job's variables is not mounted, and the image may be read-only: caches need a place
     home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in dict(task.variables) else ""
-    # bash has what it does not wait for ignore Ctrl-C, and so its children
+    # bash makes background processes ignore Ctrl-C, and their children with them
     command = f'(trap - INT QUIT; exec {_inside(task)}{_apptainer(task)}"$@"{task.after})'
     return _MARKED.format(run=f"{home}{look}{_WAITED.format(command=command)}", remove="")
 
 
 def _inside(task: Task) -> str:
-    """Give the words before the command that set variables for it alone: with apptainer by the names under which it
-    takes all of them into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
+    """Return the words before the command that set variables for it alone: for apptainer under the names by which it
+    passes any of them into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
     if task.runner == "apptainer":
         found = _assigned(task.variables, "APPTAINERENV_")
     else:
@@ -184,8 +185,8 @@ def _inside(task: Task) -> str:
     return " ".join(["env", *found, ""]) if found else ""
 
 
-# A training looks for itself.
-_LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is seen here" >&2; exit 125; }\n'
+# A training checks for itself.
+_LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }\n'
 
 
 def _apptainer(task: Task) -> str:
@@ -233,12 +234,12 @@ def _client(task: Task) -> str:
 
 
 def _gpus(task: Task) -> list[str]:
-    """Give the lines that hand on the very cards that Slurm gave: by index, and CUDA_VISIBLE_DEVICES stays outside, for
-    inside they are counted anew."""
+    """Return the lines that pass on exactly the cards that Slurm assigned, by index. CUDA_VISIBLE_DEVICES stays
+    outside: the indices inside start from 0 again."""
     if not task.gpus:
         return ["more+=(-e NVIDIA_VISIBLE_DEVICES=void)"]
     lines = ["cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}"]
-    lines += ['[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU of this node" >&2; echo 125 >"$mark"; exit 125; }']
+    lines += ['[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }']
     if task.runner == "podman":  # its --gpus and device requests do nothing
         return [*lines, 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done']
     return [*lines, 'more+=(--gpus "\\"device=$cards\\"")']

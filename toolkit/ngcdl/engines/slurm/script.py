@@ -1,8 +1,8 @@
-"""The batch script that an Order becomes: one task a node, one container a task, and what came of it. Pure.
+"""The batch script that an Order becomes: one task per node, one container per task, and its outcome recorded. Pure.
 
-Its files in the run's folder: log.txt, what it wrote; exit.json {code, t, restarts, why}, how it ended;
-.task-ATTEMPT-NODE, "began" and then the exit code of a node's task; .code-ATTEMPT-NODE, that of what it ran; .stopping,
-once it was asked to save a checkpoint and end.
+Its files in the run's folder: log.txt, its output; exit.json {code, t, restarts, why}, how it ended;
+.task-ATTEMPT-NODE, "began" and then the exit code of a node's task; .code-ATTEMPT-NODE, the exit code of the task's
+command; .stopping, once it was asked to save a checkpoint and end.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
 from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted
 
-UNSEEN = 53  # what Slurm itself ends a job with whose output a node can't open
+UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
-# Before the time is over: a training finishes its step and saves a checkpoint.
+# Before the time limit: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
 TRAINER = f"{PurePosixPath(RUN_FOLDER).parent}/trainer"
 _OWN = f"{PurePosixPath(RUN_FOLDER).parent}/"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What options of sbatch, srun and apptainer that join several paths can hold without a quote.
+# What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
 
-# MASTER_ADDR: names of nodes need not resolve, and a container has no scontrol. What waits for srun is not cut short by
-# a trap. A plain scancel lets tasks live for KillWait after SIGTERM, which is Slurm's to send.
+# MASTER_ADDR: node names need not resolve, and a container has no scontrol. No trap cuts the wait for srun short. After
+# a plain scancel, Slurm itself sends SIGTERM, and tasks live for KillWait more.
 _HEAD = """
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
@@ -49,7 +49,7 @@ ended() {
 """
 
 _RESUME = """
-resume=() # what was begun goes on from its last checkpoint
+resume=() # a restarted job continues from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do
     [ ! -e "$file" ] || resume=(--resume "$RUN")
 done
@@ -57,17 +57,17 @@ done
 
 _TAIL = """
 trap 'why=\\"time_limit\\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-is_told= # to end, by Slurm: then it is for Slurm to queue the job again, or not
+is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
 while kill -0 "$srun" 2>/dev/null; do
     wait "$srun"
 done
 wait "$srun"
 code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 says -1 where a signal came with its end: the tasks' own are below
+[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
 
-# A task that failed by itself speaks for those that were ended after it. One that began and never told its end was on a
-# node that is gone: then the job is queued again, and goes on from the last checkpoint.
+# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
+# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
 is_lost=
 for file in "$RUN/.task-$attempt-"*; do
     told=
@@ -75,16 +75,16 @@ for file in "$RUN/.task-$attempt-"*; do
     case $told in
     began)
         is_lost=yes
-        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and calls that 0
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
         ;;
     137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any began: that is no success
+    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
     0) ;;
     *) code=$told ;;
     esac
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt $RESTARTS ]; then
-    echo "ngcdl: a node was lost; the job is queued again" >&2
+    echo "ngcdl: a node was lost; the job is requeued" >&2
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
 ended "$code"
@@ -92,13 +92,13 @@ ended "$code"
 
 
 def script(order: Order, is_kept: bool = False) -> str:
-    """Give the script. One that `is_kept` makes a folder of its own for each run, in which the trainer writes all of
-    the record. Raises PathUnfit."""
+    """Return the script. If `is_kept`, it creates a new folder for each run, where the trainer writes the whole record.
+    Raise PathUnfit."""
     spec, placement = order.spec, order.spec.placement or Placement()
     task = _task(order, is_kept)
     resume = ' "${resume[@]}"' if spec.workload else ""
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, placement, is_kept)), ""]
-    lines += ["# Written by ngcdl: one task a node, one container a task. RUN is the run's folder, seen by all nodes."]
+    lines += ["# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder."]
     lines += [*_folder(order, is_kept), _HEAD.rstrip(), *_secrets(task)]
     lines += [_RESUME.rstrip()] if resume else []
     lines += ["", *runners.before(task), "task=" + shlex.quote(runners.task(task))]
@@ -109,7 +109,7 @@ def script(order: Order, is_kept: bool = False) -> str:
 
 
 def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
-    """Give the words for sbatch; what was typed comes last, and counts."""
+    """Return the words for sbatch; options that were typed come last, and win."""
     gpus = _gpus(order.spec)
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
     words += [f"--gres=gpu:{f'{placement.gpu_type}:' if placement.gpu_type else ''}{gpus}"] if gpus else []
@@ -128,7 +128,7 @@ def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
 
 
 def _gpus(spec: RunSpec) -> int:
-    """How many of each node; 0: none."""
+    """Return the GPUs per node, 0 for none."""
     return spec.gpus.count or 0 if spec.gpus.kind == "count" else 0
 
 
@@ -138,7 +138,7 @@ def job_name(run_id: str) -> str:
 
 def _folder(order: Order, is_kept: bool) -> list[str]:
     if not is_kept:
-        there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 makes the folder of the log'
+        there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 creates the log\'s folder'
         return [f"RUN={_fit(order.folder)}", there]
     lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}", 'mkdir -p "$RUN/home" && cd "$RUN" || exit 1']
     trainer = next((mount.host for mount in order.spec.mounts if mount.container == TRAINER), None)
@@ -148,20 +148,20 @@ def _folder(order: Order, is_kept: bool) -> list[str]:
 
 
 def _secrets(task: runners.Task) -> list[str]:
-    """Ask for what looks like a secret: it is in no file, and comes with the job from who hands it in."""
-    return [f': "${{{name}:?it is a secret, and in no script: export {name}, then sbatch}}"' for name in task.secrets]
+    """Require each variable that looks like a secret: it is in no file, and travels with the job from the submitter."""
+    return [f': "${{{name}:?a secret, kept out of scripts: export {name}, then sbatch}}"' for name in task.secrets]
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Raises BadOption where a variable can't be had on Slurm under that name."""
+    """Does the variable look like a secret? Raise BadOption if Slurm can't pass it under that name."""
     if not _NAME.fullmatch(name):
-        raise BadOption(f"-e {name}: on Slurm a variable's name has letters, digits and _ alone, no digit first.")
+        raise BadOption(f"-e {name}: on Slurm a variable's name has only letters, digits and _, and no digit first.")
     if REDACTED not in (value, redacted(name, value)):
         return False
     if runners.READ_OUTSIDE.fullmatch(name):
         raise BadOption(
-            f"-e {name}: its value looks like a secret, which comes with the job; but there {name} is read by others.",
-            "Under another name:\n    ngcdl run ... -e MY_SECRET -- COMMAND",
+            f"-e {name}: its value looks like a secret and comes with the job, where other programs read {name}.",
+            "Use another name:\n    ngcdl run ... -e MY_SECRET -- COMMAND",
         )
     return True
 
@@ -170,7 +170,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     spec, placement = order.spec, order.spec.placement or Placement()
     for mount in spec.mounts:
         if mount.is_volume:
-            raise PathUnfit(mount.host, "a volume of Docker is on one machine alone")
+            raise PathUnfit(mount.host, "a Docker volume is on one machine only")
     own = [m for m in spec.mounts if _is_own(m) and m.container != TRAINER]
     mounts = [Mount(_own_path(m), _own_path(m), m.writable) for m in own]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
@@ -201,12 +201,12 @@ def _is_own(mount: Mount) -> bool:
 
 
 def _own_path(mount: Mount) -> str:
-    """What ngcdl itself mounts is seen under its own path: then a task is the same, whatever runs the image."""
+    """Return the path of ngcdl's own mount, the same inside and outside: so a task is the same under any runner."""
     return _fit(mount.host)
 
 
 def _command(order: Order) -> str:
-    """Give the command's words for a shell, with ngcdl's own folders by their paths on the nodes."""
+    """Return the command's words for a shell, with ngcdl's own folders by their paths on the nodes."""
     known = {mount.container: _own_path(mount) for mount in order.spec.mounts if _is_own(mount)}
     return " ".join(
         '"$RUN"' if word == RUN_FOLDER else shlex.quote(known.get(word, word)) for word in order.spec.command
@@ -214,8 +214,8 @@ def _command(order: Order) -> str:
 
 
 def _fit(path: object) -> str:
-    """Give a path as it is. Raises PathUnfit where an option would take a part of it for something else."""
+    """Return a path unchanged. Raise PathUnfit if an option would misread a part of it."""
     text = str(path)
     if not _PATH.fullmatch(text):
-        raise PathUnfit(text, "only letters, digits and @ % + = . / ~ _ - can stand in it")
+        raise PathUnfit(text, "it may have only letters, digits and @ % + = . / ~ _ -")
     return text

@@ -1,6 +1,6 @@
-"""What goes along to sbatch of the variables of who hands a job in: it reads options there, and the job has them. Pure.
+"""Which of the submitter's variables sbatch gets: it reads options from them, and the job inherits them. Pure.
 
-A variable of sbatch's counts before the script, which has what was typed: https://slurm.schedmd.com/sbatch.html
+sbatch's variables override the script, which holds the options that were typed: https://slurm.schedmd.com/sbatch.html
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import re
 from collections.abc import Iterator, Mapping
 
 KEYS = ("NGC_API_KEY", "NGC_CLI_API_KEY")
-# In a shell of salloc's, or a desktop on a node, these are of the job around it, and srun in the new one would read
+# In an salloc shell, or a desktop on a node, these belong to the surrounding job, and srun in the new job would read
 # them as options (SLURM_CPU_BIND, SLURM_MEM_PER_NODE, SLURM_GPUS).
 _ANOTHER_JOB_S = re.compile(r"(SLURMD?|PMI2?|PMIX)_")
-_THE_CLUSTER_S = re.compile(r"SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT|SACK_\w+)")  # which one it is, and how one gets in
-# Options that say the same in different words, or exclude each other.
+_THE_CLUSTER_S = re.compile(r"SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT|SACK_\w+)")  # which one it is, and how to sign in
+# Options with the same meaning, or that exclude each other.
 _ALIKE = (
     ("gres", "gpus", "gpus-per-node", "gpus-per-task"),
     ("cpus-per-task", "cpus-per-gpu"),
     ("mem-per-node", "mem-per-cpu", "mem-per-gpu"),
     ("requeue", "no-requeue"),
 )
-# What sbatch calls an option where the variable's name is not that of the long one.
+# The names of sbatch's variables where they differ from the long option.
 _NAMED = {
     **{"t": "timelimit", "time": "timelimit", "mem": "mem-per-node", "a": "array-inx", "array": "array-inx"},
     **{"A": "account", "C": "constraint", "G": "gpus", "J": "job-name", "e": "error", "i": "input", "k": "no-kill"},
@@ -29,7 +29,7 @@ _NAMED = {
 
 
 def of(script: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Leave out NGC's keys, what is of a job around this one, and what the script's own options would lose against."""
+    """Leave out NGC's keys, a surrounding job's variables, and those that would override the script's own options."""
     typed = set(_options(script))
     return {
         name: value
@@ -39,7 +39,7 @@ def of(script: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(script: str) -> Iterator[str]:
-    """Name the variables that say what an option of the script says."""
+    """Name the variables that mean the same as an option in the script."""
     for word in re.findall(r"^#SBATCH (?:--([\w-]+)|-(\w))", script, re.MULTILINE):
         option = _NAMED.get("".join(word), "".join(word))
         for one in next((alike for alike in _ALIKE if option in alike), (option,)):

@@ -1,87 +1,71 @@
-"""The local engine: this host's own Python with TensorFlow, no container.
+"""The local engine: a training becomes a process of a Python that has TensorFlow.
 
-TensorFlow comes from the Python that ngcdl runs on, if it has it (`pip install ngcdl[local]`); else from an environment
-of its own in $XDG_DATA_HOME/ngcdl/, made once from the lock with hashes that ngcdl brings: tensorflow-cpu (274 MB) on
-x86-64 without an NVIDIA GPU, else tensorflow.
+TensorFlow comes from the Python that runs ngcdl, if installed there (`pip install ngcdl[local]`); else from a separate
+environment in $XDG_DATA_HOME/ngcdl/, created once from the lock with hashes that ngcdl ships: tensorflow-cpu (274 MB)
+on x86-64 without an NVIDIA GPU, else tensorflow.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import os
 import platform
-import select
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import (
-    RUN_FOLDER,
-    Chunk,
-    Exit,
-    GpuWay,
-    Job,
-    LayerStore,
-    NoImages,
-    NoInput,
-    Order,
-    PullEvent,
-    Show,
-    Started,
-)
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, NoImages, OfKind, Order, PullEvent, Show
+from ngcdl.engines.local.job import PID, FoundJob, LocalJob
 from ngcdl.errors import LocalUnavailable
-from ngcdl.folder import HOME
+from ngcdl.folder import HOME, job_of
 from ngcdl.spec import ImageRef, Placement, redacted
 
 READY = "ready"
-# The wheel of TensorFlow 2.21 for x86-64, by far the largest; unpacked, with all it needs, the CPU's takes 1.6 GB.
-SIZES = {"local-cpu.txt": "a wheel of 274 MB and what it needs,", "local.txt": "a wheel of 572 MB and CUDA,"}
+# TensorFlow 2.21's wheels for x86-64, by far the largest; installed with its dependencies, the CPU's takes 1.6 GB.
+SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and CUDA,"}
 
 
 def connect() -> LocalEngine:
-    return LocalEngine(settings.load().share)
+    config = settings.load()
+    return LocalEngine(config.share, config.runs)
 
 
 def lock_name(has_gpu: bool) -> str:
-    """The lock to install from. The CPU wheel exists for x86-64 only; on arm64 the usual one is CPU-only anyway."""
+    """Return the lock to install from. The CPU wheel exists for x86-64 only; on arm64 the usual one is CPU-only."""
     return "local-cpu.txt" if platform.machine() in ("x86_64", "AMD64") and not has_gpu else "local.txt"
 
 
 def lock_path(name: str) -> Path:
-    """Find a lock beside the checkout first: an editable install leaves old copies in site-packages."""
-    package = Path(__file__).resolve().parents[1]
+    """Return the path of a lock, the checkout's first: an editable install leaves old copies in site-packages."""
+    package = Path(__file__).resolve().parents[2]
     for folder in (package.parents[1] / "requirements", package / "requirements"):
         if (folder / name).exists():
             return folder / name
-    raise LocalUnavailable(f"{name} is missing from this installation of ngcdl.", "Install ngcdl once more.")
+    raise LocalUnavailable(f"{name} is missing from this installation of ngcdl.", "Reinstall ngcdl.")
 
 
-class LocalEngine(NoImages):
+class LocalEngine(OfKind, NoImages):
+    """`share` holds the Python environment that ngcdl installs, `runs` is the folder of all runs."""
+
     name = "local"
     identity: str | None = None
     is_here = True
-    has_containers = False
-    is_cluster = False
-    shares_files = True
 
-    def __init__(self, share: Path) -> None:
-        self._share = share
+    def __init__(self, share: Path, runs: Path) -> None:
+        self._share, self._runs = share, runs
 
     @property
     def version(self) -> str:
         return f"Python {platform.python_version()}"
 
     def gpu_way(self) -> GpuWay:
-        return GpuWay("none", "no container is in between")
+        return GpuWay("none", "there is no container")
 
     def placed(self, placement: Placement | None) -> Placement | None:
         del placement
@@ -106,15 +90,15 @@ class LocalEngine(NoImages):
         return LayerStore("the local engine runs no images")
 
     def python(self, has_gpu: bool) -> Path | None:
-        """Give the Python that has TensorFlow, None where `prepare` has to make one."""
+        """Return the Python that has TensorFlow, None if `prepare` must install it."""
         found = importlib.util.find_spec("tensorflow")
-        if found and found.origin:  # a mere folder of that name, as containers/tensorflow, has none
+        if found and found.origin:  # a mere folder of that name, such as containers/tensorflow, has none
             return Path(sys.executable)
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None
 
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
-        """Give the Python that has TensorFlow; with `show` it is installed where it is missing."""
+        """Return the Python that has TensorFlow; with `show`, install it if it is missing."""
         planned = self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
         return str(planned if show is None else self.prepare(has_gpu, show))
 
@@ -123,7 +107,7 @@ class LocalEngine(NoImages):
         return self._share / f"{lock.removesuffix('.txt')}-{key}"
 
     def prepare(self, has_gpu: bool, show: Show) -> Path:
-        """Give the Python that has TensorFlow, installing it first where it is missing. Raises LocalUnavailable."""
+        """Return the Python that has TensorFlow, installing it first if it is missing. Raise LocalUnavailable."""
         found = self.python(has_gpu)
         if found:
             return found
@@ -139,7 +123,7 @@ class LocalEngine(NoImages):
                     self._install(folder, lock, show)
         except OSError as error:
             raise LocalUnavailable(
-                f"{folder} can't be made: {error.strerror or error}", "Free some space, or set XDG_DATA_HOME."
+                f"{folder} can't be created: {error.strerror or error}", "Free some space, or set XDG_DATA_HOME."
             ) from error
         return folder / "bin" / "python"
 
@@ -153,7 +137,7 @@ class LocalEngine(NoImages):
             _tool([*install, "-r", str(lock_path(lock))], show)
         else:
             _tool([sys.executable, "-m", "venv", str(folder)], show)
-            # a part of a framework is ever loaded, and compiled then: to compile all takes longer than to unpack it
+            # only part of a framework is ever loaded, and compiled then: compiling all takes longer than unpacking
             options = ["--disable-pip-version-check", "--no-input", "--no-compile", "--require-hashes"]
             _tool([str(python), "-m", "pip", "install", *options, "-r", str(lock_path(lock))], show)
         (folder / READY).touch()
@@ -161,13 +145,13 @@ class LocalEngine(NoImages):
     def request(self, order: Order) -> dict[str, Any]:
         words = [str(order.folder) if word == RUN_FOLDER else word for word in order.spec.command]
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(order.spec.gpus.devices)} if order.spec.gpus.devices else {}
-        home = str(order.folder / HOME)  # Keras leaves a file in its home, and this one is not the caller's
+        home = str(order.folder / HOME)  # Keras writes a file to its home: keep it out of the caller's
         return {
             "argv": [order.target, *words[1:]],
             "cwd": order.spec.workdir,
             "environment": {
                 **visible,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so an index in the caller's variable is NVML's (telemetry/free.py)
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so CUDA_VISIBLE_DEVICES has NVML's indices (telemetry/free.py)
                 "KERAS_HOME": home,
                 **dict(order.spec.environment),
             },
@@ -191,25 +175,28 @@ class LocalEngine(NoImages):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for ngcdl, which asks the training to stop
+                start_new_session=True,  # Ctrl-C reaches ngcdl alone, which asks the training to stop
             )
         except OSError as error:
             raise LocalUnavailable(f"{order.target} can't be started: {error}") from error
         return LocalJob(process)
 
     def find(self, run_id: str) -> Job | None:
-        del run_id
-        return None
+        """Return the process that the run's record names, while it runs: nothing is kept of one that has ended."""
+        folder = self._runs / run_id
+        pid = (job_of(folder) or "").removeprefix(PID)
+        job = FoundJob(int(pid), folder) if pid.isdecimal() else None
+        return job if job and job.ended() is None else None
 
 
 def _tool(argv: list[str], show: Show) -> None:
-    """Run an installer, one event a line. Raises LocalUnavailable with the end of what it said."""
+    """Run an installer and show an event per download. Raise LocalUnavailable with its last lines of output."""
     environment = {**os.environ, "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
     said: list[str] = []
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
-        assert process.stdout is not None  # PIPE was asked for
+        assert process.stdout is not None  # it is a PIPE
         for line in process.stdout:
             said.append(line.rstrip())
             if line.lstrip().startswith("Downloading") and "MB" in line:
@@ -217,75 +204,7 @@ def _tool(argv: list[str], show: Show) -> None:
     if process.returncode:
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
-            f"TensorFlow could not be installed: {argv[0]} ended with {process.returncode}.\n{tail}",
-            "Is the network there, and is this Python 3.11 to 3.13 with venv (Debian: python3.11-venv and its like)?\n"
-            "With Docker nothing has to be installed:\n    ngcdl run tensorflow:TAG --train cifar10",
+            f"TensorFlow could not be installed: {argv[0]} exited with {process.returncode}.\n{tail}",
+            "Check the network, and that this is Python 3.11 to 3.13 with venv (Debian: python3.11-venv or similar).\n"
+            "With Docker there is nothing to install:\n    ngcdl run tensorflow:TAG --train cifar10",
         )
-
-
-class LocalJob(NoInput):
-    """A process of this host, in a session of its own."""
-
-    def __init__(self, process: subprocess.Popen[bytes], clock: Callable[[], float] = time.time) -> None:
-        self._process = process
-        self._clock = clock
-        self._stopped_by_us = False
-        self.identity = f"pid:{process.pid}"
-        self.started = Started(pid=process.pid)
-        self.detached = False
-
-    def output(self) -> Iterator[Chunk]:
-        stdout, stderr = self._process.stdout, self._process.stderr
-        assert stdout is not None  # PIPE was asked for
-        assert stderr is not None
-        streams = {stdout: "stdout", stderr: "stderr"}
-        while streams:
-            ready, _, _ = select.select(list(streams), [], [], 1.0)
-            for stream in ready:
-                data = os.read(stream.fileno(), 65536)
-                if data:
-                    yield Chunk(streams[stream], data)
-                else:
-                    del streams[stream]
-            if not ready and self._process.poll() is not None:
-                return  # a grandchild may hold the pipe open for ever
-
-    def wait(self) -> Exit:
-        code = self._process.wait()
-        if code >= 0:
-            return Exit(code, False, None, self._clock())
-        # The kernel does not say why it killed a process that is in no container.
-        reason = None if self._stopped_by_us else f"ended by {signal.Signals(-code).name}"
-        return Exit(128 - code, None if code == -signal.SIGKILL else False, reason, self._clock())
-
-    def ended(self) -> Exit | None:
-        return None if self._process.poll() is None else self.wait()
-
-    def waiting(self) -> str | None:
-        return None
-
-    def stop(self, grace_seconds: float) -> None:
-        self._stopped_by_us = True
-        self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(grace_seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
-        self._stopped_by_us = True
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-    def gpus_inside(self) -> tuple[str, ...] | None:
-        return None
-
-    def remove(self) -> None:
-        if self._process.poll() is None:
-            self.kill()
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream:
-                stream.close()

@@ -1,0 +1,61 @@
+"""Runs asked for on Slurm, of each kind; and stand-ins, in bash, for the programs of its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from stand_ins import stand_in
+
+from ngcdl.engines.base import Order
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
+
+ID = "20180216-182126-cifar10-beef"
+FOLDER = Path("/home/me/.local/state/ngcdl/runs") / ID
+DIGEST = "sha256:" + "5" * 64
+TRAINING = RunSpec(
+    ImageRef.parse("pytorch:25.03-py3"),
+    ("python", "-m", "trainer", "cifar10", "--out", "/ngcdl/run", "--data", "/ngcdl/data", "--resume", "/ngcdl/resume"),
+    GpuRequest("count", count=8),
+    mounts=(
+        Mount("/opt/ngcdl/containers/trainer", "/ngcdl/trainer"),
+        Mount("/scratch/cifar10", "/ngcdl/data"),
+        Mount("/home/me/.local/state/ngcdl/runs/older", "/ngcdl/resume"),
+    ),
+    environment=(("PYTHONUNBUFFERED", "1"), ("WORDS", "a 'b'")),
+    user="1000:1000",
+    workdir="/ngcdl",
+    workload=Workload("cifar10"),
+    placement=Placement(2, "gpu", "physics", time_limit="1:00:00", container="pyxis", cpus=14),
+)
+COMMAND = RunSpec(
+    ImageRef.parse("pytorch:25.03-py3"),
+    ("python", "my train.py", "--epochs", "3"),
+    GpuRequest("none"),
+    mounts=(Mount("/home/me/code", "/work", writable=True), Mount("/data", "/data")),
+    environment=(("HF_TOKEN", "hush"),),
+    user="1000:1000",
+    workdir="/work",
+    placement=Placement(container="docker", options=("--exclusive", "--mail-type=END")),
+)
+ORDERS = {
+    "training-pyxis": TRAINING,
+    "training-docker": replace(TRAINING, placement=Placement(2, container="docker")),
+    "training-podman": replace(TRAINING, placement=Placement(container="podman")),
+    "command-docker-no-gpu": COMMAND,
+    "command-apptainer": replace(
+        COMMAND, gpus=GpuRequest("count", count=1), placement=Placement(container="apptainer", images="/scratch/images")
+    ),
+    "training-pyxis-image-once": replace(
+        TRAINING, placement=Placement(64, container="pyxis", images="/scratch/images")
+    ),
+}
+
+
+def ordered(spec: RunSpec) -> Order:
+    assert spec.image
+    return Order(spec, ID, FOLDER, spec.image.pinned(DIGEST), "none" if spec.gpus.kind == "none" else "gres")
+
+
+def program(folder: Path, name: str, lines: str) -> None:
+    stand_in(folder, name, lines, "/bin/bash")

@@ -1,0 +1,154 @@
+"""What the pods of a run write is followed to its end, whatever breaks on the way, and the record with it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from kubernetes_api import Api, Log
+from kubernetes_jobs import RUN, Followed, record, started
+
+from ngcdl.engines.kubernetes import KubernetesEngine
+from ngcdl.errors import ClusterHangs, ImageNotPulled, PodFailed
+
+pytestmark = pytest.mark.lab
+
+
+def test_the_output_is_followed_to_its_end_and_the_record_with_it(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path)
+    followed = Followed(job)
+    pod = api.runs()
+    api.writes(pod, b"step 0\n")
+    followed.until("step 0\n")
+    api.writes(pod, b"step 1\n" + record(events__jsonl=b"{}\n", exit__json=b'{"code": 0, "t": 5}'))
+    api.ends()
+    api.job_ends()
+    assert followed.end() == "step 0\nstep 1\n"
+    assert job.wait().code == 0
+    folder = tmp_path / "runs" / RUN
+    assert (folder / "log.txt").read_text() == f"ngcdl: pod {pod}\nstep 0\nstep 1\n"
+    assert (folder / "events.jsonl").read_text() == "{}\n"
+
+
+def test_a_connection_that_is_cut_loses_and_doubles_nothing(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
+    job = started(engine, tmp_path)
+    followed = Followed(job)
+    pod = api.runs()
+    api.writes(pod, b"step 0\n")
+    followed.until("step 0\n")
+    with api.changed:
+        api.logs[pod].cut = 1
+        api.changed.notify_all()
+    api.until(lambda: api.logs[pod].cut == 0, "the connection was not cut")
+    api.writes(pod, b"step 1\n")
+    followed.until("step 1\n")
+    with api.changed:  # and its node begins a new file: what was written before is gone there
+        followed_log, api.logs[pod] = api.logs[pod], Log(b"step 2\n")
+        followed_log.cut = 1
+        api.changed.notify_all()
+    followed.until("step 2\n")
+    api.ends()
+    api.job_ends()
+    assert followed.end() == "step 0\nstep 1\nstep 2\n"
+    title = f"ngcdl: pod {pod}\n"
+    assert (tmp_path / "runs" / RUN / "log.txt").read_text() == f"{title}step 0\nstep 1\n{title}step 2\n"
+
+
+def test_a_pod_in_the_place_of_a_lost_one_is_followed_too(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
+    job = started(engine, tmp_path)
+    followed = Followed(job)
+    first = api.runs()
+    api.writes(first, b"step 0\n")
+    followed.until("step 0\n")
+    api.ends(code=137)
+    second = api.runs(suffix="bbbbb", made="2026-01-01T00:05:00Z")
+    api.writes(second, b"step 1\n")
+    followed.until("step 1\n")
+    api.ends(suffix="bbbbb")
+    api.put("pods", {**api.objects["pods", "vision", second], "metadata": {
+        **api.objects["pods", "vision", second]["metadata"], "creationTimestamp": "2026-01-01T00:05:00Z"}})  # fmt: skip
+    api.job_ends()
+    assert followed.end() == "step 0\nstep 1\n"
+    log = (tmp_path / "runs" / RUN / "log.txt").read_text()
+    assert log == f"ngcdl: pod {first}\nstep 0\nngcdl: pod {second}\nstep 1\n"
+
+
+def test_another_nodes_record_is_fetched_and_its_last_words_where_it_failed(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path, nodes=2)
+    for index, words in enumerate((b"step 0\n", b"NCCL WARN: no network\n" + record(**{"samples-n2__jsonl": b"1\n"}))):
+        api.writes(api.runs(index), words)
+        api.ends(index, code=1)
+    api.job_ends("Failed", "BackoffLimitExceeded")
+    said = Followed(job).end()
+    assert said == "step 0\nthe last lines of node 1:\nNCCL WARN: no network\n"
+    assert (tmp_path / "runs" / RUN / "samples-n2.jsonl").read_text() == "1\n"
+    assert job.wait().code == 1
+
+
+def test_what_it_waits_for_is_said_once(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
+    job = started(engine, tmp_path)
+    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    api.pod(phase="Pending", conditions=[{"type": "PodScheduled", "status": "False", "message": said}])
+    followed = Followed(job)
+    followed.until(said, "stderr")
+    looks = len(api.asked)
+    api.until(lambda: len(api.asked) > looks + 6, "nobody looks any more")
+    api.ends()
+    api.job_ends()
+    followed.end()
+    assert followed.text("stderr").count("waiting: ") == 1
+
+
+def test_a_start_that_fails_is_waited_out_and_an_image_that_no_node_may_pull_ends_the_following_with_the_remedy(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    def waits(reason: str, message: str) -> None:
+        state = {"waiting": {"reason": reason, "message": message}}
+        api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
+
+    job = started(engine, tmp_path)
+    waits("CreateContainerError", "context deadline exceeded")
+    followed = Followed(job)
+    followed.until("waiting: the container could not be started yet", "stderr")
+    waits("ErrImagePull", "401 Unauthorized")
+    followed.end()
+    assert isinstance(followed.error, ImageNotPulled)
+    assert "--pull-secret" in followed.error.hint
+    waits("CreateContainerError", "context deadline exceeded")
+    job.lost_seconds = 0
+    followed = Followed(job)
+    followed.end()
+    assert isinstance(followed.error, PodFailed), "it was waited for long enough"
+
+
+def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_again_after_a_pause(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path)
+    job.poll_seconds = 0.7
+    pod = api.runs()
+    api.logs[pod].closed = True
+    asked = f"GET /api/v1/namespaces/vision/pods/{pod}/log"
+    followed = Followed(job)
+    api.until(lambda: asked in api.asked, "nobody reads its log")
+    begun = time.monotonic()
+    api.until(lambda: api.asked.count(asked) == 2, "nobody reads its log again")
+    assert time.monotonic() - begun > 0.45
+    api.writes(pod, b"step 0\n" + record(events__jsonl=b"{}\n"))
+    api.refusals["GET", "log"] = (500, "InternalError", "proxy error: no answer of the node")
+    job.poll_seconds = 0.05
+    api.ends(finished=datetime.now(UTC).isoformat())
+    api.job_ends()
+    later = engine.find(RUN)
+    assert later
+    with pytest.raises(ClusterHangs, match="read the log"):
+        later.ended()
+    del api.refusals["GET", "log"]
+    assert followed.end() == "step 0\n"
+    assert (tmp_path / "runs" / RUN / "events.jsonl").exists(), "the record, which the job is deleted with"

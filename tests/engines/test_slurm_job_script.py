@@ -1,0 +1,134 @@
+"""What the batch script of a run on Slurm does, run by bash: its tasks, its end, and whether it is queued again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from house import until
+from slurm_orders import COMMAND, FOLDER, TRAINING, ordered, program
+
+from ngcdl.engines.slurm.script import script
+from ngcdl.spec import RunSpec
+
+# A client whose engine forbids the limit $FORBIDDEN, and of whose containers each ends with 7.
+CLIENT = """[ "$1" != rm ] || exit 0
+echo "$*" >>calls
+case "$*" in *"$FORBIDDEN"*)
+    echo 'error during container init: error setting rlimit type 8: operation not permitted' >&2
+    exit 125
+esac
+exit 7
+"""
+
+
+@pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
+def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
+    tmp_path: Path, forbidden: str, times: int
+) -> None:
+    program(tmp_path, "docker", CLIENT)
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "FORBIDDEN": forbidden}
+    done = subprocess.run(
+        ["bash", "-c", f'task={task_of(COMMAND, tmp_path)}\nbash -c "$task" task true'], cwd=tmp_path,
+        capture_output=True, text=True, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert (tmp_path / ".task-0-n1").read_text() == "7\n"
+    assert done.stderr.count("ngcdl: n1 forbids --ulimit memlock=-1") == (times > 1)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == times
+    assert calls[-1].endswith(" true")
+    assert "--ulimit stack=67108864" in calls[-1]
+    assert ("memlock" in calls[-1]) == (times == 1)
+
+
+def task_of(spec: RunSpec, folder: Path) -> str:
+    text = script(replace(ordered(spec), folder=folder)).partition("\ntask=")[2]
+    return re.split(r"\n(?:env .*\\\n    )?srun ", text)[0]
+
+
+@pytest.mark.parametrize(("is_stop", "mark", "code"), [(False, "137", -signal.SIGKILL), (True, "77", 0)])
+def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_its_time(
+    tmp_path: Path, is_stop: bool, mark: str, code: int
+) -> None:
+    program(tmp_path, "sleep", f"touch {tmp_path}/waits")
+    if is_stop:
+        (tmp_path / ".stopping").touch()
+    hears = "'exit 77'" if is_stop else "''"
+    works = (
+        f"trap {hears} TERM; grep SigIgn /proc/self/status >ignored; touch up; while :; do read -rt 0.05 <>pipe; done"
+    )
+    os.mkfifo(tmp_path / "pipe")
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "NGCDL_KILL_SECONDS": "25"}
+    words = ["bash", "-c", f'task={task_of(TRAINING, tmp_path)}\nexec bash -c "$task" task bash -c "$0"', works]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, start_new_session=True
+    ) as process:
+        until((tmp_path / "up").exists, "the training")
+        os.killpg(process.pid, signal.SIGTERM)
+        if is_stop:
+            process.wait(20)
+        else:
+            until(lambda: (tmp_path / ".task-0-n1").read_text() == "137\n", "the mark")
+            os.killpg(process.pid, signal.SIGKILL)
+    assert ((tmp_path / ".task-0-n1").read_text(), process.returncode) == (f"{mark}\n", code)
+    assert (tmp_path / "waits").exists() != is_stop
+    ours = Path("/proc/self/status").read_text().partition("SigIgn:")[2].split()[0]
+    theirs = (tmp_path / "ignored").read_text().split()[1]
+    assert int(theirs, 16) & 0b110 == int(ours, 16) & 0b110, "Ctrl-C and Ctrl-\\ are what they were"
+
+
+@pytest.mark.parametrize(
+    ("srun", "marks", "code", "is_queued_again"),
+    [
+        (137, {"n1": "1", "n2": "137"}, 1, False),
+        (137, {"n1": "137", "n2": "3"}, 3, False),
+        (137, {"n1": "137", "n2": "143"}, 137, False),
+        (0, {"n1": "143", "n2": "0"}, 143, False),
+        (137, {"n1": "137", "n2": "began"}, 137, True),
+        (0, {"n1": "0", "n2": "began"}, 137, True),
+        (0, {"n1": "0", "n2": "0"}, 0, False),
+    ],
+)
+def test_a_task_that_failed_by_itself_speaks_for_the_killed_and_only_a_lost_node_queues_the_job_again(
+    tmp_path: Path, srun: int, marks: dict[str, str], code: int, is_queued_again: bool
+) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    writes = [f"echo {mark} >{tmp_path}/.task-0-{node}" for node, mark in marks.items()]
+    program(tmp_path, "srun", "; ".join([*writes, f"exit {srun}"]))
+    program(tmp_path, "scontrol", f'[ "$1" != requeue ] || touch {tmp_path}/again')
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    done = subprocess.run(
+        ["bash", str(tmp_path / "job.sh")], env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, check=False
+    )
+    assert (done.returncode, (tmp_path / "again").exists()) == (code, is_queued_again)
+    if not is_queued_again:
+        assert json.loads((tmp_path / "exit.json").read_text())["code"] == code
+
+
+def test_a_job_that_is_ended_before_any_task_has_begun_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    caught = "0x$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$PPID/status)"
+    program(tmp_path, "srun", f"until (({caught} & 0x4000)); do :; done; kill -TERM $PPID; exit 0")
+    program(tmp_path, "scontrol", ":")
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    where = {"PATH": f"{tmp_path}:/usr/bin:/bin", **known}
+    done = subprocess.run(["bash", str(tmp_path / "job.sh")], env=where, check=False)
+    assert (done.returncode, json.loads((tmp_path / "exit.json").read_text())["code"]) == (143, 143)
+
+
+def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_the_other_s(tmp_path: Path) -> None:
+    text = script(replace(ordered(TRAINING), folder=tmp_path))
+    begin, end = text.index("resume=()"), text.index("\ntask=")
+    part = f'RUN={tmp_path}\n{text[begin:end]}\necho "${{resume[@]}}"'
+    assert subprocess.check_output(["bash", "-c", part], text=True) == "\n"
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/step-50.npz").touch()
+    assert subprocess.check_output(["bash", "-c", part], text=True) == f"--resume {tmp_path}\n"
+    assert f"--resume {FOLDER.with_name('older')} " in text, "what was typed stands before it, and the later counts"

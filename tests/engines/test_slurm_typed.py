@@ -1,0 +1,152 @@
+"""What was typed for a run on Slurm arrives in its task as it is: words, variables, secrets; and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slurm_orders import COMMAND, FOLDER, ID, ordered, program
+
+from ngcdl.engines.base import Order
+from ngcdl.engines.slurm.runners import of_enroot
+from ngcdl.engines.slurm.script import script
+from ngcdl.spec import CONTAINERS, Placement, RunSpec
+
+# Of each Slurm, loader or shell reads what it is called, or the script itself does.
+READ = {
+    **{"PATH": "/nowhere", "LD_PRELOAD": "/no.so", "LD_LIBRARY_PATH": "/nowhere", "BASH_ENV": "/nowhere"},
+    **{"SLURM_JOB_ID": "9", "SLURM_CPU_BIND": "x", "UID": "5", "IFS": "e", "HOME": "/nowhere", "TMPDIR": "/nowhere"},
+    **{"RUN": "/nowhere", "NGCDL_RUN": "/nowhere", "task": "x", "name": "x", "code": "7", "mark": "x", "more": "x"},
+}
+PLAIN = {"MASTER_PORT": "5", "NCCL_DEBUG": "INFO"}
+SRUN = """printf '%s\\0' "$@" >srun.words
+/bin/cat /proc/self/environ >srun.environ
+while [ "$1" != bash ]; do shift; done
+export SLURM_PROCID=0 SLURM_NODEID=0 SLURMD_NODENAME=n1
+exec "$@"
+"""
+CLIENTS = """[ "$1" != rm ] || exit 0
+printf '%s\\0' "$@" >client.words
+/bin/cat /proc/self/environ >client.environ
+"""
+
+
+def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False) -> None:
+    """Run the batch script of `spec` in `folder`, on one node, with HF_TOKEN as its secret; it must end well.
+
+    There are then the words and the variables of srun (srun.words, srun.environ), of what runs the image
+    (client.words, client.environ), and what was written (out)."""
+    program(folder, "srun", SRUN)
+    program(folder, "scontrol", 'echo "KillWait = 30"')
+    for client in ("docker", "podman", "apptainer"):
+        program(folder, client, CLIENTS)
+    (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder), is_kept))
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "HF_TOKEN": "hush"}
+    kept = {"NGCDL_RUN": str(folder)} if is_kept else {}
+    with (folder / "out").open("wb") as out:
+        done = subprocess.run(
+            ["bash", str(folder / "job.sh")], env={"PATH": f"{folder}:/usr/bin:/bin", **known, **kept}, cwd=folder,
+            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, timeout=20, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "exit.json").read_text())["code"] == 0
+
+
+def words(path: Path) -> list[str]:
+    return path.read_bytes().decode().split("\0")[:-1]
+
+
+def variables(path: Path) -> dict[str, str]:
+    return dict(word.partition("=")[::2] for word in words(path))
+
+
+def asked(runner: str, environment: dict[str, str]) -> RunSpec:
+    """A command that writes the variables that it has."""
+    given = (*environment.items(), ("HF_TOKEN", "hush"))
+    return replace(
+        COMMAND, command=("/bin/cat", "/proc/self/environ"), environment=given, placement=Placement(container=runner)
+    )
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("runner", CONTAINERS)
+def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
+    tmp_path: Path, runner: str, is_kept: bool
+) -> None:
+    typed = {**READ, **PLAIN}
+    handed_in(asked(runner, typed), tmp_path, is_kept)
+    outside = variables(tmp_path / "srun.environ")
+    assert not {name for name, value in READ.items() if outside.get(name) == value}
+    if runner == "pyxis":
+        found = variables(tmp_path / "out")
+        (names,) = [word for word in words(tmp_path / "srun.words") if word.startswith("--container-env=")]
+        assert set(names.partition("=")[2].split(",")) == {*PLAIN, "HF_TOKEN"}, "image and hooks read these"
+    elif runner == "apptainer":
+        environ = variables(tmp_path / "client.environ")
+        assert not {name for name, value in READ.items() if environ.get(name) == value}
+        prefix = "APPTAINERENV_"
+        found = {name.removeprefix(prefix): value for name, value in environ.items() if name.startswith(prefix)}
+        found["HF_TOKEN"] = environ["HF_TOKEN"]
+    else:
+        environ = variables(tmp_path / "client.environ")
+        assert not {name for name, value in READ.items() if environ.get(name) == value}
+        given = words(tmp_path / "client.words")
+        pairs = [given[at + 1].partition("=") for at, word in enumerate(given) if word == "-e"]
+        found = {name: value if equals else environ.get(name, "") for name, equals, value in pairs}
+    assert {name: found.get(name) for name in typed} == typed
+    assert found["HF_TOKEN"] == "hush"
+    assert "hush" not in (tmp_path / "job.sh").read_text() + (tmp_path / "srun.words").read_text()
+    assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
+ODD = st.one_of(TEXT, st.text("ab /\\'\"`$(){};&|<>*?~#!\n\t", max_size=20))
+
+
+@settings(max_examples=25)
+@given(where=ODD, value=ODD, word=ODD, digest=ODD, runner=st.sampled_from(CONTAINERS))
+def test_whatever_was_typed_arrives_as_it_is_and_nothing_of_it_is_run(
+    where: str, value: str, word: str, digest: str, runner: str
+) -> None:
+    spec = replace(asked(runner, {"WORDS": value}), workdir=f"/{where}")
+    if runner != "pyxis":
+        spec = replace(spec, command=("python", word))
+    with tempfile.TemporaryDirectory() as made:
+        folder, target = Path(made), f"nvcr.io/nvidia/pytorch@sha256:{digest}"
+        text = script(Order(spec, ID, folder, target, "none"))
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        handed_in(spec, folder)
+        srun = words(folder / "srun.words")
+        if runner == "pyxis":
+            assert f"--container-workdir=/{where}" in srun
+            assert variables(folder / "out")["WORDS"] == value
+            return
+        assert srun[-2:] == ["python", word]
+        client = words(folder / "client.words")
+        assert client[-2:] == ["python", word]
+        if runner == "apptainer":
+            assert client[client.index("--pwd") + 1] == f"/{where}"
+            assert variables(folder / "client.environ")["APPTAINERENV_WORDS"] == value
+        else:
+            assert f"--workdir=/{where}" in client
+            assert f"WORDS={value}" in client
+
+
+@settings(max_examples=25)
+@given(digest=ODD, runner=st.sampled_from(CONTAINERS), is_kept=st.booleans())
+def test_an_image_whose_digest_is_none_is_one_word_for_bash(digest: str, runner: str, is_kept: bool) -> None:
+    target = f"nvcr.io/nvidia/pytorch@sha256:{digest}"
+    text = script(Order(asked(runner, {}), ID, FOLDER, target, "none"), is_kept)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    name = of_enroot(target) if runner == "pyxis" else target
+    if runner in ("pyxis", "apptainer"):
+        wanted = name if runner == "pyxis" else f"docker://{name}"
+        line = text[text.index("export NGCDL_IMAGE=") : text.index("\ntask=")]
+        shown = subprocess.run(["bash", "-c", f'{line}\nprintf %s "$NGCDL_IMAGE"'], capture_output=True, check=True)
+        assert shown.stdout.decode() == wanted

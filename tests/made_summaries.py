@@ -1,0 +1,36 @@
+"""What was measured of a run, made up: on a GPU or a CPU that was so busy; and what its bottleneck is said to be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ngcdl.record import Finding, GpuSummary, Machine, Run, Summary
+from ngcdl.report.bottleneck import diagnose
+
+SPEC: dict[str, Any] = {"workload": {"device": "gpu", "batch": 128}}
+GPU_RUN = Run("x", "finished", 1.0, device="gpu", spec=SPEC, machine=Machine(cores=8, memory_bytes=1 << 34))
+CPU_RUN = replace(GPU_RUN, device="cpu", spec={"workload": {"device": "cpu", "batch": 128}})
+OOM = {"event": "error", "kind": "out_of_memory", "message": "ResourceExhaustedError"}
+
+
+def gpu(percent: float | None, **more: Any) -> Summary:
+    """What was measured of a run on one GPU that was so busy, and on a CPU that had little to do."""
+    card = GpuSummary("GPU-1", "a card", percent, index=0)
+    calm = Summary(training_samples=20, gpus=(card,), gpu_percent_mean=percent, seconds_per_batch=0.1,
+                   cpu_percent_mean=20.0, cores_busy=1.6, cpu_busiest_core_percent_mean=50.0)  # fmt: skip
+    return replace(calm, **more)
+
+
+def cpu(percent: float | None, **more: Any) -> Summary:
+    busy = None if percent is None else percent / 100 * 8
+    return replace(Summary(training_samples=20, cpu_percent_mean=percent, cores_busy=busy), **more)
+
+
+def rules(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> list[str]:
+    return [found.rule for found in diagnose(run, summary, events)]
+
+
+def only(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> Finding:
+    (found,) = diagnose(run, summary, events)
+    return found

@@ -1,0 +1,106 @@
+"""Which drivers an image runs with, and by which of NVIDIA's compatibilities."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_facts import GTX_980, HOST, IMAGE, ON_470, RTX_2080, T4
+
+from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts
+from ngcdl.preflight.image import from_catalog
+from ngcdl.preflight.verdict import judge
+from ngcdl.spec import ImageRef
+
+
+def test_a_patch_level_below_is_native_and_said_to_be_below() -> None:
+    verdict = judge(IMAGE, replace(HOST, driver="535.54.03"))
+    assert (verdict.verdict, verdict.mode) == ("runs", "native")
+    assert "patch level" in verdict.reasons[0].text
+    assert "patch level" not in judge(IMAGE, HOST).reasons[0].text
+
+
+def test_geforce_is_refused_where_a_data_centre_card_gets_forward_compatibility() -> None:
+    tesla, geforce = judge(IMAGE, ON_470), judge(IMAGE, replace(ON_470, gpus=(RTX_2080,)))
+    assert (tesla.verdict, tesla.mode) == ("runs", "forward")
+    assert (geforce.verdict, geforce.mode, geforce.reasons[0].rule) == ("no", None, "driver")
+    assert "804" in geforce.reasons[0].text
+    assert "804" not in judge(IMAGE, replace(HOST, driver="460.32.03")).reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "least"),
+    [(RTX_2080, "470.57.02", "525.60.13"), (T4, "460.32.03", "470"), (T4, "440.33", "450"), (T4, "520.61.05", "525")],
+)
+def test_a_refused_driver_is_answered_with_the_least_that_would_do_for_this_card(
+    gpu: Gpu, driver: str, least: str
+) -> None:
+    verdict = judge(IMAGE, HostFacts(driver=driver, gpus=(gpu,)))
+    assert verdict.reasons[0].needed == least
+    assert judge(IMAGE, HostFacts(driver=f"{least}.99" if "." not in least else least, gpus=(gpu,))).verdict == "runs"
+
+
+def test_minor_version_compatibility_says_what_fails_under_it() -> None:
+    verdict = judge(IMAGE, replace(HOST, driver="530.30.02", gpus=(RTX_2080,)))
+    assert (verdict.verdict, verdict.mode, verdict.reasons[0].needed) == ("runs", "minor", "525.60.13")
+    assert "PTX" in verdict.reasons[0].text
+
+
+def test_a_brand_that_is_unknown_leaves_open_what_only_the_brand_decides() -> None:
+    nameless = replace(T4, brand=None)
+    assert judge(IMAGE, replace(ON_470, gpus=(nameless,))).reasons[0].rule == "unknown"
+    assert judge(IMAGE, replace(HOST, gpus=(nameless,))).mode == "native"
+    assert judge(IMAGE, replace(HOST, driver="460.32.03", gpus=(nameless,))).verdict == "no"
+
+
+def test_a_driver_that_is_unknown_is_a_caution_and_a_card_that_is_too_old_is_still_refused() -> None:
+    verdict = judge(IMAGE, replace(HOST, driver=None))
+    assert (verdict.verdict, verdict.mode, verdict.reasons[0].rule) == ("caution", None, "unknown")
+    assert "535.104.05" in verdict.reasons[0].text
+    assert judge(IMAGE, replace(HOST, driver=None, gpus=(GTX_980,))).verdict == "no"
+
+
+@pytest.mark.parametrize(("driver", "level"), [("470.57.02", "caution"), ("460.32.03", "no"), ("510.47.03", "caution")])
+def test_where_a_compat_list_is_not_known_only_branches_that_the_last_list_had_lost_are_refused(
+    driver: str, level: str
+) -> None:
+    image = replace(IMAGE, compat_branches=None, compat_likely=(450, 470))
+    verdict = judge(image, replace(HOST, driver=driver))
+    assert (verdict.verdict, verdict.reasons[0].rule) == (level, "unknown" if level == "caution" else "driver")
+    assert "not known" in verdict.reasons[0].text
+    assert verdict.reasons[0].recalled == (level == "no"), "it stands on another release's list"
+
+
+def test_where_no_compat_list_is_known_at_all_a_data_centre_card_is_not_refused() -> None:
+    verdict = judge(replace(IMAGE, compat_branches=None), ON_470)
+    assert (verdict.verdict, verdict.reasons[0].needed) == ("caution", "535.104.05")
+    assert judge(replace(IMAGE, compat_branches=None), replace(ON_470, gpus=(RTX_2080,))).verdict == "no"
+
+
+def test_a_dgx_spark_is_never_said_to_run_by_an_image_s_cuda_compat_package() -> None:
+    image = replace(IMAGE, sass=("12.0",), ptx=None)
+    for brand in ("nvidia", None):
+        spark = Gpu("12.1", "GB10", brand)
+        assert judge(image, HostFacts(driver="525.85.12", gpus=(spark,))).mode == "minor"
+        refused = judge(image, replace(ON_470, gpus=(spark,)))
+        assert (refused.verdict, refused.reasons[0].needed) == ("no", "525.60.13")
+        assert "804" in refused.reasons[0].text
+
+
+def test_without_a_brand_a_driver_that_a_compat_package_may_carry_is_no_refusal() -> None:
+    image = ImageFacts("x", cuda="13.3", has_cuda=True, driver="610.43.02", minor_floor="580.65.06",
+                       compat_brands=("tesla",), compat_likely=(550,), sass=("9.0",))  # fmt: skip
+    for brand in ("tesla", None):
+        verdict = judge(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand=brand),)))
+        assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
+    assert judge(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand="geforce"),))).verdict == "no"
+
+
+def test_minor_version_compatibility_names_the_trap_of_a_compat_package_that_is_not_for_this_card() -> None:
+    """The toolkit's hook goes by the driver's branch, and a GeForce card refuses what it puts first."""
+    image = from_catalog(ImageRef.parse("tensorflow:24.05-tf2-py3"))
+    assert image is not None
+    trap = judge(image, HostFacts(driver="535.104.05", gpus=(RTX_2080,)))
+    assert (trap.mode, "error 804" in trap.reasons[0].text) == ("minor", True)
+    free = judge(image, HostFacts(driver="530.41.03", gpus=(RTX_2080,)))
+    assert (free.mode, "error 804" in free.reasons[0].text) == ("minor", False)

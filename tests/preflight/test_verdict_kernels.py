@@ -1,0 +1,96 @@
+"""Which cards an image has kernels for, and when the driver compiles some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_facts import GTX_750, GTX_980, HOST, IMAGE, reason, rules
+
+from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts
+from ngcdl.preflight.kernels import kernels
+from ngcdl.preflight.verdict import judge
+
+
+def test_a_card_below_the_documented_floor_is_refused_with_both_numbers_and_the_family() -> None:
+    verdict = judge(IMAGE, replace(HOST, gpus=(GTX_980,)))
+    first = verdict.reasons[0]
+    assert (verdict.verdict, first.rule, first.found, first.needed) == ("no", "capability", "5.2", "6.0")
+    assert first.source == "https://example/notes"
+    assert first.text == "the image is documented for compute capability 6.0 (Pascal) and newer, and GTX 980 has 5.2"
+
+
+def test_a_card_below_the_oldest_kernel_is_refused_where_nothing_is_documented() -> None:
+    verdict = judge(replace(IMAGE, min_capability=None), replace(HOST, gpus=(GTX_750,)))
+    assert (verdict.reasons[0].rule, verdict.reasons[0].needed) == ("capability", "5.2")
+    assert verdict.reasons[0].source == "https://example/sass"
+
+
+def test_a_recalled_number_makes_a_recalled_reason() -> None:
+    host = replace(HOST, gpus=(GTX_980,))
+    assert not judge(IMAGE, host).reasons[0].recalled
+    assert judge(replace(IMAGE, recalled=frozenset({"min_capability"})), host).reasons[0].recalled
+    assert judge(replace(IMAGE, recalled=frozenset({"driver"})), HOST).reasons[0].recalled
+
+
+def test_a_kernel_runs_on_the_newer_cards_of_its_own_major_version_only() -> None:
+    def decide(capability: str, **changes: object) -> str:
+        image = replace(IMAGE, sass=("8.0", "10.0"), ptx=None, min_capability=None, **changes)  # type: ignore[arg-type]
+        return judge(image, replace(HOST, gpus=(Gpu(capability),))).verdict
+
+    assert [decide(one) for one in ("8.0", "8.9", "9.0", "10.0", "10.3", "11.0")] == [
+        "runs", "runs", "no", "runs", "runs", "no",
+    ]  # fmt: skip
+
+
+def test_a_kernel_for_a_newer_card_of_the_same_major_version_does_not_run() -> None:
+    image = replace(IMAGE, sass=("7.5", "8.6"), ptx="8.6", min_capability=None)
+    assert judge(image, replace(HOST, gpus=(Gpu("8.0"),))).reasons[0].rule == "capability"
+    assert judge(image, replace(HOST, gpus=(Gpu("8.0"),))).verdict == "no"
+
+
+@pytest.mark.parametrize(("cuda", "capability", "rule"), [
+    ("11.3.1", "8.9", "capability"), ("12.8.1", "12.1", "capability"), ("11.0.3", "8.6", "capability"),
+    ("12.8.1", "11.0", "ptx"), ("11.3.1", "9.0", "ptx"), ("12.8.1", "13.0", "ptx"),
+])  # fmt: skip
+def test_where_only_the_toolkit_is_known_its_kernels_run_on_newer_cards_of_the_same_major(
+    cuda: str, capability: str, rule: str
+) -> None:
+    image = ImageFacts("me/mine:1", cuda=cuda, has_cuda=True)
+    assert kernels(image, Gpu(capability)).rule == rule
+
+
+def test_ptx_newer_than_the_card_is_of_no_use_to_it() -> None:
+    image = replace(IMAGE, sass=("8.0", "12.0"), ptx="12.0", min_capability=None)
+    verdict = judge(image, replace(HOST, gpus=(Gpu("11.0"),)))
+    assert (verdict.verdict, verdict.reasons[0].rule) == ("no", "capability")
+
+
+def test_ptx_is_a_caution_that_says_what_it_means() -> None:
+    verdict = judge(IMAGE, replace(HOST, gpus=(Gpu("12.0", "RTX 5090"),)))
+    assert (verdict.verdict, verdict.mode) == ("caution", "ptx")
+    assert "minutes" in verdict.reasons[0].text
+    assert rules(verdict) == ["ptx", "native"]
+
+
+def test_ptx_and_an_older_driver_is_a_no_that_asks_for_the_image_s_own_driver() -> None:
+    verdict = judge(IMAGE, HostFacts(driver="530.30.02", gpus=(Gpu("12.0", brand="geforce"),)))
+    refusal = reason(verdict, "driver")
+    assert (verdict.verdict, verdict.mode, refusal.needed) == ("no", None, "535.104.05")
+    assert "PTX" in refusal.text
+
+
+def test_cuda_10_on_ampere_is_not_supported_though_its_ptx_would_be_compiled() -> None:
+    image = replace(IMAGE, cuda="10.2.89", sass=("7.0", "7.5"), ptx="7.5", driver="440.33")
+    on_ampere, on_turing = judge(image, replace(HOST, gpus=(Gpu("8.0"),))), judge(image, HOST)
+    assert (on_ampere.verdict, on_ampere.reasons[0].rule, on_ampere.reasons[0].recalled) == ("no", "cuda10", True)
+    assert on_ampere.reasons[0].text.startswith("not supported by this image")
+    assert on_turing.verdict == "runs"
+
+
+def test_without_a_list_of_kernels_the_cuda_version_tells_what_can_be_inside() -> None:
+    image = replace(IMAGE, sass=None, ptx=None, min_capability=None)
+    verdicts = [judge(image, replace(HOST, gpus=(Gpu(one, brand="tesla"),))) for one in ("3.7", "7.5", "12.0")]
+    assert [one.verdict for one in verdicts] == ["no", "runs", "caution"]
+    assert [reason(verdicts[0], "capability").needed, reason(verdicts[2], "ptx").needed] == ["5.0", "9.0"]
+    assert "which are inside is not known" in reason(verdicts[1], "capability").text

@@ -1,0 +1,182 @@
+"""What holds a run on a GPU back: each rule of cards and their clocks at, below and above its threshold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_summaries import GPU_RUN, gpu, only, rules
+
+from ngcdl.record import GpuSummary
+from ngcdl.report import throttling
+from ngcdl.report.bottleneck import diagnose
+
+
+def test_a_gpu_that_its_framework_did_not_use_is_told_however_busy_others_kept_it() -> None:
+    auto = replace(GPU_RUN, device="cpu", spec={"workload": {"device": "auto"}})
+    found = only(gpu(87.0, shared_gpu=True, throttled_share={"sw_power_cap": 1.0}), auto)
+    assert (found.rule, found.text) == ("gpu-idle", "The run had a GPU, but its framework computed on the CPU.")
+    assert "ngcdl check" in (found.advice or "")
+
+
+@pytest.mark.parametrize(("percent", "rule"), [(4.9, "gpu-idle"), (5.0, "balanced"), (0.0, "gpu-idle")])
+def test_a_gpu_below_5_percent_is_idle(percent: float, rule: str) -> None:
+    assert rules(gpu(percent), replace(GPU_RUN, device=None)) == [rule]
+
+
+def test_an_idle_gpu_is_doubted_only_where_the_framework_does_not_vouch_for_it() -> None:
+    full = {"cpu_busiest_core_percent_mean": 100.0}
+    (doubted,) = diagnose(replace(GPU_RUN, device=None), gpu(2.0, **full), ())
+    assert "Did it compute on the CPU?" in doubted.text
+    sure, why = diagnose(GPU_RUN, gpu(2.0, **full), ())
+    assert "CPU?" not in sure.text
+    assert why.rule == "full-core"
+
+
+@pytest.mark.parametrize(("percent", "core", "rule"), [
+    (69.9, 90.0, "full-core"), (70.0, 90.0, "balanced"), (69.9, 89.9, "balanced"), (5.0, 100.0, "full-core"),
+])  # fmt: skip
+def test_a_core_is_full_beside_a_gpu_that_waits(percent: float, core: float, rule: str) -> None:
+    assert rules(gpu(percent, cpu_busiest_core_percent_mean=core)) == [rule]
+
+
+def waited(*pairs: tuple[float | None, float | None]) -> tuple[dict[str, Any], ...]:
+    names = ("input_seconds_per_batch", "seconds_per_batch")
+    return tuple({"event": "step", **dict(zip(names, pair, strict=True))} for pair in pairs)
+
+
+def test_what_a_full_core_does_is_not_claimed_where_nobody_measured_it() -> None:
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN)
+    assert found.text == (
+        "GPU 47 % busy, one CPU core at 100 %: it makes batches, launches work, or waits for the card."
+    )
+    assert found.numbers == {"gpu_percent": 47.0, "cpu_busiest_core_percent": 100.0}
+    assert "num_workers" in (found.advice or "")
+
+
+def test_a_training_that_waited_for_its_batches_is_held_back_by_them() -> None:
+    steps = waited((None, None), (0.06, 0.1), (0.02, 0.1), (None, 0.5))
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN, *steps)
+    assert (found.rule, found.text) == (
+        "input-bound",
+        "GPU 47 % busy, one CPU core at 100 %: 40 % of the time the training waited for its next batch. The input "
+        "pipeline holds it back.",
+    )
+    assert found.numbers == {"gpu_percent": 47.0, "waited_percent": 40.0, "cpu_busiest_core_percent": 100.0}
+    assert "num_workers" in (found.advice or "")
+    tiny = gpu(47.0, seconds_per_batch=0.001)
+    small = only(tiny, GPU_RUN, {"event": "start", "batch": 8}, *steps)
+    assert small.rule == "tiny-batch", "which is made and handed out in the same time"
+    assert "most of the time goes into making batches and launching work" in small.text
+    others = gpu(47.0, cpu_busiest_core_percent_mean=99.0, container_cpu_percent_mean=20.0)
+    assert rules(others, GPU_RUN, *steps) == ["input-bound"], "a disk may be what is slow"
+
+
+@pytest.mark.parametrize(("percent", "share", "rule"), [
+    (69.9, 0.30, "input-bound"), (69.9, 0.29, "balanced"), (70.0, 0.9, "balanced"), (90.0, 0.9, "compute-bound"),
+])  # fmt: skip
+def test_batches_are_named_where_a_card_waits_and_the_training_waited_for_them(
+    percent: float, share: float, rule: str
+) -> None:
+    assert rules(gpu(percent), GPU_RUN, *waited((share, 1.0))) == [rule]
+
+
+def test_a_full_core_beside_batches_that_came_in_time_does_not_make_them() -> None:
+    found = only(gpu(47.0, cpu_busiest_core_percent_mean=100.0), GPU_RUN, *waited((0.02, 1.0)))
+    assert (found.rule, found.text) == (
+        "full-core",
+        "GPU 47 % busy, one CPU core at 100 %: it launches work, or waits for the card; it waited for batches 2 % of "
+        "the time.",
+    )
+    assert found.advice == "A larger --batch gives the card more to do in each step."
+
+
+@pytest.mark.parametrize(("own", "rule"), [(89.9, "balanced"), (90.0, "full-core"), (None, "full-core")])
+def test_a_core_that_the_run_itself_can_t_have_filled_is_not_laid_at_its_door(own: float | None, rule: str) -> None:
+    assert rules(gpu(40.0, cpu_busiest_core_percent_mean=97.0, container_cpu_percent_mean=own)) == [rule]
+
+
+@pytest.mark.parametrize("feed", ["resident", "constant", "input"])
+def test_where_no_batch_is_made_beside_the_training_a_full_core_makes_none(feed: str) -> None:
+    full = gpu(40.0, cpu_busiest_core_percent_mean=97.0)
+    found = only(full, GPU_RUN, {"event": "start", "feed": feed})
+    assert (found.rule, found.text.partition(": ")[2]) == ("balanced", "it waits for something that was not measured.")
+    assert rules(full, replace(GPU_RUN, spec={"workload": {"feed": feed}})) == ["balanced"]
+
+
+@pytest.mark.parametrize(("percent", "rule"), [(89.9, "balanced"), (90.0, "compute-bound"), (100.0, "compute-bound")])
+def test_a_gpu_of_90_percent_sets_the_pace(percent: float, rule: str) -> None:
+    assert rules(gpu(percent)) == [rule]
+
+
+@pytest.mark.parametrize(("percent", "batch", "seconds", "is_tiny"), [
+    (49.9, 32, 0.0049, True), (50.0, 32, 0.0049, False), (49.9, 33, 0.0049, False), (49.9, 32, 0.005, False),
+    (49.9, 32, None, False),
+])  # fmt: skip
+def test_a_tiny_batch_is_one_whose_steps_are_over_at_once_on_a_gpu_that_waits(
+    percent: float, batch: int, seconds: float | None, is_tiny: bool
+) -> None:
+    summary = gpu(percent, seconds_per_batch=seconds)
+    found = diagnose(GPU_RUN, summary, [{"event": "start", "batch": batch}])
+    assert [one.rule for one in found] == ["tiny-batch" if is_tiny else "balanced"]
+    assert not is_tiny or found[0].advice == "    ngcdl run ... --batch 128"
+
+
+def test_what_the_trainer_says_of_its_batch_counts_and_else_what_was_asked() -> None:
+    summary, asked = gpu(10.0, seconds_per_batch=0.001), replace(GPU_RUN, spec={"workload": {"batch": 16}})
+    assert rules(summary, asked) == ["tiny-batch"]
+    assert rules(summary, asked, {"event": "start", "batch": 128}) == ["balanced"]
+
+
+def test_beside_a_tiny_batch_the_core_that_hands_it_out_is_no_other_cause() -> None:
+    summary = gpu(30.0, seconds_per_batch=0.001, cpu_busiest_core_percent_mean=100.0)
+    assert rules(summary, GPU_RUN, {"event": "start", "batch": 8}) == ["tiny-batch"]
+
+
+@pytest.mark.parametrize(("shared", "expected"), [(True, ["shared-gpu"]), (False, ["balanced"]), (None, ["balanced"])])
+def test_a_gpu_that_others_use_too_is_told(shared: bool | None, expected: list[str]) -> None:
+    assert rules(gpu(80.0, shared_gpu=shared)) == expected
+    paced = ["shared-gpu"] if shared else ["compute-bound"]
+    assert rules(gpu(98.0, shared_gpu=shared)) == paced, "the use of a card is that of all who are there"
+
+
+def test_the_busiest_card_counts_and_one_that_did_nothing_is_named() -> None:
+    cards = (GpuSummary(index=0, gpu_percent_mean=95.0), GpuSummary(index=3, gpu_percent_mean=4.9))
+    busy, idle = diagnose(GPU_RUN, gpu(50.0, gpus=cards), ())
+    assert (busy.rule, idle.rule) == ("compute-bound", "idle-card")
+    assert "1 of its 2 GPUs did nothing (3)" in idle.text
+    both = (cards[0], replace(cards[1], gpu_percent_mean=5.0))
+    assert rules(gpu(50.0, gpus=both)) == ["compute-bound"]
+
+
+# ---- clocks ----
+
+
+@pytest.mark.parametrize("reason", [one.name for one in throttling.REASONS])
+def test_each_reason_is_told_from_a_tenth_of_the_samples_on_with_what_to_do(reason: str) -> None:
+    found = only(gpu(80.0, throttled_share={reason: 0.1}, sm_mhz_mean=1410.0))
+    assert found.rule == "throttled"
+    assert found.text.startswith("GPU clocks held down for 10 % of the time, 1410 MHz on average: ")
+    assert found.text.endswith(f" ({reason}).")
+    assert "nvidia-smi" in (found.advice or "")
+    assert rules(gpu(80.0, throttled_share={reason: 0.099})) == ["balanced"]
+
+
+def test_heat_is_decisive_and_a_power_limit_only_comes_beside_what_sets_the_pace() -> None:
+    assert rules(gpu(95.0, throttled_share={"sw_thermal_slowdown": 0.9})) == ["throttled", "compute-bound"]
+    assert rules(gpu(95.0, throttled_share={"sw_power_cap": 0.9})) == ["compute-bound", "throttled"]
+
+
+def test_the_more_telling_reason_is_named() -> None:
+    found = only(gpu(80.0, throttled_share={"hw_slowdown": 1.0, "hw_thermal_slowdown": 0.5}))
+    assert "too hot (hw_thermal_slowdown)" in found.text
+    assert found.numbers == {"share": 0.5}
+
+
+def test_a_reason_of_a_later_driver_is_told_by_its_number() -> None:
+    assert "0x1000" in only(gpu(80.0, throttled_share={"0x1000": 0.5})).text
+
+
+def test_clocks_of_a_card_that_hardly_worked_hold_nothing_back() -> None:
+    assert rules(gpu(4.0, throttled_share={"sw_power_cap": 1.0})) == ["gpu-idle"]

@@ -1,0 +1,21 @@
+"""Programs that stand in for real ones, each of some lines of shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def stand_in(folder: Path, name: str, lines: str, shell: str = "/bin/sh") -> Path:
+    """Write a program; where its folder comes first in PATH it is the one that is found."""
+    path = folder / name
+    path.write_text(f"#!{shell}\n{lines}\n")
+    path.chmod(0o755)
+    return path
+
+
+def says(folder: Path, name: str, text: str) -> Path:
+    return stand_in(folder, name, f"cat <<'end'\n{text}\nend")
+
+
+def refuses(folder: Path, name: str, text: str) -> Path:
+    return stand_in(folder, name, f"echo '{text}' >&2; exit 1")

@@ -1,0 +1,111 @@
+"""Who is asked to end a run, and what becomes of its record, also on an engine of which nobody here has heard."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fakes import FakeEngine, FakeJob
+
+from ngcdl import comparisons, stopping
+from ngcdl.comparisons import Kept, Trial
+from ngcdl.ending import STOPPED
+from ngcdl.engines.base import Exit
+from ngcdl.errors import RunElsewhere, RunOfOthers
+from ngcdl.folder import LOG
+from ngcdl.reconcile import UNWATCHED, reconcile
+from ngcdl.record import Owner, Run
+from ngcdl.spec import KINDS, Kind
+from ngcdl.store import Store
+
+DEAD = Owner(2**22 + 1, 5, "another boot")
+RUN = Run("20180216-182126-test-beef01", "running", 1.0, engine="apptainer", engine_id="7TWA:KOZU", owner=DEAD)
+
+
+class Job(FakeJob):
+    """It runs until it is asked to end."""
+
+    def ended(self) -> Exit | None:
+        return self.wait() if self.ending.is_set() else None
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    """What runs on an engine that was added: a module in engines/, and a row in the table of kinds."""
+    job = Job(chunks=(b"step 1\n",), until_stopped=True)
+    engine = FakeEngine(job, name="apptainer")
+    monkeypatch.setitem(KINDS, "apptainer", Kind(choose="Load its module, that of {its}:"))
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    return job
+
+
+def test_an_engine_that_was_added_is_asked_how_a_run_stands_that_nobody_watches(shelf: Store, job: Job) -> None:
+    shelf.create(RUN)
+    assert reconcile(shelf, RUN) == RUN.noting(UNWATCHED)
+    job.exit = Exit(3, False, None, 50.0)
+    job.ending.set()
+    found = reconcile(shelf, RUN)
+    assert (found.status, found.exit_code, found.owner) == ("failed", 3, None)
+    assert (shelf.folder(RUN.id) / LOG).read_bytes() == b"step 1\n"
+    assert job.asked == ["remove"]
+
+
+@pytest.mark.parametrize(("spec", "seconds"), [({"workload": {"name": "cifar10"}}, 60), (None, 10)])
+def test_what_runs_without_its_watcher_is_stopped_where_it_runs_a_training_with_time_for_its_checkpoint(
+    shelf: Store, job: Job, spec: dict[str, object] | None, seconds: int
+) -> None:
+    run = replace(RUN, spec=spec)
+    shelf.create(run)
+    done = stopping.stopped(shelf, run)
+    assert (done.status, done.exit_code, done.reason) == ("interrupted", 143, "stopped by ngcdl stop")
+    assert job.asked == [f"stop {seconds}", "remove"]
+
+
+def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(shelf: Store, job: Job) -> None:
+    run = replace(RUN, engine_id="west")
+    shelf.create(run)
+    with pytest.raises(RunElsewhere, match="on another apptainer \\(west\\)") as caught:
+        stopping.stopped(shelf, run)
+    assert "Load its module, that of west:\n    ngcdl stop" in caught.value.hint
+    assert (job.asked, shelf.load(run.id).notes) == ([], ())
+
+
+def test_a_run_that_something_else_started_is_refused(shelf: Store) -> None:
+    run = replace(RUN, engine="compose", engine_id=None, owner=None)
+    shelf.create(run)
+    with pytest.raises(RunOfOthers, match="was started by compose, not by ngcdl"):
+        stopping.stopped(shelf, run)
+
+
+def test_what_was_killed_because_it_did_not_listen_to_a_stop_was_interrupted(shelf: Store) -> None:
+    run = replace(RUN, engine="local", engine_id=None).noting(STOPPED)
+    shelf.create(run)
+    found = reconcile(shelf, run)
+    assert (found.status, found.reason) == ("interrupted", "stopped by ngcdl stop")
+
+
+def test_of_a_comparison_the_last_is_stopped_first_and_no_other_run_begins(shelf: Store, job: Job) -> None:
+    runs = [replace(RUN, id=f"20180216-18212{n}-test-beef0{n}") for n in (1, 2, 3)]
+    for run in (replace(runs[0], status="finished"), *runs[1:]):
+        shelf.create(run)
+    trials = tuple(Trial("cpu", n, run.id) for n, run in enumerate(runs, start=1))
+    kept = Kept("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0, trials=trials)
+    comparisons.save(kept, shelf)
+    assert not stopping.is_over(shelf, kept)
+    ended = []
+    for run in stopping.comparison(shelf, kept):
+        ended.append(run)
+        job.asked.clear()  # the next run has a container of its own
+    assert [run.id for run in ended] == [runs[2].id, runs[1].id]
+    assert {run.status for run in ended} == {"interrupted"}
+    closed = comparisons.load(kept.id, shelf)
+    assert closed.finished is not None
+    assert stopping.is_over(shelf, closed)

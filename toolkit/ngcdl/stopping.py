@@ -1,0 +1,74 @@
+"""What it means to stop a run or a comparison: who is asked to end it, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+from ngcdl import comparisons
+from ngcdl.comparisons import Kept
+from ngcdl.ending import STOPPED
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS
+from ngcdl.errors import NoSuchRun, RecordBroken, RunOfOthers
+from ngcdl.owner import is_alive
+from ngcdl.reconcile import engine_of, reconcile, standing
+from ngcdl.record import Run
+from ngcdl.spec import kind_of
+from ngcdl.store import Store
+
+COMMAND_GRACE_SECONDS = 10.0
+
+
+def stopped(shelf: Store, run: Run) -> Run:
+    """Stop `run`, which is running, and return it as it ended, or in its last known state if its watcher is gone and
+    nobody can tell. Wait for a cluster until it answers.
+
+    Ask its watcher or, if that is gone, its engine. Raise EngineError, RunElsewhere or RunOfOthers."""
+    if run.owner and is_alive(run.owner):
+        os.kill(run.owner.pid, signal.SIGTERM)
+    else:
+        _ask_engine(shelf, run)
+    return next(now for now in standing(shelf, run.id) if now.status != "running" or _is_left(now))
+
+
+def _is_left(run: Run) -> bool:
+    """Is its watcher gone, so that only `standing`, which has just checked, would close its record?"""
+    return run.owner is not None and not is_alive(run.owner)
+
+
+def _ask_engine(shelf: Store, run: Run) -> None:
+    if run.owner is None and not kind_of(run.engine).is_cluster:
+        raise RunOfOthers(run.id, str(run.engine))
+    if job := engine_of(run, "stop").find(run.id):
+        shelf.save(run.noting(STOPPED))
+        job.stop(TRAINING_GRACE_SECONDS if run.workload else COMMAND_GRACE_SECONDS)
+
+
+def is_over(shelf: Store, kept: Kept) -> bool:
+    """Has a comparison ended? One without a watcher may still have runs in a queue."""
+    is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
+    return is_closed and not _left(shelf, kept)
+
+
+def comparison(shelf: Store, kept: Kept) -> Iterator[Run]:
+    """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
+
+    Yield each as it ended. Raise as `stopped` does."""
+    left = _left(shelf, kept)
+    comparisons.stop(kept, shelf)
+    for run_id in left:
+        run = reconcile(shelf, shelf.load(run_id))
+        yield stopped(shelf, run) if run.status == "running" else run
+
+
+def _left(shelf: Store, kept: Kept) -> list[str]:
+    """Return the runs of a comparison that have not ended, the last first."""
+    return [trial.run for trial in reversed(kept.trials) if _runs(shelf, trial.run)]
+
+
+def _runs(shelf: Store, run_id: str) -> bool:
+    try:
+        return shelf.load(run_id).status == "running"
+    except (NoSuchRun, RecordBroken):
+        return False
