@@ -6,6 +6,7 @@ all replicas by rank. The host is the address that a node connected from; node 0
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -22,9 +23,8 @@ ANSWER_SECONDS = 10.0
 SIOCGIFADDR = 0x8915
 
 
-def meet(nodes, node, replicas, signals):
-    """Return where all replicas of all nodes listen, by rank."""
-    ports = free_ports(replicas)
+def meet(nodes, node, ports, signals):
+    """Return where all replicas of all nodes listen, by rank; ports: of this node's own, in order."""
     if nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a container's own name need not resolve
         return ["127.0.0.1:%d" % port for port in ports]
@@ -95,6 +95,8 @@ def reported(node, address, port, ports, signals, until):
         signals.check(None)
         try:
             with contextlib.closing(socket.create_connection((address, port), ANSWER_SECONDS)) as line:
+                if line.getsockname() == line.getpeername():  # TCP lets a port that nobody listens at connect to itself
+                    raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
                 line.sendall((json.dumps({"node": node, "ports": ports}) + "\n").encode("ascii"))
                 go_by(line.getsockname()[0])
@@ -123,13 +125,20 @@ def go_by(address):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
 
 
-def free_ports(count):
-    """Return ports that were free just now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
+class Ports(object):
+    """Free ports of this machine, held until closed: a replica needs seconds before it listens at its own, and in that
+    time the system might give it to another process, or to a connection.
+
+    A held port is bound and not listened at, so that a replica may bind it too: Linux allows this where both sockets
+    set SO_REUSEADDR, as gRPC's and PyTorch's do (https://man7.org/linux/man-pages/man7/socket.7.html)."""
+
+    def __init__(self, count):
+        self.sockets = [socket.socket() for _ in range(count)]
+        for one in self.sockets:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind(("", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
+        self.numbers = [one.getsockname()[1] for one in self.sockets]
+
+    def close(self):
+        for one in self.sockets:
             one.close()

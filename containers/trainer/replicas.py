@@ -10,6 +10,7 @@ environment say how they find each other (meeting.py). Only node 0's writes even
 """
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import json
 import os
 import subprocess
@@ -20,7 +21,7 @@ import time
 from . import short
 from .events import Events, Stop, clock
 from .group import VARIABLE, Lost
-from .meeting import meet
+from .meeting import Ports, meet
 from .signals import Signals
 
 MARK = "\x1e"
@@ -51,8 +52,13 @@ def least_batch(asked, workload):
 
 def lead(asked, events, voice, signals):
     """Start this machine's replicas and wait for them. If they stop early, raise the reason as a Stop."""
-    workers = meet(asked.nodes, asked.node, asked.replicas, signals)
-    signals.check(None)
+    with contextlib.closing(Ports(asked.replicas)) as ports:  # until all have ended
+        workers = meet(asked.nodes, asked.node, ports.numbers, signals)
+        signals.check(None)
+        conduct(asked, workers, voice, signals)
+
+
+def conduct(asked, workers, voice, signals):
     started = []
     try:
         for local in range(asked.replicas):

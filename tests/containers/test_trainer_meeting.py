@@ -3,6 +3,7 @@
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from conftest import until
@@ -16,26 +17,68 @@ LIMIT = 120
 @pytest.fixture
 def port(monkeypatch):
     """Where node 0 is met."""
-    (free,) = meeting.free_ports(1)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(free))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    return free
+    monkeypatch.setattr(meeting, "PATIENCE_SECONDS", 30.0)  # one that fails leaves the other waiting
+    with closing(meeting.Ports(1)) as held:
+        monkeypatch.setenv("MASTER_PORT", str(*held.numbers))
+        yield held.numbers[0]
 
 
 def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(meeting.meet, 2, 0, 1, Signals())
+        first = threads.submit(meeting.meet, 2, 0, [10], Signals())
         until(lambda: knocked(port), "node 0 listens")
-        second = threads.submit(meeting.meet, 2, 1, 1, Signals())
-        assert first.result(LIMIT) == second.result(LIMIT)
+        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
+
+
+def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypatch):
+    """Linux makes one when it picks, for a connection to a port of this machine where nobody listens, that same port;
+    a test can't wait for that, and asks for the port."""
+    connect, own = socket.create_connection, []
+
+    def connected(address, timeout):
+        if own:
+            return connect(address, timeout)
+        with socket.socket() as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            line.bind(address)
+            line.connect(address)
+            own.append(line.getpeername())
+            return line.dup()
+
+    monkeypatch.setattr(socket, "create_connection", connected)
+    with ThreadPoolExecutor() as threads:
+        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        until(lambda: own, "the port is connected to itself")
+        first = threads.submit(meeting.meet, 2, 0, [10], Signals())
+        assert second.result(LIMIT) == first.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
+
+
+@pytest.mark.parametrize("reused", [True, False])
+def test_a_held_port_is_nobody_elses_but_a_replica_may_listen_there(reused):
+    with closing(meeting.Ports(2)) as held:
+        first, second = held.numbers
+        assert first != second
+        with socket.socket() as replica, socket.socket() as other:
+            replica.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reused)
+            if reused:
+                replica.bind(("", first))
+                replica.listen()
+                assert other.connect_ex(("127.0.0.1", first)) == 0
+            else:
+                with pytest.raises(OSError, match="already in use"):
+                    replica.bind(("", first))
+    with socket.socket() as later:
+        later.bind(("", second))
 
 
 def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(port):
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(meeting.meet, 3, 0, 1, Signals())
+        first = threads.submit(meeting.meet, 3, 0, [10], Signals())
         until(lambda: knocked(port, b'{"node": 1, "ports": [1]}\n'), "node 0 listens")
-        others = [threads.submit(meeting.meet, 3, node, 1, Signals()) for node in (1, 2)]
+        others = [threads.submit(meeting.meet, 3, node, [10 + node], Signals()) for node in (1, 2)]
         found = first.result(LIMIT)
         assert [other.result(LIMIT) for other in others] == [found, found]
     assert "127.0.0.1:1" not in found, "the ports that it has now"

@@ -6,14 +6,15 @@ Both are this machine: they find each other by a port on loopback.
 import lzma
 import os
 import runpy
-import socket
+import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import events, losses, names, needs, start, trained, trainer
 
-from trainer import data
+from trainer import data, meeting
 
 LIMIT = 120
 PACKED = Path(__file__).parents[3] / "shared" / "cifar10"
@@ -39,14 +40,21 @@ def images(tmp_path_factory):
 
 def on_two_machines(folder, *words, second=()):
     """Train on both, the second with words of its own: gives exit code, stdout and stderr of each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        place = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     words += "--device", "cpu", "--no-eval", "--log-frequency", "1", "--threads", "1", "--out", folder
-    nodes = [start(*words, *own, "--samples", f"n{node}", NGCDL_NODE=str(node), **place)
-             for node, own in ((1, second), (0, ()))]  # fmt: skip
-    said = [node.communicate(timeout=LIMIT) for node in nodes]
+    with closing(meeting.Ports(1)) as met:
+        place = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(*met.numbers)}
+        nodes = [start(*words, *own, "--samples", f"n{node}", NGCDL_NODE=str(node), **place)
+                 for node, own in ((1, second), (0, ()))]  # fmt: skip
+        try:
+            said = [node.communicate(timeout=LIMIT) for node in nodes]
+        except subprocess.TimeoutExpired:
+            pytest.fail("they did not end; killed, they had said " + repr([killed(node) for node in nodes]))
     return [(node.returncode, *told) for node, told in reversed(list(zip(nodes, said, strict=True)))]
+
+
+def killed(node):
+    node.kill()
+    return (node.returncode, *node.communicate())
 
 
 @pytest.mark.torch

@@ -5,6 +5,7 @@ differ, and do so in one process too. With weights and images of float64 twenty 
 """
 
 import multiprocessing
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -101,11 +102,12 @@ def two_processes():
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
 def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_rounded(name, two_processes):
     needs("torch")
-    workers = [f"127.0.0.1:{port}" for port in meeting.free_ports(2)]
-    asked = [(name, Group(rank, 2, rank, 2, workers=workers)) for rank in range(2)]
-    two = two_processes.starmap_async(doubled_losses, asked, chunksize=1)
-    one = doubled_losses(name, Group())
-    first, second = two.get(LIMIT)
+    with closing(meeting.Ports(2)) as ports:
+        workers = [f"127.0.0.1:{port}" for port in ports.numbers]
+        asked = [(name, Group(rank, 2, rank, 2, workers=workers)) for rank in range(2)]
+        two = two_processes.starmap_async(doubled_losses, asked, chunksize=1)
+        one = doubled_losses(name, Group())
+        first, second = two.get(LIMIT)
     assert first == second == pytest.approx(one, abs=1e-5)
 
 

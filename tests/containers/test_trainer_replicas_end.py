@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,8 @@ def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(on_cards, 
     from trainer.frameworks.pytorch.together import Together
 
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    (free,) = meeting.free_ports(1)
-    one = Together(Group(0, 1, workers=[f"127.0.0.1:{free}"]), torch.device("cpu"))
+    with closing(meeting.Ports(1)) as ports:
+        one = Together(Group(0, 1, workers=[f"127.0.0.1:{ports.numbers[0]}"]), torch.device("cpu"))
     one.on_cards = on_cards
     try:
         with pytest.raises(Stop, match="no number"):
