@@ -12,10 +12,20 @@ MOST_CORES = 512
 
 def processor():
     """Return the CPU's model name."""
+    return cpuinfo("model name") or platform.machine() or "CPU"
+
+
+def is_intel():
+    """Is the CPU Intel's?"""
+    return cpuinfo("vendor_id") == "GenuineIntel"
+
+
+def cpuinfo(name):
+    """Return what /proc/cpuinfo says of the first processor under this name; None if it has no such line."""
     for line in (text("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
+        if line.startswith(name):
             return line.split(":", 1)[1].strip()
-    return platform.machine() or "CPU"
+    return None
 
 
 def usable_cores():

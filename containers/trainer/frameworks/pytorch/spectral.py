@@ -4,6 +4,7 @@ import functools
 import torch
 
 from ... import spectra
+from . import products
 from .numbers import LAST
 
 
@@ -56,13 +57,13 @@ class Spectral(torch.autograd.Function):
 def spectral(table, array):
     """Return the spectrum of [height, width, a, b]."""
     a, b = array.shape[2:]
-    return torch.mm(table, array.reshape(-1, a * b)).view(2, -1, a, b)
+    return products.mm(table, array.reshape(-1, a * b)).view(2, -1, a, b)
 
 
 def spatial(table, spectrum, sides):
     """Return [height, width, a, b] of a spectrum."""
     a, b = spectrum.shape[2:]
-    return torch.mm(table.t(), spectrum.view(-1, a * b)).view(*sides, a, b)
+    return products.mm(table.t(), spectrum.view(-1, a * b)).view(*sides, a, b)
 
 
 def product(a, b, sign):

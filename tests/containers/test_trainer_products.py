@@ -1,0 +1,93 @@
+"""Products by oneDNN are the products, there and back, and are computed only where they pay."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import needs
+
+from trainer import host, layers
+
+pytestmark = pytest.mark.torch
+WORD = layers.dense("dense", 2304, 384, layers.constant(0.0), layers.constant(0.0))
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """As on a processor that is not Intel's, whatever this one is."""
+    needs("torch")
+    from trainer.frameworks.pytorch import products
+
+    monkeypatch.setattr(host, "is_intel", lambda: False)
+    chosen = products.onednn
+    chosen.cache_clear()
+    yield products
+    chosen.cache_clear()
+
+
+def drawn(*shape):
+    return np.random.RandomState(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def farthest(given, wanted):
+    """The largest difference: pytest.approx takes seconds for as many numbers."""
+    return np.abs(given.detach().numpy() - wanted).max()
+
+
+@pytest.mark.parametrize("examples", [128, 2])
+def test_a_dense_layer_and_its_gradients_are_those_of_the_plain_products(products, examples, monkeypatch):
+    import torch
+
+    from trainer.frameworks.pytorch import ops
+
+    operator, calls = products.onednn(), []
+    if operator is None:
+        pytest.skip("PyTorch here has no MKL beside oneDNN")
+    monkeypatch.setattr(products, "onednn", lambda: lambda *words: [calls.append(1), operator(*words)][1])
+    x, weights, biases, gradient = drawn(examples, 2304), drawn(2304, 384), drawn(384), drawn(examples, 384)
+    given = [torch.from_numpy(array).requires_grad_() for array in (x, weights, biases)]
+    kept = {"dense/weights": given[1], "dense/biases": given[2]}
+    at = SimpleNamespace(half=None, is_compiled=False, get=lambda word, which: kept[f"{word['name']}/{which}"])
+    found = ops.dense(WORD, given[0], at)
+    found.backward(torch.from_numpy(gradient))
+    x, weights, gradient = (array.astype(np.float64) for array in (x, weights, gradient))
+    assert farthest(found, x @ weights + biases) < 2e-3
+    assert farthest(given[0].grad, gradient @ weights.T) < 2e-3
+    assert farthest(given[1].grad, x.T @ gradient) < 2e-3
+    assert farthest(given[2].grad, gradient.sum(0)) < 2e-3
+    assert len(calls) == (2 if examples == 128 else 0), "two examples are too few to pay"
+
+
+@pytest.mark.parametrize("turned", [(), (0,), (1,), (0, 1)])
+def test_a_transposed_matrix_is_multiplied_as_it_is_and_one_with_gaps_not_by_onednn(products, turned):
+    import torch
+
+    a, b = (array.T if which in turned else array for which, array in enumerate((drawn(160, 160), drawn(160, 2048))))
+    a, b = (a, b) if 1 not in turned else (b, a)
+    left, right = torch.from_numpy(a), torch.from_numpy(b)
+    assert products.pays(left, right)
+    assert not products.pays(left, torch.cat([right, right], 1)[:, ::2])
+    assert farthest(products.mm(left, right), a.astype(np.float64) @ b) < 2e-3
+
+
+def test_on_intel_processors_and_without_mkl_or_the_operator_pytorch_multiplies_as_it_does(products, monkeypatch):
+    import torch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.backends.mkl, "is_available", lambda: False)
+        assert products.onednn() is None
+    products.onednn.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "ops", SimpleNamespace())
+        assert products.onednn() is None
+    products.onednn.cache_clear()
+    monkeypatch.setattr(host, "is_intel", lambda: True)
+    assert products.onednn() is None
+    a, b = torch.from_numpy(drawn(400, 144)), torch.from_numpy(drawn(144, 8192))
+    assert torch.equal(products.mm(a, b), torch.mm(a, b))
+
+
+def test_the_processors_vendor_is_read_where_it_is_told(monkeypatch):
+    for told, wanted in (("vendor_id\t: GenuineIntel\n", True), ("vendor_id\t: AuthenticAMD\n", False), (None, False)):
+        monkeypatch.setattr(host, "text", {"/proc/cpuinfo": told}.get)
+        assert host.is_intel() is wanted
