@@ -1,4 +1,4 @@
-"""What must be true of the catalogue's tables. Each rule gives sentences on what is wrong."""
+"""What must hold for the catalogue's tables. Each rule yields a message for everything that is wrong."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(folder: Path, name: str) -> Table:
 
 
 def native(drivers: Table, cuda: str) -> str | None:
-    """As ngcdl.catalog.cuda.driver_for, in the table that is checked."""
+    """Return what ngcdl.catalog.cuda.driver_for does, but from the table being checked."""
     asked = comparable(cuda)
     near = [row for row in drivers if minor(row["cuda"]) == minor(cuda)]
     named = [row for row in near if cuda in row["also_called"].split()]
@@ -56,12 +56,12 @@ def native(drivers: Table, cuda: str) -> str | None:
 
 
 def check(folder: Path) -> list[str]:
-    missing = [f"{name}.csv is not there" for name in HEADERS if not (folder / f"{name}.csv").is_file()]
+    missing = [f"{name}.csv is missing" for name in HEADERS if not (folder / f"{name}.csv").is_file()]
     if missing:
         return missing
     tables = {name: read(folder, name) for name in HEADERS}
     wrong = [text for name, table in tables.items() for text in shape(folder, name, table)]
-    if wrong:  # the rest reads columns by name
+    if wrong:  # the other rules read columns by name
         return wrong
     rules: list[Callable[[dict[str, Table]], Iterator[str]]] = [words, order, bounds, drivers_agree, ranges]
     unreadable = list(texts(tables))
@@ -116,7 +116,7 @@ FORMS = {
 
 
 def texts(tables: dict[str, Table]) -> Iterator[str]:
-    """Every cell can be read as what it is."""
+    """Every cell parses as what its column holds."""
     for name, forms in FORMS.items():
         for row in tables[name]:
             for column, form in forms.items():
@@ -125,17 +125,17 @@ def texts(tables: dict[str, Table]) -> Iterator[str]:
     for row in tables["known_holes"]:
         for version in f"{row['since']} {row['fixed_in']}".split():
             if parse_hole(version) is None:
-                yield f"known_holes {key('known_holes', row)}: {version!r} is no version"
+                yield f"known_holes {key('known_holes', row)}: {version!r} is not a version"
 
 
 def words(tables: dict[str, Table]) -> Iterator[str]:
-    """Words that stand for something are ones that exist."""
+    """Every confidence, column, brand and Python suffix named in a cell exists."""
     for name, table in tables.items():
         for row in table:
             if row["confidence"] not in CONFIDENCES:
                 yield f"{name} {key(name, row)}: confidence {row['confidence']!r} is none of {', '.join(CONFIDENCES)}"
             unknown = set(row.get("unverified", "").split()) - set(HEADERS[name])
-            yield from (f"{name} {key(name, row)}: unverified {one!r} is no column" for one in sorted(unknown))
+            yield from (f"{name} {key(name, row)}: unverified {one!r} is not a column" for one in sorted(unknown))
     known = set(BRANDS.values())
     for row in tables["forward_compat"]:
         yield from (f"forward_compat {row['first']}: no brand {one!r}" for one in set(row["brands"].split()) - known)
@@ -145,14 +145,14 @@ def words(tables: dict[str, Table]) -> Iterator[str]:
 
 
 def order(tables: dict[str, Table]) -> Iterator[str]:
-    """Releases ascend, toolkits and families descend; a newer toolkit or release never wants an older driver."""
+    """Releases ascend, toolkits and families descend; a newer toolkit or release never needs an older driver."""
     for name, column, up in (
         ("releases", "release", True), ("cuda_driver", "cuda", False), ("cuda_compute_capability", "cuda_from", True),
         ("forward_compat", "first", True), ("gpu_families", "capability", False),
     ):  # fmt: skip
         for before, after in pairs(tables[name]):
             if before[column] != after[column] and (comparable(before[column]) < comparable(after[column])) is not up:
-                yield f"{name}: {after[column]} stands after {before[column]}"
+                yield f"{name}: {after[column]} comes after {before[column]}"
     for after, before in pairs(tables["cuda_driver"]):
         if comparable(before["driver"]) > comparable(after["driver"]):
             yield f"cuda_driver {after['cuda']}: an older driver than {before['cuda']}"
@@ -169,7 +169,7 @@ def pairs(table: Table) -> Iterator[tuple[Row, Row]]:
 
 
 def bounds(tables: dict[str, Table]) -> Iterator[str]:
-    """An image has kernels only for cards that its toolkit can compile for; lists ascend."""
+    """An image has kernels only for architectures that its toolkit can compile for; lists ascend."""
     table = tables["cuda_compute_capability"]
     for row in tables["releases"]:
         known = [one for one in table if comparable(one["cuda_from"]) <= comparable(row["cuda"])]
@@ -186,7 +186,7 @@ def bounds(tables: dict[str, Table]) -> Iterator[str]:
 
 
 def drivers_agree(tables: dict[str, Table]) -> Iterator[str]:
-    """An image's driver is its toolkit's, or one of the two rows says in its notes that it is not."""
+    """An image's driver is its toolkit's, or the notes of one of the two rows name the other driver."""
     for row in tables["cuda_driver"]:
         if not row["driver"].startswith(row["branch"] + "."):
             yield f"cuda_driver {row['cuda']}: driver {row['driver']} is not of branch {row['branch']}"
@@ -198,7 +198,7 @@ def drivers_agree(tables: dict[str, Table]) -> Iterator[str]:
 
 
 def ranges(tables: dict[str, Table]) -> Iterator[str]:
-    """Every release has one row of branches; ranges do not overlap; no branches = read nowhere; none both ways."""
+    """Ranges do not overlap; no branches means they were read nowhere; no branch is both allowed and excluded."""
     table = tables["forward_compat"]
     for row in table:
         if comparable(row["first"]) > comparable(row["last"]):

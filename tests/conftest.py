@@ -1,4 +1,4 @@
-"""What every test may ask for: the lab, as scripts/lab describes it."""
+"""Fixtures for all tests, such as the lab as described by scripts/lab."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import hypothesis
 import pytest
 
-# A shell starts what goes beside it deaf to Ctrl-C, and so would be all that the tests start.
+# Shells start background jobs with SIGINT ignored, which everything started by the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Machines that are shared stutter: a slow example is no failure. What failed once is kept as a test.
+# Shared machines stutter: a slow example is not a failure. No database: an example that failed once becomes a test.
 hypothesis.settings.register_profile(
     "ngcdl", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -24,9 +24,9 @@ hypothesis.settings.load_profile("ngcdl")
 
 @pytest.fixture(scope="session")
 def lab() -> dict[str, Any]:
-    """Give what lab.json says, which NGCDL_LAB_JSON names.
+    """The content of lab.json, whose path is in NGCDL_LAB_JSON.
 
-    Where CI is set a missing lab is a failure: what was not run did not pass.
+    If CI is set, a missing lab is a failure: a test that was not run did not pass.
     """
     path = Path(os.environ.get("NGCDL_LAB_JSON") or "/")
     if not path.is_file():
@@ -40,7 +40,7 @@ def lab() -> dict[str, Any]:
 
 @pytest.fixture
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take NVIDIA's driver away, where this host has one: neither its library nor its traces are found."""
+    """Hide this host's NVIDIA driver, if any: neither its library nor its traces are found."""
     import pynvml
 
     from ngcdl.telemetry import driver
@@ -56,12 +56,12 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Where CI is set a skipped test is a failed one: what was not run did not pass.
+    """If CI is set, report skipped tests as failed: a test that was not run did not pass.
 
-    The one exception is a data set that can't be had: the real CIFAR-10 is not in the repository.
+    The one exception is a missing data set: the real CIFAR-10 is not in the repository.
     """
     outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's Result, which yield gives
+    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's Result
     if os.environ.get("CI") and report.skipped and "CIFAR-10" not in str(report.longrepr):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which CI does not allow: {report.longrepr}"

@@ -1,4 +1,4 @@
-"""An engine and a job that do what a test says: the seam of engines/base.py without Docker and without a process."""
+"""A scripted engine and job: the protocols of engines/base.py without Docker and without a process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ IMAGE = ImageRef.parse("tensorflow:18.01-py2")
 
 @dataclass
 class FakeJob:
-    """Writes `chunks`, where a callable is called instead, and ends with `exit` (an error is raised).
+    """Write `chunks`, calling those that are callables, and end with `exit` (raised if it is an error).
 
-    With `until_stopped` it goes on until stop() or kill(), and ends with 143 or 137. `asked` is what was asked of it.
+    With `until_stopped` it runs until stop() or kill(), and ends with 143 or 137. `asked` records the calls.
     """
 
     chunks: Sequence[bytes | Callable[[], None]] = (b"step 0\n",)
@@ -92,7 +92,7 @@ class FakeJob:
 
 @dataclass
 class FakeEngine:
-    """Starts `job`; an error, or what `at_start` raises, comes instead."""
+    """Starts `job`; if that is an error, or `at_start` raises one, start() raises it."""
 
     job: FakeJob | NgcdlError
     name: str = "docker"
@@ -161,7 +161,7 @@ class FakeEngine:
 
 @dataclass
 class FakeShow:
-    """Keeps what was told: `said` lines, `shown` bytes."""
+    """Collects what is shown: `said` lines, `shown` bytes."""
 
     said: list[str] = field(default_factory=list)
     shown: bytes = b""
@@ -183,7 +183,7 @@ class FakeShow:
 def ready(
     shelf: Store, job: FakeJob | NgcdlError, gpus: str = "none", train: bool = True, way: str = "", **engine: Any
 ) -> tuple[Ready, Path]:
-    """Record a run as running and give it with its folder, ready for launch.follow."""
+    """Record a run as running; return it with its folder, ready for launch.follow."""
     workload = Workload("cifar10") if train else None
     spec = RunSpec(IMAGE, ("python",), GpuRequest.parse(gpus), workload=workload)
     run = Run("20180216-182126-test-beef", "running", 1.0, engine="docker", spec=spec.as_json(), owner=this_process())

@@ -1,4 +1,4 @@
-"""A home in a folder of its own, the command ngcdl in it, and a stand-in for the trainer of the local engine."""
+"""An isolated home folder, the ngcdl command in it, and a stand-in for the trainer of the local engine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ngcdl.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 STAND_IN = Path(__file__).with_name("stand_in_trainer.py")
-# Root may enter every folder; without these two capabilities it is a user like others.
+# Root may enter every folder; without these two capabilities file permissions apply to it like to other users.
 LIKE_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--") if os.geteuid() == 0 else ()
 TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
 
 
 @dataclass(frozen=True)
 class House:
-    """Everything that ngcdl reads or writes lies below `home`."""
+    """Everything that ngcdl reads or writes is below `home`."""
 
     home: Path
 
@@ -45,7 +45,7 @@ class House:
             "DOCKER_HOST": f"unix://{self.home}/no-docker.sock",
             "PYTHONPATH": str(ROOT / "toolkit"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONWARNINGS": "error,ignore::ResourceWarning",  # docker's SDK leaves its socket to the collector
+            "PYTHONWARNINGS": "error,ignore::ResourceWarning",  # docker's SDK leaves closing its socket to the GC
             "LANG": "C.UTF-8",
             **more,
         }
@@ -63,7 +63,7 @@ class House:
         return process
 
     def run(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:
-        """Run ngcdl to its end. A traceback is a failure, whatever was asked."""
+        """Run ngcdl to its end. A traceback always fails the test."""
         with self.popen(*argv, **how) as process:
             out, err = process.communicate(timeout=120)
         done = subprocess.CompletedProcess(argv, process.returncode, out or "", err or "")
@@ -72,7 +72,7 @@ class House:
         return done
 
     def shell(self, line: str) -> subprocess.CompletedProcess[str]:
-        """Run a line of bash in which `ngcdl` is the command; 124 if it took too long."""
+        """Run a line of bash in which `ngcdl` is a command; the exit code is 124 if it takes too long."""
         function = f'ngcdl() {{ {shlex.quote(sys.executable)} -m ngcdl "$@"; }}\n'
         done = subprocess.run(
             ["bash", "-c", function + line], capture_output=True, errors="surrogateescape", timeout=120, check=False,
@@ -83,7 +83,7 @@ class House:
         return done
 
     def bring_trainer(self) -> None:
-        """Put the stand-in where the local engine keeps the Python that has TensorFlow."""
+        """Install the stand-in where the local engine keeps the Python that has TensorFlow."""
         engine = local.LocalEngine(self.home / "share/ngcdl", self.shelf.root)
         for lock in ("local.txt", "local-cpu.txt"):
             folder = engine._environment(lock)
@@ -101,7 +101,7 @@ class House:
 
 
 def until(there: Callable[[], Any], what: str = "it", seconds: float = 60) -> Any:
-    """Wait for what another process does, at most `seconds`, and give it."""
+    """Poll `there`, for at most `seconds`, until it returns something true; return that."""
     end, pause = time.monotonic() + seconds, threading.Event()
     while not (found := there()):
         assert time.monotonic() < end, f"{what} never came"

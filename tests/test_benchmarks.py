@@ -1,4 +1,4 @@
-"""scripts/bench: what is measured in turn is judged by goal and spread, kept, and told on the page as it is kept."""
+"""scripts/bench: alternating measurements are judged by goal and spread, saved, and shown on the page as saved."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_missed_goal_fails_and_with_check_what_is_worse_than_committed(tmp_pat
     assert benched(tmp_path, start_up=MEASURES.format("1.0")).returncode == 0
     assert benched(tmp_path, start_up=MEASURES.format("2.5")).returncode == 1
     done = benched(tmp_path, "--check", start_up=MEASURES.format("2.5"))
-    said = "0 of 1 figures could be held against committed ones, 0 of them are worse"
+    said = "0 of 1 figures could be compared with committed ones, 0 of them worse"
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, said)
 
 
@@ -154,7 +154,7 @@ def test_what_was_measured_before_a_benchmark_failed_is_kept(tmp_path: Path) -> 
 def test_too_few_rounds_are_refused_where_something_is_to_be_said(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = benched(tmp_path, *words)
     assert done.returncode == 2
-    assert f"say --rounds {'1' if words[1] == '0' else '3'}" in done.stderr
+    assert f"use --rounds {'1' if words[1] == '0' else '3'}" in done.stderr
 
 
 def test_of_two_rounds_neither_goal_nor_figure_is_told(tmp_path: Path) -> None:
@@ -165,4 +165,4 @@ def test_of_two_rounds_neither_goal_nor_figure_is_told(tmp_path: Path) -> None:
 def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None:
     done = subprocess.run([sys.executable, BENCHMARKS, "speed"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "there is no speed; there is start_up, launch" in done.stderr
+    assert "no such benchmark: speed; choose from start_up, launch" in done.stderr

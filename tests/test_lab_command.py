@@ -44,7 +44,7 @@ def test_a_folder_that_can_t_be_one_is_named_with_the_variables_that_name_anothe
 
 @pytest.mark.parametrize("words", [(), ("--engine", "existing"), ("--engine", "existing", "--engine-only", "--floor")])
 def test_who_is_not_root_is_told_before_anything_is_fetched(tmp_path: Path, words: tuple[str, ...]) -> None:
-    said = "lab: the lab's engines and images want root:  sudo -E scripts/lab up\n"
+    said = "lab: the lab's engines and images need root:  sudo -E scripts/lab up\n"
     assert typed(tmp_path, "up", *words, user=1000) == (1, "", said)
     assert list(tmp_path.iterdir()) == []
 
@@ -69,4 +69,4 @@ def test_a_command_ends_as_a_shell_would_tell_it(tmp_path: Path) -> None:
         "lab: /nowhere can't be run: No such file or directory\n",
     )
     assert typed(tmp_path, "exec", "--", "/dev/null")[0::2] == (1, "lab: /dev/null can't be run: Permission denied\n")
-    assert typed(tmp_path, "exec") == (1, "", "lab: exec wants a command: scripts/lab exec -- docker info\n")
+    assert typed(tmp_path, "exec") == (1, "", "lab: exec needs a command: scripts/lab exec -- docker info\n")

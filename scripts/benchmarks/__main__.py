@@ -1,7 +1,7 @@
-"""Measure ngcdl beside its peers, turn and turn about, and say what it reached of its goals.
+"""Benchmark ngcdl against its peers, in alternating runs, and report which goals it meets.
 
-What is told is median (least..most) of the rounds. Exits with 1 where a goal is missed, with --check instead where a
-figure is worse than the committed one by more than the spread of both, and where nothing could be measured.
+Results are median (least..most) over the rounds. The exit code is 1 if a goal is missed, with --check instead if a
+figure is worse than the committed one by more than the spread of both, and if nothing could be measured.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import conditions
 import page
 from figures import SURE_ROUNDS, Figure, Missing, fell, is_comparable, keep, load
 
-# Each is a file here whose `measure(rounds)` (None: as many as it likes) gives Figures, or raises Missing.
+# Each is a file here whose `measure(rounds)` (None: its own default) yields Figures or raises Missing.
 BENCHMARKS = (
     *("start_up", "launch", "pull", "sampling", "report", "replicas", "train_cpu", "train_cpu_tutorial"),
     *("gpu", "gpu_networks", "gpu_starts"),
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEN = ("toolkit", "tests", "scripts")  # by benchmarks: ngcdl, made_runs, lab_parts
+SEEN = ("toolkit", "tests", "scripts")  # imported by benchmarks: ngcdl, made_runs, lab_parts
 
 
 def main() -> int:
@@ -38,7 +38,7 @@ def main() -> int:
         for one in _measured(asked.names or list(BENCHMARKS), asked.rounds):
             found.append(one)
             print(said(one), flush=True)
-    finally:  # what came before a benchmark that failed, or before Ctrl-C, was measured
+    finally:  # figures measured before a benchmark failed, or before Ctrl-C, are valid
         if asked.keep and found:
             keep(found)
             _write()
@@ -48,32 +48,31 @@ def main() -> int:
 
 
 def _is_worse(found: list[Figure], committed: dict[tuple[str, str, str], Figure]) -> bool:
-    """Hold what was found against what is committed, and say what is worse, and how much could be compared."""
+    """Compare the new figures with the committed ones; print which are worse and how many could be compared. Return
+    whether any is worse."""
     pairs = [(committed[one.key], one) for one in found if one.key in committed]
     pairs = [(kept, new) for kept, new in pairs if is_comparable(kept, new)]
     worse = [(new, text) for kept, new in pairs if (text := fell(kept, new))]
     for one, text in worse:
         print(f"WORSE than committed: {one.benchmark}: {one.what}{beside(one)}: {text}")
     if found:
-        print(
-            f"{len(pairs)} of {len(found)} figures could be held against committed ones, {len(worse)} of them are worse"
-        )
+        print(f"{len(pairs)} of {len(found)} figures could be compared with committed ones, {len(worse)} of them worse")
     return bool(worse)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("scripts/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--rounds", type=int, help=f"of each; of fewer than {SURE_ROUNDS} nothing is said")
-    parser.add_argument("--check", action="store_true", help="fail by the committed figures, not by the goals")
-    parser.add_argument("--keep", action="store_true", help="keep it in figures.json and docs/performance.md")
-    parser.add_argument("--write", action="store_true", help="only write the table of docs/performance.md anew")
+    parser.add_argument("--rounds", type=int, help=f"of each benchmark; no verdict from fewer than {SURE_ROUNDS}")
+    parser.add_argument("--check", action="store_true", help="judge by the committed figures, not by the goals")
+    parser.add_argument("--keep", action="store_true", help="save to figures.json and docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="only regenerate the table of docs/performance.md")
     asked = parser.parse_args()
     if strange := set(asked.names) - set(BENCHMARKS):
-        parser.error(f"there is no {', '.join(sorted(strange))}; there is {', '.join(BENCHMARKS)}")
+        parser.error(f"no such benchmark: {', '.join(sorted(strange))}; choose from {', '.join(BENCHMARKS)}")
     least = SURE_ROUNDS if asked.check or asked.keep else 1
     if asked.rounds is not None and asked.rounds < least:
-        parser.error(f"--rounds {asked.rounds} is too few: say --rounds {least}")
+        parser.error(f"--rounds {asked.rounds} is too few: use --rounds {least}")
     return asked
 
 
@@ -98,13 +97,13 @@ def beside(one: Figure) -> str:
 
 
 def said(one: Figure) -> str:
-    """Give what is printed of a figure: three lines at most."""
+    """Return a figure as two printable lines."""
     lines = [f"    {one.what}{beside(one)}{f' ({one.note})' if one.note else ''}"]
     lines.append(f"        ours {one.spread('ours').told(one.unit)}")
     if one.theirs:
         lines[-1] += f", difference {one.spread('difference').told(one.unit)}, ratio {one.spread('ratio').told('x')}"
     if one.goal and one.is_sure:
-        lines[-1] += f"; {'reached' if one.is_met else 'MISSED'}: {one.goal.told(one.unit)}"
+        lines[-1] += f"; {'met' if one.is_met else 'MISSED'}: {one.goal.told(one.unit)}"
     return "\n".join(lines)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How far float32 takes the same training apart in 20 steps: by replicas, and by weights that were touched by 1e-7.
+"""How far the losses of a float32 training diverge in 20 steps, by replicas and by weights perturbed by 1e-7.
 
     PYTHONPATH=containers python scripts/benchmarks/apart.py DIR
 
-DIR has CIFAR-10. Wants PyTorch; prints the largest difference of a loss from that of one process untouched.
+DIR has CIFAR-10. Needs PyTorch; prints the largest difference of a loss from that of one unperturbed process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This machine's GPU as PyTorch sees it: its name, and what it does at most."""
+"""This machine's GPU as PyTorch sees it: its name and its peak rates."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ CONTAINERS = Path(__file__).resolve().parents[2] / "containers"
 
 
 def named() -> str:
-    """Give card and PyTorch as a figure's condition; from then on the trainer can be imported."""
+    """Return card and PyTorch version as a figure's condition, and make the trainer importable. Raise Missing without
+    PyTorch or a GPU."""
     try:
         import torch
     except ImportError as error:
-        raise Missing(f"it wants PyTorch ({error}): NGCDL_BENCH_PYTHON names a Python that has it") from error
+        raise Missing(f"it needs PyTorch ({error}): NGCDL_BENCH_PYTHON names a Python that has it") from error
     if not torch.cuda.is_available():
-        raise Missing("it wants a GPU that PyTorch sees")
+        raise Missing("it needs a GPU that PyTorch sees")
     if str(CONTAINERS) not in sys.path:
         sys.path.insert(0, str(CONTAINERS))
     return f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}"
 
 
 def products_per_second(kind: Any, side: int = 8192, times: int = 20) -> float:
-    """Multiplications and additions a second, in square products of numbers of this kind."""
+    """Return multiplications and additions per second, in square matrix products of this dtype."""
     import torch
 
     a, b = (torch.randn(side, side, device="cuda", dtype=kind) for _ in range(2))
@@ -35,7 +36,7 @@ def products_per_second(kind: Any, side: int = 8192, times: int = 20) -> float:
 
 
 def bytes_per_second(count: int = 2**30, times: int = 20) -> float:
-    """Copied: each byte is read and written."""
+    """Return bytes per second of a device copy, counting each byte as read and written."""
     import torch
 
     a, b = (torch.empty(count, device="cuda", dtype=torch.uint8) for _ in range(2))

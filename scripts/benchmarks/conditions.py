@@ -1,4 +1,4 @@
-"""Under what something was measured: the machine, the load, the programs, the day. Standard library only."""
+"""The conditions of a measurement: machine, load, programs, date. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def here() -> dict[str, str]:
-    """`machine` tells whether another run was on the same one."""
+    """Return the conditions here and now; runs on the same machine have the same `machine`."""
     told = {
         "machine": f"{_cpu()}, {os.cpu_count()} cores",
         "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
@@ -39,7 +39,7 @@ def _cpu() -> str:
 
 
 def docker(environment: Mapping[str, str] | None = None) -> str:
-    """Give the version of the engine that answers, to `environment` or to this process; nothing where none does."""
+    """Return the version of the engine that answers with `environment` (default: ours); "" if none does."""
     if not shutil.which("docker"):
         return ""
     command = ["docker", "version", "--format", "{{.Server.Version}}"]

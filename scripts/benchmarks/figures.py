@@ -1,6 +1,6 @@
-"""What a benchmark measured: ours beside a peer's, round by round, with the goal and the conditions.
+"""Benchmark results: ours and a peer's, round by round, with the goal and the conditions.
 
-`figures.json` has those that are committed, each value of each round: what is said of them can be made anew.
+`figures.json` holds the committed ones with the values of all rounds, so everything derived can be recomputed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Literal, Self
 
 KEPT = Path(__file__).with_name("figures.json")
 Of = Literal["ours", "difference", "ratio"]
-SURE_ROUNDS = 3  # of fewer there is no spread, and nothing is said
+SURE_ROUNDS = 3  # fewer have no spread, and get no verdict
 
 
 class Missing(Exception):
-    """What this machine lacks to measure it, in words."""
+    """This machine lacks something that the benchmark needs; the text says what."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """How much `of` a figure may be at most, or is to be at least: of ours, of ours - theirs, or of ours / theirs."""
+    """An upper or, with `at_least`, lower limit of ours, of ours - theirs (difference), or of ours / theirs (ratio)."""
 
     of: Of
     limit: float
@@ -41,7 +41,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one series; one or two values have no spread, and are not told."""
+    """Median and range of one series; for one or two values nothing is shown."""
 
     median: float
     least: float
@@ -60,9 +60,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Figure:
-    """`ours` and `theirs` in `unit`, a value each round; `theirs` is empty where there is no peer.
+    """`ours` and `theirs` in `unit`, one value per round; `theirs` is empty if there is no peer.
 
-    The frame fills in `benchmark`, the file's name, and `conditions`, as conditions.here() tells them.
+    __main__ fills in `benchmark`, the file's name, and `conditions`, from conditions.here().
     """
 
     what: str
@@ -71,22 +71,22 @@ class Figure:
     goal: Goal | None = None
     against: str | None = None
     theirs: tuple[float, ...] = ()
-    note: str = ""  # a condition of this figure alone: sizes, versions of the peer
+    note: str = ""  # conditions of this figure alone: sizes, versions of the peer
     benchmark: str = ""
     conditions: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it has in common with another run's, whose peer may be a newer one."""
+        """What identifies the same figure in another run, whose peer may have another version."""
         return self.benchmark, self.what, re.sub(r" \d+\.[\d.]+", "", self.against or "")
 
     @property
     def compared(self) -> Of:
-        """By what a run of it is compared with another run."""
+        """The quantity by which two runs of this figure are compared."""
         return self.goal.of if self.goal else "ratio" if self.theirs else "ours"
 
     def spread(self, of: Of) -> Spread:
-        """Raises ValueError where there is no peer to compare with."""
+        """Return the spread of this quantity. Raise ValueError if it needs a peer and there is none."""
         if of == "ours":
             return Spread.of(self.ours)
         pairs = list(zip(self.ours, self.theirs, strict=True))
@@ -102,13 +102,13 @@ class Figure:
 
 
 def is_comparable(kept: Figure, new: Figure) -> bool:
-    """Only a ratio to a peer of the same run can be held against that of another machine."""
+    """Can the two be compared? Across machines only ratios to a peer measured in the same run can."""
     is_here = new.compared == "ratio" or kept.conditions.get("machine") == new.conditions.get("machine")
     return is_here and new.is_sure
 
 
 def fell(kept: Figure, new: Figure) -> str | None:
-    """Say how a figure is worse than the committed one by more than the spread of both; None where it is not."""
+    """Return how a figure is worse than the committed one, if by more than the spread of both; else None."""
     of = new.compared
     before, now = kept.spread(of), new.spread(of)
     if new.goal and new.goal.at_least:
@@ -126,7 +126,7 @@ def load(path: Path = KEPT) -> list[Figure]:
 
 
 def keep(new: Iterable[Figure], path: Path = KEPT) -> None:
-    """Put them in the place of what is committed of the same name."""
+    """Save these figures, replacing committed ones with the same key."""
     figures = {one.key: one for one in load(path)}
     figures |= {one.key: replace(one, ours=_short(one.ours), theirs=_short(one.theirs)) for one in new}
     ordered = sorted(figures.values(), key=lambda one: one.benchmark)
@@ -144,7 +144,7 @@ def _short(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def short(value: float) -> str:
-    """Give two or three digits that count, without an exponent."""
+    """Format with about three significant digits (at most four decimals), without an exponent."""
     digits = 0
     while value and abs(value) * 10**digits < 100 and digits < 4:
         digits += 1

@@ -1,10 +1,11 @@
-"""`cifar10-94` on a GPU beside its peers, on a machine with PyTorch and without network:
+"""`cifar10-94` on a GPU against its peers, on a machine with PyTorch; needs no network:
 
     NGCDL_BENCH_PYTHON=python3 NGCDL_CIFAR10=DIR NGCDL_GPU_PEERS="airbench94_muon=PATH" scripts/bench gpu
 
-NGCDL_CIFAR10: a folder with the images; without it they are made up, and no accuracy is told. NGCDL_GPU_PEERS: peers'
-scripts, cloned by whoever measures, as gpu_peers.py takes them. All train in this process in turn, on the same arrays.
-What can't be compiled here, or called, is told and left out. After eight minutes no more are trained to be surer.
+NGCDL_CIFAR10: a folder with the images; without it they are synthetic, and no accuracy is reported. NGCDL_GPU_PEERS:
+the peers' scripts, cloned by whoever measures, as described in gpu_peers.py. All train alternately in this process, on
+the same arrays. What can't be compiled or called here is reported and left out. After eight minutes no further
+trainings are added to narrow the statistics.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ import card
 from figures import Figure, Goal
 from turns import in_turn
 
-BUDGET_SECONDS = 480.0  # after which no further training is begun
+BUDGET_SECONDS = 480.0  # after this no further training is started
 OURS = "graphs", "eager", "compiled"
-CERTIFIED = 200  # trainings, if there is time for them
+CERTIFIED = 200  # trainings, if the time allows
 BOUND = 0.94
 
 
 @dataclass
 class Trained:
-    """A way to train, which tells its seconds; accuracies are kept beside them, of measured rounds and of others."""
+    """A way to train; calling it returns the seconds. Keeps those and the accuracies of all trainings."""
 
     name: str
     once: Callable[[int], tuple[float, float]]
@@ -59,7 +60,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
 
 
 def raced(folder: str | None) -> list[Trained]:
-    """Give ours by graphs, one kernel after the other, and compiled and by graphs; then the peers."""
+    """Return ours with CUDA graphs, eager, and compiled with graphs; then the peers."""
     import gpu_peers
 
     from trainer import data
@@ -74,7 +75,7 @@ def raced(folder: str | None) -> list[Trained]:
         began = time.monotonic()
         try:
             found.append(Trained(name, make()))
-        except Exception as error:  # a compiler's or a peer's: the others are measured all the same
+        except Exception as error:  # a compiler's or a peer's: still measure the others
             print(f"    {name}: left out: {type(error).__name__}: {str(error)[:500]}", flush=True)
         else:
             print(f"    {name}: ready after {time.monotonic() - began:.0f} s", flush=True)
@@ -107,7 +108,7 @@ def ours(train: Any, test: Any, is_compiled: bool = False, is_recorded: bool = T
 
 
 def fastest(taken: dict[str, tuple[float, ...]]) -> str:
-    """Give which of ours is to be held against the peers."""
+    """Return which of ours is compared with the peers."""
     return min((name for name in taken if name in OURS), key=lambda name: statistics.median(taken[name]))
 
 
@@ -120,16 +121,16 @@ def beside(taken: dict[str, tuple[float, ...]], here: str) -> Iterator[Figure]:
             yield Figure(what, "s", taken[best], goal, name, took, f"by {best}; {here}")
 
 
-# -- what is told at the end ------------------------------------------------------------------------------------------
+# -- the closing report -----------------------------------------------------------------------------------------------
 def tell(ways: list[Trained], is_real: bool, rate: float, copied: float) -> None:
-    """Print accuracies and floors as a Markdown table. rate: operations a second in float16; copied: bytes a second."""
+    """Print accuracies and rates as a Markdown table. rate: float16 operations per second; copied: bytes per second."""
     from trainer import certainty, race
     from trainer.workloads import cifar10_94 as workload
 
     flops = race.flops_per_example(race.KNOBS, workload.STEPS) * workload.STEPS * workload.BATCH
     print(f"\nThis card: {rate / 1e12:.0f} TFLOP/s in float16 products of 8192, {copied / 1e12:.2f} TB/s copied.")
-    print(f"Ours computes {flops / 1e15:.3f} PFLOP a training but for the test: {flops / rate:.3f} s at that rate.\n")
-    print("| way | trainings | mean s | sd | mean accuracy | sd | p, were the true mean 94 % | of the rate |")
+    print(f"Ours computes {flops / 1e15:.3f} PFLOP per training, test excluded: {flops / rate:.3f} s at that rate.\n")
+    print("| way | trainings | mean s | sd | mean accuracy | sd | p if the true mean is 94 % | of the rate |")
     print("|---|---|---|---|---|---|---|---|")
     for one in ways:
         (mean, apart), (accuracy, deviation) = certainty.spread(one.seconds), certainty.spread(one.accuracies)

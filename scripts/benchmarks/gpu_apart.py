@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Does PyTorch train on a GPU as on the CPU? The first losses of each network in float32, CUDA graphs among them.
+"""Does PyTorch train on a GPU as on the CPU? Compare the first losses of each network in float32, with CUDA graphs.
 
     PYTHON scripts/benchmarks/gpu_apart.py [NAME...]
 
-Told is by how much a loss differs at most, and by how much it does on the CPU with first weights slightly moved: some
-networks make much of a rounding. More than MOST is too much: before the first step, and later where it is more than
-TIMES that, too. All steps are on one batch, and without dropout, for each device draws its own.
+Prints the largest difference of a loss, and for reference the one on the CPU with slightly perturbed initial weights:
+some networks amplify rounding errors. A difference above MOST fails before the first step; later it fails only if it
+also exceeds TIMES the reference. All steps use one batch, without dropout, as each device draws its own.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from trainer import layers, workloads
 from trainer.__main__ import imported, names
 
 STEPS, BATCH = 8, 8
-MOST = 0.01  # sums are added up in another order, which later steps multiply
-MOVED = 1e-6  # of each weight: a few roundings
-TIMES = 10  # resnet-50 makes 0.05 of them, however few they are: of eight examples' statistics, and of kinks
+MOST = 0.01  # sums are added in another order, and later steps amplify the difference
+MOVED = 1e-6  # relative change of each weight: a few roundings
+TIMES = 10  # resnet-50 turns roundings, however few, into 0.05: by statistics over eight examples, and by kinks
 
 
 def main() -> int | str:
@@ -37,7 +37,7 @@ def main() -> int | str:
 
 
 def trained() -> list[str]:
-    """Give a training of each network that PyTorch has, but for those that are two, or have steps of their own."""
+    """Return one training per network that PyTorch has, except those of two networks or with their own steps."""
     found = {}
     for name in names(workloads):
         one = imported(name)
@@ -47,7 +47,7 @@ def trained() -> list[str]:
 
 
 def apart(losses: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Give how far each loss is from theirs: from one above 1, as a part of it."""
+    """Return each loss's distance from theirs, relative where theirs is above 1."""
     return [abs(one - other) / max(other, 1.0) for one, other in zip(losses, theirs, strict=True)]
 
 
@@ -56,12 +56,12 @@ def is_near(found: Sequence[float], shaken: Sequence[float]) -> bool:
 
 
 def largest(values: Iterable[float]) -> float:
-    """Give the largest; what is no number is larger than all."""
+    """Return the largest value; NaN counts as larger than all."""
     return max(values, key=lambda value: inf if isnan(value) else value)
 
 
 def losses(name: str, device: str, moved: float = 0.0) -> list[float]:
-    """moved: by how much of itself each of the first weights is another one, times what chance draws."""
+    """Return the losses of the first steps. moved: relative perturbation of the initial weights, times N(0, 1)."""
     import numpy as np
 
     from trainer.computing import Way

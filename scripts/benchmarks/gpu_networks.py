@@ -1,9 +1,9 @@
-"""The networks of `cifar10-keras` and `cifar10` at their sources' batch sizes: ours beside PyTorch as mostly used.
+"""The networks of `cifar10-keras` and `cifar10` at their sources' batch sizes: ours against typical PyTorch code.
 
-The usual way: torch.nn layers of the same network, torch.optim, zero_grad, backward, step; eager, by torch.compile, and
-by torch.compile with its own CUDA graphs. The images lie on the device for all. Of `cifar10`, whose pictures the CPU
-distorts, one batch is trained on again and again (--feed constant), for it is the GPU's part that is compared. What
-can't be compiled here is told and left out.
+Typical code: torch.nn layers of the same network, torch.optim, zero_grad, backward, step; eager, with torch.compile,
+and with torch.compile using its own CUDA graphs. The images are on the device for all. `cifar10`, whose images the CPU
+distorts, trains on one batch over and over (--feed constant), because the GPU's part is what is compared. What can't be
+compiled here is reported and left out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from turns import in_turn
 
 NETWORKS = {"cifar10-keras": "resident", "cifar10": "constant"}
 WAYS = {"PyTorch eager": None, "torch.compile": "default", "torch.compile, reduce-overhead": "reduce-overhead"}
-WARM_UP = 20  # steps before, in which networks are compiled or recorded
-AT_ONCE = 50  # steps between two looks at the clock, which wait for the GPU
+WARM_UP = 20  # steps beforehand, in which networks are compiled or recorded
+AT_ONCE = 50  # steps between two clock readings, which wait for the GPU
 WINDOW_SECONDS = 1.0
-MOVED = {"sgd": 3, "adam": 7}  # numbers of 4 bytes that a step reads and writes of each weight, gradients among them
+MOVED = {"sgd": 3, "adam": 7}  # 4-byte numbers that a step reads and writes per weight, gradients included
 
 Step = Callable[[], object]
 
@@ -35,7 +35,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
 
 
 def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
-    """Examples a second: ours is to be three times as fast as eager."""
+    """Yield examples per second; the goal is three times the rate of eager."""
     import torch
 
     from trainer import data
@@ -47,7 +47,7 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
         try:
             once = partial(rate, usual(workload, images, NETWORKS[name], mode), workload.BATCH, WINDOW_SECONDS)
             once()
-        except Exception as error:  # a compiler's: the others are measured all the same
+        except Exception as error:  # a compiler's: still measure the others
             print(f"    {name}, {way}: left out: {type(error).__name__}: {str(error)[:500]}", flush=True)
         else:
             ways[way] = once
@@ -69,7 +69,7 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
 
 
 def rate(step: Step, batch: int, seconds: float) -> float:
-    """Give examples a second, over so many seconds at least."""
+    """Return examples per second, measured over at least `seconds`."""
     import torch
 
     for _ in range(WARM_UP):
@@ -85,7 +85,7 @@ def rate(step: Step, batch: int, seconds: float) -> float:
 
 
 def ours(workload: Any, images: Any, feed: str, on: str = "gpu") -> Step:
-    """Give a step of the trainer's own loop; the 20,000 made-up images are 625 whole batches of 32."""
+    """Return a step of the trainer's own loop; the 20,000 synthetic images are 625 whole batches of 32."""
     from trainer.frameworks.pytorch import Network
     from trainer.recipe import Model
 
@@ -144,7 +144,7 @@ def _optim() -> Any:
 
 
 def fed(workload: Any, images: Any, feed: str, on: str) -> Iterator[Any]:
-    """Yield pictures [batch, 3, side, side] and labels, out of the same images in an order drawn on the device."""
+    """Yield images [batch, 3, side, side] and labels, from the same images in an order drawn on the device."""
     import torch
 
     pixels, labels = torch.from_numpy(images.images).to(on), torch.from_numpy(images.labels).long().to(on)
@@ -161,7 +161,7 @@ def fed(workload: Any, images: Any, feed: str, on: str) -> Iterator[Any]:
 
 
 def decays(workload: Any) -> list[float]:
-    """Give that of each layer; those without weights have none."""
+    """Return each layer's weight decay; 0 for layers without weights."""
     return [
         word.get("decay", 0.0) if hasattr(layer, "weight") else 0.0 for word in workload.NETWORK for layer in made(word)
     ]
@@ -172,7 +172,7 @@ def layers(workload: Any) -> list[Any]:
 
 
 def made(word: dict[str, Any]) -> list[Any]:
-    """Give what torch.nn has for a word, a flattening before the first of dense layers too: it changes no others."""
+    """Return the torch.nn layers for a word, with a Flatten before every dense one: it matters only for the first."""
     from torch import nn
 
     op = word["op"]

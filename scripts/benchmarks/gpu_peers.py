@@ -1,13 +1,13 @@
-"""How peers of cifar10-94 are called: their own code as it is, on the same arrays, in the same process.
+"""How peers of cifar10-94 are run: their own code unchanged, on the same arrays, in the same process.
 
-A peer is a Python file, cloned by whoever measures. One that has CifarNet and main(run, model), as airbench's
+A peer is a Python file, cloned by whoever measures. One with CifarNet and main(run, model), like airbench's
 (https://github.com/KellerJordan/cifar10-airbench), is called as its own last lines do, and its seconds are those that
-it tells itself: whitening, steps and test, not its tests after each epoch; it wants torchvision. Any other has to have
+it reports: whitening, steps and test, without its tests after each epoch; it needs torchvision. Any other must have
 
-    prepare(images, labels, test_images, test_labels)     uint8 [n, 32, 32, 3] and int32 [n] of numpy; gives
-    train(seed)                                           seconds, accuracy
+    prepare(images, labels, test_images, test_labels)     NumPy uint8 [n, 32, 32, 3] and int32 [n]; returns
+    train(seed)                                           returns seconds, accuracy
 
-which for a peer of yet another kind is a file of a few lines beside it. Nothing of a peer is in this project.
+which for other kinds of peers takes a wrapper file of a few lines. No code of a peer is in this project.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Once = Callable[[int], tuple[float, float]]
 
 
 def loaded(path: Path, train: Any, test: Any) -> Once:
-    """Give what trains once, warmed up. Raises what the peer raises."""
+    """Return a function that trains once, already warmed up. Raise whatever the peer raises."""
     module = imported(path.resolve())
     if hasattr(module, "prepare"):
         once: Once = module.prepare(train.images, train.labels, test.images, test.labels)
@@ -41,10 +41,10 @@ def loaded(path: Path, train: Any, test: Any) -> Once:
 
 
 def imported(path: Path) -> ModuleType:
-    """Import a file by its path: some read sys.argv[0] for their own text, and stand beside what they import.
+    """Import a file by its path: some peers read their own source from sys.argv[0] and import files beside it.
 
-    It stays among sys.modules, named by its whole path, for peers may share a file's name: torch.compile imports the
-    module of a function by its name, in any later call too (https://github.com/pytorch/pytorch/issues/181243)."""
+    It stays in sys.modules, named by its whole path as peers may share a file name: torch.compile imports a function's
+    module by name, in later calls too (https://github.com/pytorch/pytorch/issues/181243)."""
     name = "peer" + re.sub(r"\W", "_", str(path))
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec
@@ -94,7 +94,7 @@ def seconds_of(table: str) -> float:
 
 @contextlib.contextmanager
 def within(folder: str) -> Iterator[None]:
-    """Stand in a folder: its images are read from there."""
+    """Change to a folder: airbench reads its images from there."""
     before = Path.cwd()
     os.chdir(folder)
     try:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a knob of cifar10-94 does, on the last 5,000 images of the training set: the test set chooses nothing.
+"""Measure the effect of a knob of cifar10-94 on the last 5,000 training images: the test set is not used to choose.
 
     PYTHON scripts/benchmarks/gpu_tuning.py DIR --runs 20 [--steps 225] filter_rate=0.2,0.24,0.3 [tail=10,20 ...]
 
-Each knob of race.KNOBS is varied alone; all values, and the recipe as it is, are trained in turn, the same seeds for
-each. Told are means with their standard errors. PYTHON has PyTorch and sees a GPU; on a CPU it takes hours.
+Each knob of race.KNOBS is varied alone; all values, and the unchanged recipe, are trained alternately with the same
+seeds. Prints means with their standard errors. PYTHON has PyTorch and sees a GPU; on a CPU it takes hours.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from trainer.workloads import cifar10_94 as workload
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="of CIFAR-10")
+    parser.add_argument("folder", help="the folder with CIFAR-10")
     parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE,VALUE")
     parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=workload.STEPS * 45 // 50, help="nine epochs of what is left")
+    parser.add_argument(
+        "--steps", type=int, default=workload.STEPS * 45 // 50, help="default: nine epochs of the remaining images"
+    )
     asked = parser.parse_args()
     train, held = race.split(data.training(asked.folder))
     ways = {"as it is": race.KNOBS} | {
@@ -49,12 +51,12 @@ def main() -> None:
 
 
 def values(words: list[str]) -> list[tuple[str, Any]]:
-    """Read KNOB=VALUE,VALUE; where values are tuples each stands in its own word: "sides=((24, 0.5), (32, 1.0))"."""
+    """Parse KNOB=VALUE,VALUE; values that are tuples each need their own argument: "sides=((24, 0.5), (32, 1.0))"."""
     found = []
     for word in words:
         name, _, text = word.partition("=")
         if name not in race.Knobs._fields:
-            sys.exit(f"there is no knob {name}: {', '.join(race.Knobs._fields)}")
+            sys.exit(f"no such knob: {name}; choose from {', '.join(race.Knobs._fields)}")
         value = ast.literal_eval(text)
         several = isinstance(value, tuple) and not isinstance(getattr(race.KNOBS, name), tuple)
         found += [(name, one) for one in (value if several else (value,))]

@@ -1,4 +1,4 @@
-"""What ngcdl adds to `docker run`: of a command that does nothing, and of a training up to its first step."""
+"""What ngcdl adds to `docker run`, for a command that does nothing and for a training up to its first step."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TRAINING = ("--steps", "2", "--batch", "32", "--data", "synthetic", "--device", 
 def measure(rounds: int | None) -> Iterator[Figure]:
     registry = os.environ.get("NGCDL_REGISTRY")
     if not registry:
-        raise Missing("it wants the lab:  scripts/lab up")
+        raise Missing("it needs the lab:  scripts/lab up")
     with tempfile.TemporaryDirectory(dir="/tmp") as home:
         key = json.loads(Path(os.environ["NGCDL_LAB_JSON"]).read_text())["registry"]["key"]
-        environment = {**os.environ, "HOME": home, "NGC_API_KEY": key}  # the lab's own, of no other use
+        environment = {**os.environ, "HOME": home, "NGC_API_KEY": key}  # the lab's own key, valid only there
         image = f"{registry}/nvidia/busybox:1"
         ours = [*NGCDL, "run", image, "--", "true"]
-        seconds(ours, environment)  # it is pulled, and what this host forbids is known
+        seconds(ours, environment)  # warm-up: pulls the image and finds out what this host forbids
         ways = {"ours": ours, "theirs": ["docker", "run", "--rm", "--init", image, "true"]}
         took = in_turn({name: partial(seconds, command, environment) for name, command in ways.items()}, rounds or 15)
         peer = "docker run --rm --init IMAGE true"
@@ -54,13 +54,13 @@ def _bare(image: str, environment: dict[str, str]) -> float:
     with tempfile.TemporaryDirectory(dir="/tmp") as out:
         began = time.time()
         mounts = ["-v", f"{ROOT / 'containers' / 'trainer'}:/ngcdl/trainer:ro", "-v", f"{out}:/out", "-w", "/ngcdl"]
-        mounts += ["-e", "PYTHONDONTWRITEBYTECODE=1"]  # as ngcdl does: the lab's images have none, and root writes it
+        mounts += ["-e", "PYTHONDONTWRITEBYTECODE=1"]  # as ngcdl does: root would otherwise write bytecode
         command = ["python", "-m", "trainer", "cifar10", *TRAINING, "--out", "/out"]
         seconds(["docker", "run", "--rm", "--init", *mounts, image, *command], environment)
         return _first_step(Path(out, "events.jsonl")) - began
 
 
 def _first_step(events: Path) -> float:
-    """Give when the first step was logged, s since the epoch."""
+    """Return when the first step was logged, in seconds since the epoch."""
     told = (json.loads(line) for line in events.read_text().splitlines())
     return next(float(event["t"]) for event in told if event["event"] == "step")

@@ -1,4 +1,4 @@
-"""The table of docs/performance.md, made of the committed figures."""
+"""The table of docs/performance.md, generated from the committed figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HEAD = "| what | against | goal | reached | ours | theirs | beside theirs | roun
 
 
 def written(page: str, figures: Sequence[Figure]) -> str:
-    """Give the page with the table of these figures between its marks."""
+    """Return the page with the table of these figures between its markers."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{table(figures)}\n{END}{rest.partition(END)[2]}"
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Give the table, and below it the conditions that its last column names by letter."""
+    """Return the table and, below it, the conditions that its last column refers to by letter."""
     under = list(dict.fromkeys(told(one.conditions) for one in figures))
     rows = [_row(one, _letter(under.index(told(one.conditions)))) for one in figures]
     notes = [f"- {_letter(number)}: {text}" for number, text in enumerate(under)]

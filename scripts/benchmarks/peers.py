@@ -1,4 +1,4 @@
-"""Programs of others to be measured beside, from pip's index into an environment that is gone afterwards."""
+"""Other projects' programs to compare with, installed by pip into a temporary environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @contextmanager
 def installed(names: Sequence[str]) -> Iterator[dict[str, Path]]:
-    """Give by "name version" the program of that name of each package that the index has; of the others it is said."""
+    """Yield "name version" -> the program of that name, for each package that can be installed; report the others."""
     with tempfile.TemporaryDirectory(prefix="ngcdl-peers-") as folder:
         venv.create(folder, with_pip=True)
         found: dict[str, Path] = {}
@@ -22,7 +22,7 @@ def installed(names: Sequence[str]) -> Iterator[dict[str, Path]]:
             pip = [f"{folder}/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
             done = subprocess.run([*pip, "install", name], capture_output=True, text=True, check=False)
             if done.returncode or not program.exists():
-                print(f"    {name} can't be had here, and is not measured", file=sys.stderr)
+                print(f"    {name} can't be installed here, and is not measured", file=sys.stderr)
                 continue
             code = f"from importlib.metadata import version; print(version({name!r}))"
             version = subprocess.run([f"{folder}/bin/python", "-c", code], capture_output=True, text=True, check=True)

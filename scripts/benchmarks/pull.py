@@ -1,9 +1,9 @@
-"""What a pull costs beside docker's own: cold, through a slow line, and again after its client was killed.
+"""What a pull costs compared with docker's own: cold, over a slow line, and again after its client was killed.
 
-Of an image of real files, and of others of noise and zeros, which gunzip takes less time for: half of it is stored.
+One image has real files; the others have noise and zeros, which gunzip faster, as half of the data is stored.
 
-Onto an engine and from a registry of its own, which are gone afterwards; wants root and the packages of the lab
-(scripts/lab up). A killed pull is told by the share of the image's bytes that travel once more.
+It uses a temporary engine and registry of its own; needs root and the lab's packages (scripts/lab up). For a killed
+pull the figure is the share of the image's bytes that is transferred again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from turns import in_turn, seconds
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY, TAG = "nvidia/bench", "1"
 ENGINE = "bare"  # Docker 26.1; floor: 20.10
-SLOW = 12_000_000  # bytes a second of each connection, as a CDN gives them
-SMALLEST_PACKAGE = 8_000_000  # bytes: smaller ones would be layers of nothing
+SLOW = 12_000_000  # bytes per second and connection, as from a CDN
+SMALLEST_PACKAGE = 8_000_000  # bytes: smaller ones would make negligible layers
 
 
 @dataclass(frozen=True)
 class Stage:
-    """An engine, a registry with one image of `bytes`, and somebody at home in `home`."""
+    """An engine, a registry with one image of `bytes`, and a user with the home folder `home`."""
 
     host: str
     engine: str
@@ -59,11 +59,11 @@ class Stage:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """The engine is one of its own, and not the one that a shell here speaks to."""
+        """The version of the stage's own engine, which is not the one of the caller's shell."""
         return {"docker": conditions.docker(self.environment)}
 
     def cold(self) -> None:
-        """Take the image away, and what was kept of it."""
+        """Remove the image, ngcdl's cache, and the request log."""
         quiet = {"env": self.environment, "capture_output": True}
         names = subprocess.run(["docker", "images", "-q"], text=True, check=True, **quiet).stdout.split()  # type: ignore[call-overload]
         if names:
@@ -72,12 +72,14 @@ class Stage:
         self.log.write_text("")
 
     def travelled(self) -> int:
-        """How many bytes of blobs left the registry since the last cold()."""
+        """Return how many bytes of blobs the registry has sent since the last cold()."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         return sum(line["bytes"] for line in lines if "/blobs/" in line["path"])
 
     def arrived(self, seen: dict[Path, int]) -> int:
-        """How many bytes of layers lie on this disk half-way: in ngcdl's cache, or in the engine's folder for them."""
+        """Return how many bytes of layers have been downloaded, to ngcdl's cache or else the engine's folder for them.
+
+        `seen` keeps the largest size of each file, which may be removed meanwhile."""
         for path in (*self.home.glob(".cache/ngcdl/blobs/sha*"), *self.data.glob("tmp/GetImageBlob*")):
             with contextlib.suppress(OSError):
                 seen[path.with_suffix("")] = max(seen.get(path.with_suffix(""), 0), path.stat().st_size)
@@ -87,10 +89,10 @@ class Stage:
 
 @contextlib.contextmanager
 def staged(image: Callable[[Lab], int], rate: int | None = None) -> Iterator[Stage]:
-    """Set up what `image` makes. Raises Missing where the lab's packages are not here."""
+    """Set up a stage with the image that `image` makes. Raise Missing without root or the lab's packages."""
     usual = Lab.from_environment()
     if os.geteuid() or not usual.cache.is_dir():
-        raise Missing("it wants root and the lab's packages:  scripts/lab up")
+        raise Missing("it needs root and the lab's packages:  scripts/lab up")
     folder = Path(tempfile.mkdtemp(prefix="ngcdl-pull-", dir="/tmp"))  # a socket's path must be short
     lab = Lab(folder, folder / "cache")
     lab.cache.mkdir()
@@ -115,12 +117,12 @@ def staged(image: Callable[[Lab], int], rate: int | None = None) -> Iterator[Sta
 
 
 def _noise(total: int, count: int) -> Callable[[Lab], int]:
-    """Make an image whose layers weigh `total` bytes on the way and about twice that unpacked, of noise and zeros."""
+    """Make an image of noise and zeros whose layers have `total` bytes compressed and about twice that unpacked."""
     return lambda lab: _put(lab, {f"bench-{one}": partial(_pieces, one, total // count) for one in range(count)})
 
 
 def _packages(lab: Lab) -> int:
-    """Make an image of TensorFlow, PyTorch and what they need, a layer each: files as NVIDIA's images have them."""
+    """Make an image of TensorFlow, PyTorch and their dependencies, one layer each: files like those in NVIDIA's."""
     (site,) = Path(train_cpu.frameworks()).parents[1].glob("lib/python*/site-packages")
     folders = sorted(one for one in site.iterdir() if one.is_dir() and _bytes_in(one) > SMALLEST_PACKAGE)
     tars = {one.name: partial(image_writer.tar_of_folder, one, (), f"opt/{one.name}") for one in folders}
@@ -132,7 +134,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _put(lab: Lab, layers: Mapping[str, Callable[[], Iterable[bytes]]]) -> int:
-    """Put an image into the registry, of a tar for each layer; give what its layers weigh on the way."""
+    """Put an image into the registry, from one tar per layer; return the compressed bytes of its layers."""
     made = [image_writer.layer(lab, REPOSITORY, name, tar) for name, tar in layers.items()]
     image_writer.manifest(lab, REPOSITORY, TAG, made, {"Cmd": ["true"]})
     return sum(layer.bytes for layer in made)
@@ -146,7 +148,7 @@ def _pieces(number: int, size: int) -> Iterable[bytes]:
 
 def measure(rounds: int | None) -> Iterator[Figure]:
     rounds = rounds or 3
-    # Without a warm-up: a round takes most of a minute here, and what a first one would warm, the image's making did.
+    # Without a warm-up: a round takes most of a minute here, and making the image has already warmed the caches.
     with staged(_packages) as stage:
         yield _cold(stage, "TensorFlow, PyTorch and their packages, a loopback without limit", rounds, warm_ups=0)
     with staged(_noise(2_000_000_000, 40)) as stage:
@@ -184,7 +186,7 @@ def _again(stage: Stage, percent: int, rounds: int) -> Figure:
 
 
 def _travelled_again(stage: Stage, command: list[str], percent: int) -> float:
-    """Kill a pull when so much has arrived; give the share of the image's bytes that the next one fetches too often."""
+    """Kill a pull after `percent` of the bytes; return the percentage of the image that the next one fetches again."""
     stage.cold()
     process = subprocess.Popen(
         command, env=stage.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -195,6 +197,6 @@ def _travelled_again(stage: Stage, command: list[str], percent: int) -> float:
         time.sleep(0.002)
     process.kill()
     process.wait()
-    time.sleep(1)  # the engine and the registry notice that nobody listens
+    time.sleep(1)  # for the engine and the registry to notice the disconnect
     seconds(command, stage.environment)
     return 100 * max(0.0, stage.travelled() / stage.bytes - 1)

@@ -1,6 +1,6 @@
-"""What a second replica buys where there is no second card: two processes of one thread each on a CPU.
+"""What a second replica gains without a second card: two processes with one thread each on a CPU.
 
-Wants a Python that has the frameworks (NGCDL_BENCH_PYTHON), and two cores that are idle.
+Needs a Python that has the frameworks (NGCDL_BENCH_PYTHON), and two idle cores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PEERS = {ONE: "one process with one thread", ONE_OF_TWO: "one process with two t
 def measure(rounds: int | None) -> Iterator[Figure]:
     frameworks = [name for name, module in MODULES.items() if find_spec(module)]
     if not frameworks:
-        raise Missing("this Python has no framework: NGCDL_BENCH_PYTHON=... names one that has")
+        raise Missing("this Python has no framework: NGCDL_BENCH_PYTHON=... names one that does")
     for framework in frameworks:
         ways = {words: partial(_milliseconds, f"--framework {framework} {words}") for words in (TWO, ONE, ONE_OF_TWO)}
         taken = in_turn(ways, rounds or 3, warm_ups=0)
@@ -41,7 +41,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
 
 
 def _milliseconds(words: str) -> float:
-    """Train; give what a step takes from the end of the first to that of the last."""
+    """Train; return the milliseconds per step between the end of the first step and that of the last."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "trainer", *TRAIN.split(), *words.split(), "--out", folder]
         environment = {**os.environ, "PYTHONPATH": str(CONTAINERS)}

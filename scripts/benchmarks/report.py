@@ -1,4 +1,4 @@
-"""How long a report takes over a run of a million logged steps and 100,000 samples, and how much memory."""
+"""The time and memory that a report takes for a run of a million logged steps and 100,000 samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.02
 def measure(rounds: int | None) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "XDG_STATE_HOME": state, "PYTHONPATH": f"{ROOT / 'toolkit'}:{ROOT / 'tests'}"}
-        # by another process: the memory of this one would be counted as a child's that it starts
+        # in another process: a child's peak memory would otherwise include what it inherits from this one
         subprocess.run([sys.executable, __file__, state], env=environment, check=True)
         taken = [_taken(environment, Path(state, "page.html")) for _ in range((rounds or 5) + 1)][1:]
     note = f"{STEPS:,} logged steps, {SAMPLES:,} samples"
@@ -33,7 +33,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
 
 
 def _taken(environment: dict[str, str], page: Path) -> tuple[float, float]:
-    """Make the page; give the seconds, and the megabytes that its processes had at most; shared pages count twice."""
+    """Make the page; return the seconds, and the sum of its processes' peak MB, which counts shared pages twice."""
     command = [sys.executable, "-P", "-m", "ngcdl", "report", "long", "--html", str(page)]
     began = time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
@@ -52,7 +52,7 @@ def _taken(environment: dict[str, str], page: Path) -> tuple[float, float]:
 
 
 def _watch(pid: int, children: dict[int, int], ended: threading.Event) -> None:
-    """Keep of each child of a process the KB that it had at most; the kernel tells the sum of them nowhere."""
+    """Record the peak KB of each child of a process; the kernel does not report their sum."""
     while not ended.wait(LOOK_SECONDS):
         with suppress(OSError):
             for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
@@ -62,7 +62,7 @@ def _watch(pid: int, children: dict[int, int], ended: threading.Event) -> None:
 
 
 def _make(state: str) -> None:
-    """Keep the run there; each tenth step of what is made up is logged."""
+    """Save the synthetic run there; every tenth step of it is logged."""
     from made_runs import Made
 
     from ngcdl.store import Store

@@ -1,10 +1,10 @@
-"""What sampling eight cards ten times a second costs, and how well it keeps time; side by side with its peers.
+"""What sampling eight cards ten times a second costs, and how regular it is, compared with its peers.
 
-But for the cards' use and power all is read twice a second meanwhile (telemetry/sampler.py); the peers read all of a
-card at each sample, nvitop's collector the host, too.
+Only the cards' utilisation and power are read each time, everything else twice a second (telemetry/sampler.py); the
+peers read everything about a card at each sample, nvitop's collector also the host.
 
-The cards are the stand-in's (scripts/lab_parts/nvml.c), which answers here from memory: what is measured is who asks.
-All run at the same time, each idle most of it. A start is not counted: the first two seconds are left out.
+The cards are the stand-in's (scripts/lab_parts/nvml.c), which answers here from memory, so only the caller is measured.
+All run at the same time, each mostly idle. The first two seconds are left out, so start-up does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "scripts/lab_parts"
 CARDS, HERTZ, SECONDS, START_SECONDS = 8, 10, 60, 2
 PEERS = ("gpustat", "nvitop")
-# nvitop's screen is drawn four times a second at most; what samples is its collector.
+# nvitop's screen is drawn at most four times a second; the comparable sampler is its collector.
 COLLECTOR = """
 import sys, time, nvitop
 collector = nvitop.ResourceMetricCollector(nvitop.Device.all(), interval=float(sys.argv[1]))
@@ -71,7 +71,7 @@ def _command(program: Path) -> list[str]:
 
 
 def _hertz(name: str) -> float:
-    """How often it samples: gpustat draws once a second, however much less is asked of it."""
+    """Return its samples per second: gpustat draws once a second, even if a shorter interval is requested."""
     return 1 if name.startswith("gpustat") else HERTZ
 
 
@@ -80,10 +80,11 @@ def _said(name: str) -> str:
 
 
 def _stand_in(folder: Path) -> dict[str, str]:
-    """Build the library, and eight cards in its file; give the variables that lead there. Raises Missing."""
+    """Build the library and its file with eight cards; return the variables to use them. Raise Missing without a
+    compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise Missing("there is no C compiler to build the stand-in for NVML with:  sudo apt-get install gcc libc6-dev")
+        raise Missing("building the stand-in for NVML needs a C compiler:  sudo apt-get install gcc libc6-dev")
     library = folder / "libnvidia-ml.so.1"
     build = [compiler, "-shared", "-fPIC", "-O2", "-DNGCDL_STILL", "-o", str(library), str(PARTS / "nvml.c")]
     subprocess.run(build, check=True)
@@ -98,7 +99,7 @@ def _stand_in(folder: Path) -> dict[str, str]:
 
 
 def _percents(commands: Mapping[str, list[str]], environment: Mapping[str, str]) -> dict[str, float]:
-    """Run all of them for a while; give what each took of one core, with its children, in percent."""
+    """Run all commands for a while; return the percentage of one core that each took, with its children."""
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "env": environment}
     started = {name: subprocess.Popen(command, **quiet) for name, command in commands.items()}  # type: ignore[call-overload]
     try:
@@ -121,7 +122,7 @@ def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
 
 
 def _jitter(samples: Path) -> float:
-    """Give by how many ms the distances of the samples differ from what was asked, but for one in a hundred."""
+    """Return the 99th percentile of the deviation of the sampling interval from the requested one, in ms."""
     at = [json.loads(line)["seconds"] for line in samples.read_text().splitlines()]
     at = [t for t in at if START_SECONDS <= t <= SECONDS]
     off = [1000 * abs(later - earlier - 1 / HERTZ) for earlier, later in pairwise(at)]
@@ -129,7 +130,7 @@ def _jitter(samples: Path) -> float:
 
 
 def _sample(path: Path) -> None:
-    """Sample as a run in a container is sampled, until somebody ends it."""
+    """Sample as for a run in a container, until terminated."""
     from ngcdl.telemetry.apart import Apart
     from ngcdl.telemetry.cards import Run
     from ngcdl.telemetry.gpu import open_nvml

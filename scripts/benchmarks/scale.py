@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What 8, 64 and 512 GPUs cost, by a model: the tables of docs/scale.md, and how far it is from what was measured.
+"""A model of what 8, 64 and 512 GPUs cost: the tables of docs/scale.md, and the model's error against measurements.
 
     scripts/benchmarks/scale.py            print the tables
-    scripts/benchmarks/scale.py --write    put them into docs/scale.md, between its marks
+    scripts/benchmarks/scale.py --write    put them into docs/scale.md, between its markers
 
-Nothing is measured here. Every number that goes in has its source or the word "assumed" beside it.
+Nothing is measured here. Every input number has its source or the word "assumed" beside it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 BEGIN, END = "<!-- scripts/benchmarks/scale.py -->", "<!-- end -->"
 GPUS_A_NODE = 8
 SIZES = (8, 64, 512)
-GRADIENT_BYTES = 4  # of a parameter: the trainer exchanges float32
+GRADIENT_BYTES = 4  # per parameter: the trainer exchanges float32
 
 # -- the network ------------------------------------------------------------------------------------------------------
-LINE_SHARE = 0.85  # assumed: what of a line's rate NCCL gets
-# assumed: NVLink within a node, as what nccl-tests calls bus bandwidth (V100 and later have more)
+LINE_SHARE = 0.85  # assumed: the share of a link's rate that NCCL achieves
+# assumed: NVLink within a node, in terms of nccl-tests' bus bandwidth (V100 and later have more)
 NODE_BYTES_PER_SECOND = 120e9
 # From public runs of nccl-tests on 2, 4 and 8 nodes of 8 V100: 163, 318 and 632 us for 8 bytes.
 # https://gist.github.com/jacobkahn/a92f4425abf831ac0799fabe9079263d and its neighbours
-LATENCY_SECONDS = 632e-6 / 64  # of a replica, in a ring
-TREE_SECONDS = 30e-6  # assumed: of a level, where NCCL takes trees, which it does for small pieces and many replicas
-CALLS = 4  # assumed: into so many pieces the gradients are put
+LATENCY_SECONDS = 632e-6 / 64  # per replica, in a ring
+TREE_SECONDS = 30e-6  # assumed: per level, where NCCL uses trees, which it does for small buckets and many replicas
+CALLS = 4  # assumed: the number of buckets that the gradients are split into
 
 
 @dataclass(frozen=True)
 class Network:
-    """`node_gigabits`: all the lines of a node together."""
+    """`node_gigabits`: the rate of all links of a node together."""
 
     name: str
     node_gigabits: float
@@ -57,7 +57,7 @@ EIGHT_LINES = Network("8 x 200 Gb/s", 1600)
 
 
 def exchange_seconds(parameters: int, replicas: int, network: Network) -> float:
-    """An all-reduce of all gradients: 2 (N - 1) / N of the bytes over the slowest line, and the latency.
+    """Return the time to all-reduce the gradients: 2 (N - 1) / N of the bytes over the slowest link, plus latency.
 
     https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"""
     if replicas == 1:
@@ -71,7 +71,7 @@ def exchange_seconds(parameters: int, replicas: int, network: Network) -> float:
 # -- the step ---------------------------------------------------------------------------------------------------------
 @cache
 def slowest(replicas: int) -> float:
-    """Give by how many standard deviations the slowest of N replicas is behind the mean, each step anew."""
+    """Return how many standard deviations the slowest of N replicas is expected to be behind the mean in a step."""
     normal, step = NormalDist(), 0.02
     grid = [-8 + step * number for number in range(int(16 / step))]
     densities = (replicas * normal.cdf(x) ** (replicas - 1) * normal.pdf(x) * x for x in grid)
@@ -80,20 +80,20 @@ def slowest(replicas: int) -> float:
 
 @dataclass(frozen=True)
 class Fit:
-    """`spread` of a replica's step, in parts of it; `exposed`: the part of the exchange that no computing hides."""
+    """`spread`: relative standard deviation of a replica's step; `exposed`: share of the exchange not overlapped."""
 
     spread: float
     exposed: float
 
     def efficiency(self, parameters: int, step_seconds: float, replicas: int, network: Network) -> float:
-        """Give R_N / (N R_1), with the same batch on each replica."""
+        """Return R_N / (N R_1), with the same batch on each replica."""
         waits = self.exposed * exchange_seconds(parameters, replicas, network)
         return step_seconds / (step_seconds * (1 + self.spread * max(slowest(replicas), 0)) + waits)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Examples a second of ResNet-50 v1.5 by GPUs, `batch` on each."""
+    """Examples per second of ResNet-50 v1.5 by number of GPUs, with `batch` examples on each."""
 
     name: str
     batch: int
@@ -110,7 +110,7 @@ class Measured:
 
 
 # https://github.com/Oneflow-Inc/DLPerf/tree/master/NVIDIADeepLearningExamples/PyTorch/resnet50v1.5: nvcr.io/nvidia/
-# pytorch:20.03-py3, 8 V100 SXM2 16 GB a node, one line of 100 Gb/s InfiniBand, medians of 5
+# pytorch:20.03-py3, 8 V100 SXM2 16 GB per node, one link of 100 Gb/s InfiniBand, medians of 5
 V100_FP32 = Measured(
     "V100, float32, batch 128",
     128,
@@ -130,7 +130,7 @@ FITTED, HELD_BACK = (V100_FP32, V100_AMP), (A100_TF32, A100_AMP)
 
 
 def fitted(series: Iterable[Measured]) -> Fit:
-    """Give the fit with the least squares, on a grid."""
+    """Return the least-squares fit, found on a grid."""
     parameters, points = bundled("resnet-50").parameters, list(series)
 
     def error(fit: Fit) -> float:
@@ -144,22 +144,22 @@ def fitted(series: Iterable[Measured]) -> Fit:
     return min(grid, key=error)
 
 
-# -- what comes before the first step ---------------------------------------------------------------------------------
+# -- until the first step ---------------------------------------------------------------------------------------------
 # nvcr.io/nvidia/pytorch:25.09-py3 as squashfs: 18 GB, 7.1 GB with zstd (https://github.com/NVIDIA/pyxis/wiki/Advanced-Topics)
 UNPACKED_BYTES, SQUASHED_BYTES = 18e9, 7.1e9
 LAYERS_BYTES = 9e9  # assumed: its layers, gzip
-UPLINK = 10e9 / 8  # assumed: the site's line to nvcr.io
-REGISTRY = 100e9 / 8 * LINE_SHARE  # assumed: the line of a mirror in the cluster
-NODE_LINE = 25e9 / 8 * LINE_SHARE  # assumed: a node's line to storage and mirror
-SHARED = 20e9  # assumed: what the shared file system gives all nodes together
-UNPACKING = 0.25e9  # assumed: bytes a second of a node's gunzip and disk, of what comes out
+UPLINK = 10e9 / 8  # assumed: the site's link to nvcr.io
+REGISTRY = 100e9 / 8 * LINE_SHARE  # assumed: the link of a mirror in the cluster
+NODE_LINE = 25e9 / 8 * LINE_SHARE  # assumed: a node's link to storage and mirror
+SHARED = 20e9  # assumed: the shared file system's rate for all nodes together
+UNPACKING = 0.25e9  # assumed: bytes per second of unpacked output, by a node's gunzip and disk
 SQUASHING = 0.5e9  # assumed: mksquashfs
-STARTING_SECONDS = 20.0  # assumed: entrypoint, import of the framework, CUDA's context
-MEETING_SECONDS = 0.02  # assumed: of a replica, until all know each other
+STARTING_SECONDS = 20.0  # assumed: entrypoint, import of the framework, CUDA context
+MEETING_SECONDS = 0.02  # assumed: rendezvous time per replica
 
 
 def pulls(nodes: int) -> tuple[float, float, float]:
-    """Give the seconds until the last node has its image: each from nvcr.io, by a mirror, as a file that is shared."""
+    """Return the seconds until the last node has its image: each from nvcr.io, from a mirror, as a shared file."""
     unpacked = UNPACKED_BYTES / UNPACKING
     alone = LAYERS_BYTES / min(UPLINK / nodes, NODE_LINE) + unpacked
     mirrored = LAYERS_BYTES / UPLINK + LAYERS_BYTES / min(REGISTRY / nodes, NODE_LINE) + unpacked
@@ -190,7 +190,7 @@ def against(fit: Fit) -> str:
 
 
 def efficiencies(fit: Fit) -> str:
-    """Weak scaling on A100 in TF32: operations as fast as ResNet-50's were measured, 256 examples on each GPU."""
+    """Weak scaling on A100 in TF32, at the operations per second measured for ResNet-50, with 256 examples per GPU."""
     rate = A100_TF32.rates[0][1] * bundled("resnet-50").flops_per_example
     rows = []
     for name in ("resnet-50", "resnet-56", "alexnet-s", "cifar10", "fcn-s"):
@@ -221,7 +221,7 @@ def beginnings() -> str:
 
 
 def data() -> str:
-    """What all GPUs read. ImageNet is 1.28 million JPEGs of 110 kB, 148 GB; an image of CIFAR-10 has 3,073 bytes."""
+    """What all GPUs read. ImageNet is 1.28 million JPEGs of 110 kB, 148 GB; a CIFAR-10 image has 3,073 bytes."""
     rows = []
     for name, bytes_each, whole, rate in (
         ("resnet-50 on ImageNet, A100 mixed", 110e3, "148 GB", A100_AMP.rates[0][1]),

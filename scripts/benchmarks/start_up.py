@@ -1,4 +1,4 @@
-"""How long ngcdl's own answers take as whole processes: --version, --help, and `runs` where there are 10,000."""
+"""How long ngcdl takes as a whole process for --version, --help, and `runs` with 10,000 runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _beside(option: str, limit: float, programs: dict[str, str], rounds: int) ->
 
 
 def _fill(runs: Path) -> None:
-    """Keep 10,000 runs there, each with the record that a training on a GPU leaves."""
+    """Create 10,000 runs there, each with the record of a training on a GPU."""
     record = json.dumps(Made().story().run.as_json(), indent=1)
     for number in range(RUNS):
         second = f"{number // 3600:02}{number // 60 % 60:02}{number % 60:02}"

@@ -1,7 +1,7 @@
-"""How fast cifar10-keras is trained on this CPU, beside Keras' fit as it comes, and with and without oneDNN.
+"""How fast cifar10-keras trains on this CPU, against Keras' fit by default, and with and without oneDNN.
 
-Every way is a process of its own on the same made-up images, and warms up by itself: a rate inside an epoch is the
-median of 25 steps each after the first 100; whole epochs are counted from the first one's end to the last one's.
+Each way runs in its own process on the same synthetic images, with its own warm-up: a rate inside an epoch is the
+median over intervals of 25 steps after the first 100; whole epochs are timed from the first one's end to the last's.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ ROOT = Path(__file__).resolve().parents[2]
 PEERS = Path(__file__).with_name("training_peers.py")
 FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"  # scripts/test makes it
 WARM, EVERY, STEPS = 100, 25, 300
-# As it comes, fit has oneDNN on some processors and not on others: both ways are peers of their own.
+# By default fit uses oneDNN on some processors and not on others, so both settings are separate peers.
 ON, OFF = {"TF_ENABLE_ONEDNN_OPTS": "1"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}
 GOALS = {"cifar10-keras": 1.5, "cifar10": 1.8}  # inside an epoch, times the peer's rate
 AGAINST_ONEDNN, WHOLE = 1.15, 1.8
 WITH_ONEDNN = "Keras fit, oneDNN on"
 OURS = {"PyTorch": "pytorch", "TensorFlow": "tf2"}
-FLOPS = {"cifar10-keras": 84867072, "cifar10": 105295104}  # of a training step for one example: trainer/cost.py
+FLOPS = {"cifar10-keras": 84867072, "cifar10": 105295104}  # per example of a training step: trainer/cost.py
 NOTE = {"cifar10-keras": "batch 32, 20,000 made-up images", "cifar10": "batch 128, 20,000 made-up images"}
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Examples a second inside an epoch, and over whole ones where there were two."""
+    """Examples per second inside an epoch, and over whole ones if there were at least two."""
 
     inside: float
     whole: float | None = None
@@ -55,7 +55,7 @@ def measured(python: str, workload: str, peers: dict[str, Peer], rounds: int | N
 
 
 def _round(python: str, workload: str, peers: dict[str, Peer], is_back: bool) -> dict[str, Any]:
-    """Give the Rate of each way, of "input" where batches take some making, and "gemm", FLOP/s."""
+    """Return the Rate of each way, for `cifar10` that of "input" (batches alone), and "gemm" in FLOP/s."""
     ways: dict[str, Trainer | Peer] = {
         f"ours, {name}": _trainer(python, workload, framework) for name, framework in OURS.items()
     }
@@ -114,7 +114,7 @@ class Peer:
 
 
 def of_events(told: Sequence[dict[str, Any]]) -> Rate:
-    """Read the trainer's events."""
+    """Return the rate from the trainer's events."""
     rates = [one["examples_per_second"] for one in told if one["event"] == "step" and one["step"] > WARM]
     ends = [(one["examples"], one["t"]) for one in told if one["event"] == "epoch"]
     whole = sum(count for count, _ in ends[1:]) / (ends[-1][1] - ends[0][1]) if ends[1:] else None
@@ -122,9 +122,9 @@ def of_events(told: Sequence[dict[str, Any]]) -> Rate:
 
 
 def of_moments(told: dict[str, Any]) -> Rate:
-    """Read what training_peers.py prints."""
+    """Return the rate from training_peers.py's output."""
     moments = told["moments"][WARM // EVERY :]
-    usual = EVERY * told["batch"]  # where an epoch ends between two moments there are more
+    usual = EVERY * told["batch"]  # an interval with an epoch's end has another count, and is skipped
     rates = [usual / (b[1] - a[1]) for a, b in pairwise(moments) if b[0] - a[0] == usual]
     ends = told["epochs"]
     whole = (ends[-1][0] - ends[0][0]) / (ends[-1][1] - ends[0][1]) if ends[1:] else None
@@ -149,7 +149,7 @@ def _articles(python: str) -> dict[str, Peer]:
 def frameworks() -> str:
     python = str(FRAMEWORKS) if FRAMEWORKS.exists() else sys.executable
     if python == sys.executable and not all(map(find_spec, ("tensorflow", "torch"))):
-        raise Missing("it wants both frameworks:  NGCDL_LAB=off scripts/test tests/containers -k none  installs them")
+        raise Missing("it needs both frameworks:  NGCDL_LAB=off scripts/test tests/containers -k none  installs them")
     return python
 
 
@@ -158,7 +158,7 @@ def _said(command: Sequence[str], environment: dict[str, str] | None = None) -> 
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> str:
-    """Give what a process says on stdout. Ends the benchmark where it fails."""
+    """Return a process's stdout. Raise SystemExit if it fails."""
     whole = os.environ | {"PYTHONPATH": str(ROOT / "containers"), "PYTHONWARNINGS": "ignore"} | environment
     done = subprocess.run(command, env=whole, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:

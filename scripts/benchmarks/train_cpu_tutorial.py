@@ -1,4 +1,4 @@
-"""How fast the CIFAR-10 tutorial's network is trained on this CPU, beside the tutorial's own way and Keras' fit."""
+"""How fast the CIFAR-10 tutorial's network trains on this CPU, against the tutorial's own way and Keras' fit."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The peers' own way to train, for train_cpu.py: run by a Python that has TensorFlow 2, each in a process of its own.
+"""The peers' own way to train, for train_cpu.py: run by a Python that has TensorFlow 2, each in its own process.
 
-    training_peers.py keras WORKLOAD EPOCHS    Keras: compile and fit of the same network, as its documentation has it
+    training_peers.py keras WORKLOAD EPOCHS    Keras: compile and fit of the same network, as in its documentation
     training_peers.py tutorial FOLDER STEPS    the CIFAR-10 tutorial of early 2018: a graph, queue runners, summaries
     training_peers.py gemm                     products of 1,024 x 1,024 float32 numbers by NumPy and TensorFlow
 
-`containers` has to be on PYTHONPATH: the images are the trainer's made-up ones. Prints one JSON object: "moments",
+`containers` has to be on PYTHONPATH: the images are the trainer's synthetic ones. Prints one JSON object: "moments",
 [[examples done, seconds], ...], "epochs", the same at each epoch's end, and "batch"; or "flops_per_second"; "version".
 """
 
@@ -40,7 +40,7 @@ def keras(workload: str, epochs: str) -> dict[str, object]:
     batch, count = BATCH[workload], len(images.labels)
 
     class Watch(tf.keras.callbacks.Callback):
-        def on_train_batch_end(self, step, logs=None):  # noqa: ARG002  # Keras' words
+        def on_train_batch_end(self, step, logs=None):  # noqa: ARG002  # Keras' names
             if step % EVERY == 0:
                 moments.append([done + (step + 1) * batch, time.perf_counter()])
 
@@ -58,7 +58,7 @@ def keras(workload: str, epochs: str) -> dict[str, object]:
 
 
 def article():
-    """The article's network, optimiser and loss."""
+    """Return the article's network, with its optimiser and loss."""
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [
@@ -99,7 +99,7 @@ def tutorial_in_keras():
         ]
     )
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # at the tutorial's rate of 0.1 Keras' first weights diverge; how fast a step is does not depend on it
+    # with Keras' initial weights the tutorial's rate of 0.1 diverges; the speed of a step does not depend on it
     model.compile(optimizer=tf.keras.optimizers.SGD(0.01), loss=loss)
     return counted(model, 1068298)
 
@@ -110,7 +110,7 @@ def counted(model, parameters: int):
 
 
 def distorted(images):
-    """Give the tutorial's images as its documentation's successor makes them, by tf.data."""
+    """Return the tutorial's images as today's documentation would make them, with tf.data."""
 
     def distort(image, label):
         return distort_one(tf.cast(image, tf.float32), tf.image.random_crop), label
@@ -121,14 +121,14 @@ def distorted(images):
 
 
 def distort_one(image, crop):
-    """Cut 24 x 24 out at random, flip, brighten, contrast, standardize, in the order of the tutorial."""
+    """Randomly crop to 24 x 24, flip, change brightness and contrast, then standardize, in the tutorial's order."""
     image = tf.image.random_flip_left_right(crop(image, [SIDE, SIDE, 3]))
     image = tf.image.random_contrast(tf.image.random_brightness(image, 63), 0.2, 1.8)
     return tf.image.per_image_standardization(image)
 
 
 def tutorial(folder: str, steps: str) -> dict[str, object]:
-    """Train as the tutorial does: files, two queues, 16 threads that fill the second, moving averages, summaries."""
+    """Train as the tutorial does: files, two queues, 16 threads filling the second, moving averages, summaries."""
     v1, batch, last = tf.compat.v1, BATCH["cifar10"], int(steps)
     files = written(Path(folder))
     v1.disable_v2_behavior()
@@ -142,7 +142,7 @@ def tutorial(folder: str, steps: str) -> dict[str, object]:
         done = 0
 
         def before_run(self, _):
-            return v1.train.SessionRunArgs(loss)  # the tutorial's own hook asks for it, too
+            return v1.train.SessionRunArgs(loss)  # as the tutorial's own hook does
 
         def after_run(self, _, values):
             assert np.isfinite(values.results)
@@ -159,7 +159,7 @@ def tutorial(folder: str, steps: str) -> dict[str, object]:
 
 
 def written(folder: Path) -> list[str]:
-    """Write the made-up images in the binary form, five files of equal size, and give their paths."""
+    """Write the synthetic images in CIFAR-10's binary format, five files of equal size; return their paths."""
     made = data.training(None)
     rows = np.concatenate(
         [made.labels[:, None].astype(np.uint8), made.images.transpose(0, 3, 1, 2).reshape(len(made.labels), -1)], axis=1
@@ -171,7 +171,7 @@ def written(folder: Path) -> list[str]:
 
 
 def queued(v1, files: list[str], batch: int):
-    """Give batches out of a queue of distorted images, which 16 threads fill out of a queue of files."""
+    """Return batches from a queue of distorted images, which 16 threads fill from a queue of files."""
     names = v1.train.string_input_producer(files)
     _, record = v1.FixedLengthRecordReader(record_bytes=data.RECORD).read(names)
     record = tf.io.decode_raw(record, tf.uint8)
@@ -220,7 +220,7 @@ def variable(v1, name: str, shape: list[int], start):
 
 
 def seen(v1, x):
-    """Summarize an activation as the tutorial does: its histogram, and how much of it is 0."""
+    """Summarize an activation as the tutorial does: its histogram and its share of zeros."""
     v1.summary.histogram(x.op.name + "/activations", x)
     v1.summary.scalar(x.op.name + "/sparsity", tf.math.zero_fraction(x))
     return x
@@ -233,7 +233,7 @@ def v1_loss(v1, logits, labels):
 
 
 def v1_train(v1, loss, step, batch: int):
-    """Give the operation of a step: averages of the losses, SGD, moving averages of the weights, histograms."""
+    """Return the operation of one step: averages of the losses, SGD, moving averages of the weights, histograms."""
     parts = [*v1.get_collection("losses"), loss]
     averaged = v1.train.ExponentialMovingAverage(0.9, name="avg").apply(parts)
     rate = v1.train.exponential_decay(0.1, step, int(EXAMPLES_PER_EPOCH / batch * 350), 0.1, staircase=True)
@@ -249,7 +249,7 @@ def v1_train(v1, loss, step, batch: int):
 
 
 def gemm(side: int = 1024, seconds: float = 2.0) -> dict[str, object]:
-    """Give the rate of the fastest product of each second: what this machine can do."""
+    """Return the rate of the fastest product by each library within `seconds`: what this machine can do."""
     a, b = (np.random.RandomState(k).rand(side, side).astype(np.float32) for k in (1, 2))
     left, right = tf.constant(a), tf.constant(b)
     ways = {"numpy": lambda: a @ b, "tensorflow": lambda: tf.matmul(left, right).numpy()}

@@ -1,4 +1,4 @@
-"""Several ways to do the same, measured turn and turn about: a machine that slows down slows all of them."""
+"""Several ways to do the same, measured in alternation: a machine that slows down affects all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1) -> dict[str, tuple[float, ...]]:
-    """Measure each way once a round; every other round goes backwards. Warm-ups come first and are thrown away."""
+    """Measure each way once per round, every other round in reverse order. Warm-ups come first and are discarded."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(-warm_ups, rounds):
         for name, measure in list(ways.items())[:: -1 if turn % 2 else 1]:
@@ -20,7 +20,7 @@ def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int 
 
 
 def seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
-    """Run a whole process and give the seconds that it took. Ends the benchmark where it fails."""
+    """Run a process to its end and return the seconds it took. Raise SystemExit if it fails."""
     began = time.perf_counter()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
     took = time.perf_counter() - began

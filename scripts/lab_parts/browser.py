@@ -1,6 +1,6 @@
 """A headless Chromium for the tests of the report: Debian's, unpacked with its libraries into the cache.
 
-Nothing is installed, so that the machine stays as it is; what starts it is a script that names libraries and fonts.
+Nothing is installed on the machine; a script that points it to its libraries and fonts starts it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lab_parts import packages
 from lab_parts.where import Lab, LabError, recipe_key, step
 
 SUITE, PACKAGE = "bookworm", "chromium-headless-shell"
-# The machine's own libc must stay the one that its loader belongs to; the rest serves screens, and there is none.
+# The machine's own libc must stay in use, as the loader belongs to it; the rest is for displays, and there is none.
 LEFT_OUT = {"libc6", "libgl1-mesa-dri", "libllvm15", "libz3-4", "x11-utils", "xdg-utils", "libx11-data", "xkb-data"}
 START = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
@@ -26,7 +26,7 @@ FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 
 
 def browser(lab: Lab) -> Path:
-    """Return what starts the browser, downloading it (130 MB) if the cache lacks it."""
+    """Return the script that starts the browser, downloading it (130 MB) if the cache lacks it."""
     folder = lab.cache / "packages" / f"browser-{recipe_key(SUITE, PACKAGE, sorted(LEFT_OUT), START, FONTS)}"
     if not folder.exists():
         with step(f"packages of Debian {SUITE} for the browser"):
@@ -36,7 +36,7 @@ def browser(lab: Lab) -> Path:
 
 def _unpack(lab: Lab, folder: Path) -> None:
     draft = folder.with_name("browser.draft")
-    # An empty list of what is installed: all that it needs is told, whatever this machine has.
+    # An empty list of installed packages: apt then lists all dependencies, whatever this machine has.
     options = [*packages.apt_of(lab, SUITE), "-o", "Dir::State::status=/dev/null"]
     asked = packages.run(["apt-get", *options, "--no-install-recommends", "-qq", "--print-uris", "install", PACKAGE])
     names = [line.split()[1].split("_")[0] for line in asked.splitlines() if line.startswith("'")]

@@ -1,5 +1,5 @@
-"""Docker Engines of the lab's own: main (26.1.5 with every GPU way), floor (20.10.24, the oldest supported), bare
-(26.1.5 without a GPU chain).
+"""The lab's own Docker Engines: main (26.1.5 with all three GPU mechanisms), floor (20.10.24, the oldest supported) and
+bare (26.1.5 without a GPU chain).
 
 Each has its own data, sockets and containerd under the lab's folder. Only main has a bridge, NAT and published ports;
 containers of the other two run with `--network none` or `--network host`.
@@ -29,7 +29,7 @@ NAMES = ("main", "floor", "bare")
 
 
 def up(lab: Lab, name: str) -> dict[str, object]:
-    """Start one engine if it does not run yet; return its address, version and pid."""
+    """Start one engine if it is not running yet; return its address, version and pid."""
     pid = processes.pid_of(lab, name)
     if pid is None or not answers(lab, name):
         with step(f"Docker Engine `{name}`"):
@@ -45,13 +45,13 @@ def up(lab: Lab, name: str) -> dict[str, object]:
 
 
 def down(lab: Lab, name: str) -> None:
-    """Stop one engine with its containers, and remove the network devices and firewall chains that it made."""
+    """Stop one engine with its containers, and remove the network devices and firewall chains that it created."""
     if processes.pid_of(lab, name) is not None:
         with step(f"stopped engine `{name}`"):
             processes.stop(lab, name)
     left = processes.stop_descendants(lab.dir / name)
     if left:
-        say(f"ended {left} processes that a killed engine `{name}` had left")
+        say(f"killed {left} processes that a killed engine `{name}` had left behind")
     if name == "main" and (lab.dir / "before.json").exists():
         devices = [bridge_of(lab), *_bridges(lab, name)]
         for device in devices:
@@ -60,7 +60,7 @@ def down(lab: Lab, name: str) -> None:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount what an engine, or a test, mounted below a folder, the deepest first."""
+    """Unmount what an engine or a test mounted below a folder, deepest first."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((m for m in mounts if m.startswith(f"{folder}/")), key=len, reverse=True):
         subprocess.run(["umount", "-l", place], check=False)
@@ -101,7 +101,7 @@ def program_path(lab: Lab, name: str) -> str:
 
 def _start(lab: Lab, name: str) -> int:
     folder, path = lab.dir / name, program_path(lab, name)
-    processes.stop_descendants(folder)  # a new daemon would wait 20 s for the containerd of one that was killed
+    processes.stop_descendants(folder)  # else a new daemon waits 20 s for the containerd of a killed one
     packages.ensure_installed({"iptables": "iptables", "ip": "iproute2"})
     settings: dict[str, object] = {
         "hosts": [f"unix://{socket_of(lab, name)}"],
@@ -129,12 +129,12 @@ def _start(lab: Lab, name: str) -> int:
 
 
 def bridge_of(lab: Lab) -> str:
-    """Name the bridge after the folder, so that two labs can stand side by side."""
+    """Return the bridge's name, derived from the folder so that two labs can run side by side."""
     return "ngcdl-" + hashlib.sha256(str(lab.dir).encode()).hexdigest()[:6]
 
 
 def _bridge(lab: Lab) -> str:
-    """Make the bridge on the first subnet that no route of this machine covers yet; return its name."""
+    """Create the bridge on the first subnet that no route of this machine covers; return its name."""
     _note_firewall(lab)
     bridge = bridge_of(lab)
     if not Path(f"/sys/class/net/{bridge}").exists():
@@ -150,7 +150,7 @@ def _bridge(lab: Lab) -> str:
 
 
 def _bridges(lab: Lab, name: str) -> list[str]:
-    """Return the devices of the networks that people made in this engine; its own files know them, dead or alive."""
+    """Return the devices of the networks that users created in this engine, from its files: it need not be running."""
     try:
         known = (lab.dir / name / "data/network/files/local-kv.db").read_bytes()
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _bridges(lab: Lab, name: str) -> list[str]:
 
 
 def _note_firewall(lab: Lab) -> None:
-    """Remember which firewall chains stood before, and whether the kernel forwarded, so that `down` removes only what
+    """Record which firewall chains existed and whether the kernel forwarded packets, so that `down` removes only what
     is ours."""
     note = lab.dir / "before.json"
     if not note.exists():
@@ -172,8 +172,8 @@ def _note_firewall(lab: Lab) -> None:
 
 
 def _restore_firewall(lab: Lab, devices: list[str]) -> None:
-    """Delete the rules that name our bridges; Docker's chains too, unless they stood before us or another engine runs
-    now."""
+    """Delete the rules that name our bridges; also Docker's chains, unless they existed before or another engine is
+    running now."""
     before = json.loads((lab.dir / "before.json").read_text())
     alone = not before["chains"] and not _another_engine()
     for table, chains in CHAINS.items():

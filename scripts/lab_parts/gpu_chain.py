@@ -16,8 +16,8 @@ from lab_parts.where import PARTS, Lab, LabError, step, write_whole
 
 
 def up(lab: Lab) -> dict[str, object]:
-    """Write the runtime, the hooks, the CDI spec and the state file; build the library. Keeps a state file that is
-    there already."""
+    """Write the runtime, the hooks, the CDI spec and the state file; build the library. An existing state file is
+    kept. Return the paths for lab.json."""
     state = lab.dir / "nvml/nvml.state"
     if not state.exists():
         write_whole(state, (PARTS / "nvml.state").read_text())
@@ -46,7 +46,7 @@ def up(lab: Lab) -> dict[str, object]:
 
 
 def write_cdi_spec(lab: Lab) -> None:
-    """Describe the cards of the state file as CDI devices: all, each number, each UUID."""
+    """Describe the cards of the state file as CDI devices: `all`, each index, each UUID."""
     text = (lab.dir / "nvml/nvml.state").read_text()
     names = ["all"]
     for number in re.findall(r"^gpu(\d+)\.name=", text, re.M):
@@ -55,7 +55,7 @@ def write_cdi_spec(lab: Lab) -> None:
     spec = {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
-        # Each device adds a variable, so that two devices add up; the hook of the whole spec mounts what they ask for.
+        # Each device sets its own variable, so that several combine; the spec's one hook mounts what they ask for.
         "devices": [
             {"name": n, "containerEdits": {"env": [f"NGCDL_LAB_CDI_{position}={n}"]}}
             for position, n in enumerate(names)
@@ -86,6 +86,6 @@ def _build_library(lab: Lab) -> None:
 
 
 def _program(lab: Lab, name: str, *way: str) -> None:
-    """Write a small script under the name that Docker looks for."""
+    """Write a small wrapper script under the name that Docker looks for."""
     program = [str(Path(sys.executable).resolve()), "-I", "-S", f"{lab.dir}/gpu/gpu_inject.py", str(lab.dir), *way]
     write_whole(lab.dir / "gpu/bin" / name, f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n', 0o755)

@@ -1,20 +1,20 @@
 """Put the stand-in GPU into a container: the program behind the runtime `nvidia`, the `--gpus` hook and the CDI hook.
 
-    gpu_inject.py LAB_DIR runtime RUNC ...        stands for nvidia-container-runtime: edits the bundle, becomes runc
+    gpu_inject.py LAB_DIR runtime RUNC ...        in place of nvidia-container-runtime: edit the bundle, exec runc
     gpu_inject.py LAB_DIR runtime-hook prestart   the hook that the runtime adds to the bundle
-    gpu_inject.py LAB_DIR gpus prestart           stands for nvidia-container-runtime-hook
-    gpu_inject.py LAB_DIR cdi prestart            the hook of our CDI devices; they set NGCDL_LAB_CDI_*
+    gpu_inject.py LAB_DIR gpus prestart           in place of nvidia-container-runtime-hook
+    gpu_inject.py LAB_DIR cdi prestart            the hook of our CDI devices, which set NGCDL_LAB_CDI_*
 
 The hooks get the container's state on stdin.
 
-As NVIDIA's toolkit does, the runtime only adds the hook to the bundle (mode `legacy`), and the hook mounts files into
-the container before it pivots to its root: the NVML library, nvidia-smi, and the folder with the NVML state. Whoever
-asks for some of the GPUs gets a copy of the state with only those, renumbered; whoever asks for all sees the live
-file.
+As in NVIDIA's toolkit, the runtime only adds the hook to the bundle (mode `legacy`), and the hook mounts files into
+the container before it pivots to its root: the NVML library, nvidia-smi, and the folder with the NVML state. A
+container that asks for some of the GPUs gets a copy of the state with only those, renumbered; one that asks for all
+sees the live file.
 
-Failures, for every container: LAB_DIR/gpu-fault.json, `{"fault": NAME or text, "ways": ["runtime", "gpus", "cdi"]}`
-(without "ways": all of them). For one container, so that tests do not meet: `-e NGCDL_LAB_GPU_FAULT=NAME`. The names
-are in FAULTS.
+Faults for every container: LAB_DIR/gpu-fault.json, `{"fault": NAME or text, "ways": ["runtime", "gpus", "cdi"]}`
+(without "ways": all of them). For one container, so that tests don't interfere: `-e NGCDL_LAB_GPU_FAULT=NAME`. The
+names are in FAULTS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# The texts of nvidia-container-cli, as users paste them: NVIDIA/nvidia-container-toolkit issues 154, 171, 394.
+# nvidia-container-cli's messages as pasted by users: NVIDIA/nvidia-container-toolkit issues 154, 171, 394.
 FAULTS = {
     "driver-not-loaded": "nvidia-container-cli: initialization error: nvml error: driver not loaded",
     "version-mismatch": "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch",
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
-    """Edit the bundle of a container that is being created, then exec runc."""
+    """Edit the bundle if a container is being created, then exec runc."""
     if "create" in arguments:
         bundle = Path(arguments[arguments.index("--bundle") + 1]) if "--bundle" in arguments else Path.cwd()
         config = json.loads((bundle / "config.json").read_text())
@@ -74,8 +74,8 @@ def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
 
 
 def note_limits(lab: Path, config: dict[str, Any]) -> None:
-    """Note the limits asked for. They stay as they are, as with NVIDIA's own runtime: a host whose root lacks
-    CAP_SYS_RESOURCE refuses memlock=-1 here as everywhere."""
+    """Log the requested limits. They are left unchanged, as by NVIDIA's own runtime: a host whose root lacks
+    CAP_SYS_RESOURCE refuses memlock=-1 here as elsewhere."""
     limits = config["process"].get("rlimits") or []
     entry = {"t": time.time(), "hostname": config.get("hostname"), "rlimits": limits}
     with (lab / "rlimits.jsonl").open("a") as log:
@@ -83,7 +83,8 @@ def note_limits(lab: Path, config: dict[str, Any]) -> None:
 
 
 def hook(lab: Path, way: str) -> int:
-    """Mount the stand-ins into the container whose state is on stdin; say why not in NVIDIA's words."""
+    """Mount the stand-ins into the container whose state is on stdin; a refusal has NVIDIA's wording. Return the exit
+    code."""
     state = json.load(sys.stdin)
     config = json.loads((Path(state["bundle"]) / "config.json").read_text())
     visible = wanted(config, way)
@@ -112,8 +113,8 @@ def hook(lab: Path, way: str) -> int:
 
 
 def wanted(config: dict[str, Any], way: str) -> str | None:
-    """Return which GPUs a container asks for: all, none, void, or indices and UUIDs with commas; None if it says
-    nothing."""
+    """Return which GPUs a container asks for: all, none, void, or comma-separated indices and UUIDs; None if it does
+    not say."""
     variables = variables_of(config)
     if way == "cdi":
         return ",".join(value for name, value in variables.items() if name.startswith(CDI_VARIABLE)) or None
@@ -121,7 +122,7 @@ def wanted(config: dict[str, Any], way: str) -> str | None:
 
 
 def variables_of(config: dict[str, Any]) -> dict[str, str]:
-    """Return a container's environment; where a variable stands twice, the last one counts, and Docker puts its own
+    """Return a container's environment; of a variable set twice the last value counts, and Docker puts its own
     last."""
     return {name: value for name, _, value in (entry.partition("=") for entry in config["process"].get("env", []))}
 
@@ -145,7 +146,8 @@ def read_state(path: Path) -> dict[str, str]:
 
 
 def state_folder(lab: Path, visible: str, state: dict[str, str]) -> Path:
-    """Return the folder to mount: the live one for all GPUs, else one with a state that holds only those asked for."""
+    """Return the folder to mount: the live one for all GPUs, else one whose state has only the requested ones. Raise
+    LookupError for an unknown GPU."""
     numbers = [int(key[3:-5]) for key in state if re.fullmatch(r"gpu\d+\.name", key)]
     if "all" in visible.split(","):
         return lab / "nvml"
@@ -172,8 +174,8 @@ def state_folder(lab: Path, visible: str, state: dict[str, str]) -> Path:
 
 
 def check_requirements(config: dict[str, Any], state: dict[str, str]) -> None:
-    """Refuse what NVIDIA_REQUIRE_* forbids (spaces are OR, commas AND; cuda, driver and brand), as NVIDIA's legacy
-    mode does."""
+    """Check NVIDIA_REQUIRE_* (spaces are OR, commas AND; cuda, driver and brand) as NVIDIA's legacy mode does. Raise
+    LookupError if one is not satisfied."""
     variables = variables_of(config)
     if variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true"):
         return
@@ -216,7 +218,8 @@ def _holds(condition: str, have: dict[str, str]) -> bool:
 
 
 def mount(pid: int, mounts: list[tuple[Path, Path]]) -> int:
-    """Bind files and folders inside the mount namespace of a container that has not pivoted to its root yet."""
+    """Bind-mount files and folders, read-only, inside the mount namespace of a container that has not pivoted to its
+    root yet. Return the exit code."""
     script = """
 set -e
 while [ $# -gt 0 ]; do

@@ -1,7 +1,7 @@
 """Write image layers and manifests straight into the registry's storage, without an engine.
 
-A layer's recipe is hashed and noted, so that a layer is made once: the registry's storage in the cache keeps the
-bytes, `layers.json` what they are.
+Each layer is made once: the registry's storage in the cache keeps the bytes, and `layers.json` maps the hash of a
+layer's recipe to its digests.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _layers_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Layer:
-    digest: str  # of the compressed bytes, as the registry knows it
-    diff_id: str  # of the tar
+    digest: str  # of the compressed bytes, as in the registry
+    diff_id: str  # digest of the tar
     bytes: int
 
 
 def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[bytes]]) -> Layer:
-    """Return the layer of this recipe, making it from a tar's pieces and uploading it where the repository lacks it."""
+    """Return the layer of this recipe, made from a tar's pieces and uploaded if the repository lacks it."""
     storage = Storage(lab)
     known = _known(lab).get(f"{repository} {key}")
     if known and storage.has(f"/v2/{repository}/blobs/{known['digest']}"):
         return Layer(**known)
-    draft = lab.cache / f"layer-{key}-{threading.get_ident()}.draft"  # two threads may make the same one
+    draft = lab.cache / f"layer-{key}-{threading.get_ident()}.draft"  # two threads may make the same layer
     tar_sum, gzip_sum, size = hashlib.sha256(), hashlib.sha256(), 0
     packer = zlib.compressobj(1, wbits=31)
     try:
@@ -73,7 +73,7 @@ def manifest(
     config: dict[str, object],
     architecture: str = "amd64",
 ) -> str:
-    """Upload an image's config and manifest under a tag, or under none; return the manifest's digest."""
+    """Upload an image's config and manifest, with or without a tag; return the manifest's digest."""
     storage = Storage(lab)
     image = {
         "architecture": architecture,
@@ -96,7 +96,7 @@ def manifest(
 
 
 def manifest_index(lab: Lab, repository: str, tag: str, images: dict[str, str]) -> str:
-    """Upload a list of one image for each architecture, given by digest; return the list's own digest."""
+    """Upload a manifest list; `images` maps each architecture to a digest. Return the list's own digest."""
     storage = Storage(lab)
     entries = []
     for architecture, digest in images.items():
@@ -122,8 +122,7 @@ def upload(storage: Storage, repository: str, digest: str, body: bytes | IO[byte
 
 
 def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -> Iterable[bytes]:
-    """Yield the tar of a folder's content, with the same order and times each time; `prefix` is where it comes to
-    lie."""
+    """Yield a reproducible tar (fixed order and times) of a folder's content; `prefix` is its path in the image."""
     command = [
         "tar",
         "-C",
@@ -146,7 +145,7 @@ def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -
 def tar_of_files(
     files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None, folders: Iterable[str] = ()
 ) -> bytes:
-    """Return a tar with those files (path: bytes, mode), symbolic links (path: target) and folders."""
+    """Return a tar with these files (path: bytes, mode), symbolic links (path: target) and folders."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for path in folders:

@@ -1,9 +1,9 @@
-"""The images of the lab: real TensorFlow 1.4 on Python 2.7, real PyTorch on Python 3.11, and small ones for what can
-go wrong.
+"""The lab's images: real TensorFlow 1.4 on Python 2.7, real PyTorch on Python 3.11, and small ones for what can go
+wrong.
 
-They are NGC's in what a user meets: entrypoint, banner, notices, environment, labels, working folder. The programs in
-them come from Debian and from pip's own configuration; no image is built where the registry's storage in the cache
-still holds it.
+They match NGC's in what a user sees: entrypoint, banner, notices, environment, labels, working folder. The programs in
+them come from Debian and from the index that pip is configured for; an image that the registry's storage in the cache
+still holds is not built again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab_parts.registry import Storage
 from lab_parts.release_images import PATH_ENV
 from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
 
-# The wheels of TensorFlow 1.4's time that are still served, and the hash of the big one.
+# Wheels from the time of TensorFlow 1.4 that are still available, and the hash of the big one.
 TF_WHEELS = [
     "tensorflow==1.4.0 --hash=sha256:ea9b30dbc6d56f65acf615598d9c417495cbcbdb8051aa6600c40bb6bc1ce664",
 ]
@@ -100,7 +100,7 @@ BUSYBOX_CONFIG: dict[str, object] = {"Env": ["PATH=/bin:/usr/bin:/sbin:/usr/sbin
 
 
 def up(lab: Lab) -> dict[str, str]:
-    """Build and push what the registry lacks; return each image's digest."""
+    """Build and push what the registry lacks; return each image's digest. Raise LabError with all failures."""
     debian = debian_layers.RECIPE.read_text()
     recipes: dict[str, tuple[Callable[[Lab], str], list[object]]] = {
         "tensorflow:18.01-py2": (
@@ -124,7 +124,7 @@ def up(lab: Lab) -> dict[str, str]:
     def current(name: str) -> bool:
         if built.get(name, {}).get("key") != keys[name]:
             return False
-        # asked by tag: what somebody pushed under it meanwhile is not the image of this recipe
+        # asked by tag: somebody may have pushed another image under it meanwhile
         repository, tag = name.split(":")
         return storage.digest(f"nvidia/{repository}", tag) == built[name]["digest"]
 

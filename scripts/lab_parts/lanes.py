@@ -1,12 +1,12 @@
-"""Runs all tests, in groups that lanes take one after the other.
+"""Run all tests, in groups that parallel lanes take one after another.
 
     lanes.py early RESULTS PYTHON                   what needs neither lab nor frameworks, while those are made
-    lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  all else
-    lanes.py sum RESULTS                            what failed, and one closing line of both: `N passed, N failed`
+    lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  everything else
+    lanes.py sum RESULTS                            failures and a summary of both: `N passed, N failed`
 
-For a machine of two cores: two lanes begin with what computes, and a third one at the other end, with what mostly
-waits: for an engine to come back, a registry to give in or a queue to move. What a group wrote is printed when it has
-ended. RESULTS is a folder; the exit code is 1 where a group failed.
+Tuned for two cores: two lanes start with the compute-bound groups, and a third starts from the other end, with those
+that mostly wait: for an engine to come back, a registry to give in or a queue to move. A group's output is printed when
+it has ended. RESULTS is a folder; the exit code is 1 if a group failed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def live(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/live/test_{name}.py" for name in names)
 
 
-# The trainer's tests that compute most.
+# The trainer's most compute-intensive tests.
 NETWORKS = tuple(f"tests/containers/test_trainer_{name}.py" for name in (
     "agreement", "precision", "frameworks", "feeds", "plain", "layers", "race_net",
 ))  # fmt: skip
 WAITING = live("engine_lost", "pulls_broken")
-# The live tests that train for seconds and minutes: the processors' part of them.
+# The live tests that train for seconds or minutes: those bound by the CPU.
 TRAININGS = live(
     "out_of_memory", "bottlenecks", "comparisons_in_images", "autotune", "pictures", "replays", "held_back",
     "replicas_in_images", "users_lines", "feeds_in_images", "words", "gpus",
@@ -43,7 +43,7 @@ NAMED = ("tests/lab", "tests/slurm", "tests/compose", "tests/containers", "tests
 
 @dataclass(frozen=True)
 class Group:
-    """`name` is one word. `words` for pytest. `is_trainer`: for the environment with the frameworks."""
+    """`name` is one word; `words` are pytest's arguments; `is_trainer`: run with the frameworks' environment."""
 
     name: str
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ def early() -> list[Group]:
 
 
 def late() -> list[Group]:
-    """Give what computes first, what mostly waits last."""
+    """Return the compute-bound groups first, those that mostly wait last."""
     return [
         Group("networks", NETWORKS, is_trainer=True),
         Group("trainings", TRAININGS),
@@ -76,7 +76,7 @@ def without(*paths: str) -> tuple[str, ...]:
 
 
 class Lanes:
-    """`pythons`: that of ngcdl, and that with the frameworks. What came out is collected in `results`."""
+    """`pythons`: ngcdl's, and the one with the frameworks. JUnit files go to `results`, exit codes to `codes`."""
 
     def __init__(self, pythons: Sequence[str], results: Path) -> None:
         self._pythons, self._results = pythons, results
@@ -84,7 +84,7 @@ class Lanes:
         self.codes: list[int] = []
 
     def all(self, lanes: Iterable[Iterable[Group]]) -> None:
-        """Run the groups of all lanes. Ctrl-C reaches what runs by itself."""
+        """Run the groups of all lanes. The children get Ctrl-C directly from the terminal."""
         threads = [threading.Thread(target=self._lane, args=(lane,)) for lane in lanes]
         for thread in threads:
             thread.start()
@@ -99,7 +99,7 @@ class Lanes:
         began = time.monotonic()
         words = ["-P", "-m", "pytest", "-p", "no:cacheprovider", "--durations=10", *group.words]
         words.append(f"--junitxml={self._results / group.name}.xml")
-        # PyTorch's threads wait for each other by spinning: beside something else two are many times slower than one.
+        # PyTorch's threads spin while they wait for each other: on a busy machine two are many times slower than one.
         environment = os.environ | ({"OMP_NUM_THREADS": "1"} if group.is_trainer else {})
         done = subprocess.run(
             [self._pythons[group.is_trainer], *words],
@@ -107,13 +107,13 @@ class Lanes:
             env=environment,
         )  # fmt: skip
         with self._printing:
-            ended = f", ended with {done.returncode}" if done.returncode else ""  # below 0: by a signal
+            ended = f", ended with {done.returncode}" if done.returncode else ""  # below 0: killed by a signal
             print(done.stdout, f"== {group.name}: {time.monotonic() - began:.0f} s{ended}\n", sep="", flush=True)
             self.codes.append(done.returncode)
 
 
 def taken(take: Callable[[], Group]) -> Iterable[Group]:
-    """Give groups as long as there are any; several lanes may take from one deque."""
+    """Yield groups until `take` raises IndexError; several lanes may share one deque."""
     while True:
         try:
             group = take()
@@ -124,7 +124,7 @@ def taken(take: Callable[[], Group]) -> Iterable[Group]:
 
 @dataclass
 class Sum:
-    """How many tests came out how; `failures` has a line for each that failed: where it is, and the first of why."""
+    """Test counts by outcome; `failures` has one line per failed test: its name and the start of the reason."""
 
     total: int = 0
     skipped: int = 0
@@ -132,7 +132,7 @@ class Sum:
     failures: list[str] = field(default_factory=list)
 
     def add(self, group: str, path: Path) -> None:
-        """Count a group's results. One that left none, such as one that was killed, failed."""
+        """Count a group's results. A group that left none, for example because it was killed, counts as one failure."""
         if not path.exists():
             self.total, self.failed = self.total + 1, self.failed + 1
             self.failures.append(f"failed: {group} left no results")

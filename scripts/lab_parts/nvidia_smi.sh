@@ -1,16 +1,16 @@
 #!/bin/sh
-# A stand-in for nvidia-smi: prints what the state file of the stand-in NVML library says. Shell builtins only, so that it runs in busybox too.
+# A stand-in for nvidia-smi: prints the state file of the stand-in NVML library. Shell builtins only, so that it runs in busybox, too.
 #   nvidia-smi | nvidia-smi -L | nvidia-smi --query-gpu=name,uuid,driver_version,memory.total,compute_cap,... --format=csv[,noheader][,nounits]
 state=${NGCDL_NVML_STATE:-/run/ngcdl-lab/nvml.state}
 
-value() {  # KEY: print its value; fails when there is no such line
+value() {  # KEY: print its value; fail if there is no such line
     while IFS= read -r line; do
         case $line in "$1="*) printf '%s' "${line#*=}"; return 0 ;; esac
     done < "$state"
     return 1
 }
 
-# What nvmlInit answers: no state file is 9; a line fail.Init=CODE says it outright. Texts and exit codes are those of the real program.
+# What nvmlInit returns: 9 without a state file, else CODE of a line fail.Init=CODE. Messages and exit codes are those of the real program.
 code=0
 if [ -r "$state" ]; then code=$(value fail.Init || printf 0); else code=9; fi
 case $code in

@@ -1,22 +1,22 @@
-/* A stand-in for NVIDIA's management library: what its cards say is read from a text file, at every call.
+/* A stand-in for NVIDIA's management library: every call reads the cards' state from a text file.
  *
  *     gcc -shared -fPIC -O2 -o libnvidia-ml.so.1 nvml.c
  *     NGCDL_NVML_STATE=nvml.state LD_LIBRARY_PATH=. python ...
  *
  * The file (default /run/ngcdl-lab/nvml.state) holds key=value lines; # begins a comment. Replace it by rename, so that
- * no reader sees half of it. nvml.state beside this file is an example with all keys. The number of cards is the highest
- * gpuN.name. A missing key makes the call that needs it answer NVML_ERROR_NOT_SUPPORTED (3). Without a file the driver
- * is "not loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card.
- * Where gpuN.mig=1, gpuN.migM.uuid=MIG-... makes MIG device M of the card (0 to 6), with all keys of its own.
+ * no reader sees half of it. nvml.state beside this file is an example. The number of cards follows from the highest
+ * gpuN.name. A call whose key is missing returns NVML_ERROR_NOT_SUPPORTED (3). Without a file the driver is "not
+ * loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card.
+ * If gpuN.mig=1, gpuN.migM.uuid=MIG-... defines MIG device M (0 to 6) of the card, with all of its own keys.
  *
- * Faults, where CALL is a function's name without nvml (and without _v2, _v3, if one likes); Init covers InitWithFlags:
- *     fail.CALL=CODE            answer this code            fail_after.CALL=N:CODE    after N calls of this process
- *     delay_ms.CALL=N           answer late                 hang.CALL=1               no answer while the line stands
- * and each of them for one card: fail.gpu0.CALL=CODE, or MIG device: fail.gpu0.mig1.CALL=CODE. -DNGCDL_OLD_DRIVER leaves
- * out what drivers before 2018 lack.
- * -DNGCDL_STILL reads the file and each number only once, and knows no faults, where it is measured what asking costs.
+ * Faults, where CALL is a function's name without nvml (and optionally without _v2, _v3); Init covers InitWithFlags:
+ *     fail.CALL=CODE            return this code            fail_after.CALL=N:CODE    after N calls in this process
+ *     delay_ms.CALL=N           return late                 hang.CALL=1               block while the line is there
+ * and each of them for one card: fail.gpu0.CALL=CODE, or MIG device: fail.gpu0.mig1.CALL=CODE. -DNGCDL_OLD_DRIVER omits
+ * what drivers before 2018 lack.
+ * -DNGCDL_STILL reads the file and each number only once, and ignores faults, to measure what the caller costs.
  *
- * Only libc calls older than glibc 2.15 are used, because it is mounted into old images too; hence no strtoull, which
+ * Only libc calls older than glibc 2.15 are used, because it is also mounted into old images; hence no strtoull, which
  * a newer compiler binds to __isoc23_strtoull, and no fstat.
  * Interface: https://docs.nvidia.com/deploy/nvml-api/
  */
@@ -67,7 +67,7 @@ static int load(State *state) {
 #endif
 }
 
-/* Copy the value of a key; 0 when there is no such line. */
+/* Copy the value of a key; return 0 if there is no such line. */
 static int text_of(const State *state, const char *key, char *value, size_t size) {
     size_t length = strlen(key);
     const char *line = state->text, *end;
@@ -105,7 +105,7 @@ static int number_of(const State *state, const char *key, u64 *value) {
 static long card_of(long device) { return device < CARDS ? device : (device - CARDS) / SLICES; }
 static long index_of(long device) { return device < CARDS ? device : (device - CARDS) % SLICES; }
 
-/* Name a device as the file does: gpu0, gpu0.mig1. */
+/* Write a device's name as used in the file: gpu0, gpu0.mig1. */
 static const char *named(long device, char *name, size_t size) {
     if (device < CARDS) snprintf(name, size, "gpu%ld", device);
     else snprintf(name, size, "gpu%ld.mig%ld", card_of(device), index_of(device));
@@ -150,7 +150,7 @@ static long card_count(const State *state) {
 
 /* ---- faults ---- */
 
-/* Look a fault up under the call's name, the name without its version, and either of them for one card. */
+/* Look up a fault by the call's name, by the name without its version, and by either of them for one card. */
 static int fault(const State *state, const char *kind, const char *call, long card, char *value, size_t size) {
     char key[160], bare[80], prefix[32];
     char *version;
@@ -168,7 +168,7 @@ static int fault(const State *state, const char *kind, const char *call, long ca
     return 0;
 }
 
-/* Begin a call: load the state, then be late, hang or fail as it says. `calls` counts this function in this process. */
+/* Begin a call: load the state, then delay, hang or fail as it says. `calls` counts this function in this process. */
 static int begin(State *state, const char *call, long card, int *calls) {
     char value[64];
     const char *at = value;
@@ -203,7 +203,7 @@ static long number_of_card(nvmlDevice_t device) {
     return device >= devices && device < devices + DEVICES ? (long)(device - devices) : -1;
 }
 
-/* A call on one card; one that is gone from the file is lost (15). */
+/* A call on one card; a card removed from the file is lost (15). */
 #define BEGIN_CARD(call)                                                     \
     long card = number_of_card(device);                                      \
     if (card < 0) return INVALID;                                            \

@@ -1,8 +1,8 @@
 """Debian packages, unpacked into the cache: two Docker Engines, runc, a registry, mmdebstrap, busybox, Slurm, kubectl.
 
-Nothing is installed but iptables (and gcc, where there is no compiler): the packages are downloaded and unpacked, so
-no service starts and the machine stays as it is. The mirror is the one that apt itself uses; other suites are asked of
-the same mirror through a private apt folder.
+Packages are downloaded and unpacked, not installed, except iptables and, where there is no compiler, gcc: no service
+starts and the machine stays as it is. The mirror is the one that apt itself uses; other suites come from the same
+mirror through a private apt folder.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lab_parts.where import Lab, LabError, recipe_key, step
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# Folder in the cache: (suite, packages). Debian 13's engine asks for libc6 >= 2.34, its runc for 2.38; so runc is
+# Folder in the cache: (suite, packages). Debian 13's engine needs libc6 >= 2.34, but its runc needs 2.38; so runc is
 # Debian 12's.
 UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
     "tools": ("bookworm", ["docker-registry", "mmdebstrap", "busybox-static", "runc"]),
-    "kubernetes": ("trixie", ["kubectl/trixie"]),  # named, or apt takes whatever newer one this machine has
+    "kubernetes": ("trixie", ["kubectl/trixie"]),  # with its suite, else apt takes any newer one that it knows
     "slurm": ("bookworm", [
         "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm38", "munge",
         "libmunge2", "libhwloc15", "liblua5.1-0",
@@ -32,7 +32,7 @@ UNPACKED = {
         "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "mariadb-client-core", "libmariadb3", "libaio1",
         "liburing2",
     ]),
-    # Debian 13's, with the libraries that Debian 12 has older ones of
+    # Debian 13's, with the libraries that are older in Debian 12
     "slurm-24.11": ("trixie", [
         "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm42t64", "munge",
         "libmunge2", "libgcrypt20", "libgpg-error0", "libhwloc15", "libnuma1", "liblua5.1-0", "libc6",
@@ -55,7 +55,7 @@ def unpacked(lab: Lab, name: str) -> Path:
 
 
 def fetch(draft: Path, options: list[str], packages: Iterable[str]) -> None:
-    """Download packages by apt-get with these options, and unpack them into a folder that is made anew."""
+    """Download packages with apt-get and these options, and unpack them into `draft`, which is recreated."""
     shutil.rmtree(draft, ignore_errors=True)
     (draft / "debs").mkdir(parents=True)
     run(["apt-get", *options, "-q", "download", *packages], cwd=draft / "debs")
@@ -65,7 +65,8 @@ def fetch(draft: Path, options: list[str], packages: Iterable[str]) -> None:
 
 
 def mirror() -> str:
-    """Return the address of the Debian mirror: NGCDL_LAB_DEBIAN, else the one that this machine's apt uses."""
+    """Return the address of the Debian mirror: NGCDL_LAB_DEBIAN, else the one that this machine's apt uses. Raise
+    LabError if there is none."""
     if os.environ.get("NGCDL_LAB_DEBIAN"):
         return os.environ["NGCDL_LAB_DEBIAN"]
     lines = run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(COMPONENT)|$(LABEL)|$(REPO_URI)"]).splitlines()
@@ -80,12 +81,12 @@ def mirror() -> str:
 
 
 def source(suite: str) -> str:
-    """Return the line of a sources.list for a suite of Debian, signed by Debian."""
+    """Return the sources.list line for a Debian suite, signed with Debian's key."""
     return f"deb [signed-by={KEYRING}] {mirror()} {suite} main"
 
 
 def ensure_installed(commands: dict[str, str]) -> None:
-    """Install the packages of those commands (command: package) that the machine lacks."""
+    """Install the packages of the commands (command: package) that the machine lacks."""
     missing = [package for command, package in commands.items() if not _found(command)]
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""What the lab started: each process with its pid and start time, so that only these are ever ended."""
+"""The processes that the lab started, with pid and start time, so that no others are ever killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab_parts.where import Lab, LabError, write_whole
 
-_kept: dict[int, subprocess.Popen[bytes]] = {}  # of this very program, to be waited for once they end
+_kept: dict[int, subprocess.Popen[bytes]] = {}  # our own children, to be reaped once they end
 
 
 def start(
@@ -24,7 +24,8 @@ def start(
     env: dict[str, str] | None = None,
     seconds: float = 40,
 ) -> int:
-    """Start a process of its own session, wait until `ready` says yes, note it down, return its pid."""
+    """Start a process in its own session, record it, wait until `ready()` is true, and return its pid. Raise LabError
+    if it ends first or is not ready within `seconds`; it may then still be running."""
     log = lab.dir / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
@@ -44,13 +45,14 @@ def start(
 
 
 def pid_of(lab: Lab, name: str) -> int | None:
-    """Return the pid of a process we started and that still is the same process."""
+    """Return the pid of a process that we started, if it is still running and the same process."""
     entry = _entries(lab).get(name)
     return entry["pid"] if entry and _start_ticks(entry["pid"]) == entry["start_ticks"] else None
 
 
 def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
-    """End one of our processes, gently first; harmless when it is gone already."""
+    """Terminate one of our processes, with SIGKILL after `seconds`; harmless if it is gone already. Return whether it
+    was running."""
     pid = pid_of(lab, name)
     if pid is None:
         entry = _entries(lab).get(name)
@@ -71,7 +73,7 @@ def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
 
 
 def kill(lab: Lab, name: str) -> None:
-    """Let one of our processes crash; harmless when it is gone already."""
+    """Kill one of our processes, as if it crashed; harmless if it is gone already."""
     pid = pid_of(lab, name)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
@@ -88,7 +90,8 @@ def names(lab: Lab) -> list[str]:
 
 
 def stop_descendants(engine: Path) -> int:
-    """End what a killed engine left: containerd and the shims, which name its folder, and their children."""
+    """Kill what a killed engine left behind: containerd and the shims, found by its folder in their arguments, and the
+    shims' children. Return how many."""
     found = 0
     needle = f"{engine}/".encode()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -125,8 +128,8 @@ def _entries(lab: Lab) -> dict[str, dict[str, int]]:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (field 22 of /proc/PID/stat); None for a zombie or
-    nobody."""
+    """Return when a process started, in clock ticks since boot (field 22 of /proc/PID/stat); None if it is a zombie or
+    does not exist."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -21,7 +21,7 @@ MANIFEST_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 
 
 def up(lab: Lab) -> dict[str, object]:
-    """Start what does not run yet; return where it is and the accounts it knows."""
+    """Start what is not running yet; return addresses, accounts and files for lab.json."""
     folder = lab.dir / "registry"
     accounts = _accounts(folder / "accounts.json")
     program, note = recipe_key(*sorted(PROGRAM.glob("*.py"))), folder / "program.txt"
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Storage:
-    """The docker-registry behind the front: no token asked, so the lab puts its images in here."""
+    """The docker-registry behind the front: it needs no token, so this is where the lab uploads its images."""
 
     def __init__(self, lab: Lab) -> None:
         self.socket = str(lab.dir / "registry/registry.sock")
@@ -81,7 +81,7 @@ class Storage:
         return self._head(path).status == 200
 
     def digest(self, repository: str, tag: str) -> str | None:
-        """Return the digest that a tag stands for, None where there is no such tag."""
+        """Return the digest that a tag refers to; None if there is no such tag."""
         answer = self._head(f"/v2/{repository}/manifests/{tag}")
         return answer.headers.get("Docker-Content-Digest") if answer.status == 200 else None
 
@@ -123,7 +123,7 @@ def _start(lab: Lab, folder: Path) -> None:
 
 
 def _front(folder: Path) -> list[str]:
-    """What starts a front of the storage; --faults and --log are each one's own."""
+    """Return the command that starts a front of the storage; each front adds its own --faults and --log."""
     program = [str(Path(sys.executable).resolve()), "-B", str(PROGRAM)]
     return [*program, "--upstream", str(folder / "registry.sock"), "--accounts", str(folder / "accounts.json")]
 
@@ -138,7 +138,7 @@ def _listens(address: Path) -> bool:
 
 
 def _accounts(path: Path) -> dict[str, dict[str, str]]:
-    """Make up the keys of this lab once; they open nothing but it."""
+    """Return this lab's accounts, generating them once; their keys are valid nowhere else."""
     if not path.exists():
         keys = {f"nvapi-lab-{secrets.token_urlsafe(24)}": kind for kind in ("valid", "revoked", "no-rights")}
         accounts = {"keys": keys, "push": {"user": "lab-push", "password": secrets.token_urlsafe(24)}}

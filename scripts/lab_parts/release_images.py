@@ -1,8 +1,8 @@
-"""Images with the configuration of real NGC releases and next to nothing inside: what `check`, `images` and `resolve`
-read before a pull.
+"""Images with the configuration of real NGC releases and almost no content: what `check`, `images` and `resolve` read
+before a pull.
 
-Environment and labels are those that NVIDIA's notes and people's `docker history` and `env` tell of; what is made up
-says so. Sizes in the manifests are the true, small ones.
+Environment and labels come from NVIDIA's release notes and from users' `docker history` and `env` output; whatever is
+made up is marked. Sizes in the manifests are the true, small ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Release:
         if self.repository == "cuda":
             return self._cuda_config(architecture)
         framework, release = self.repository, self.tag.split("-")[0]
-        build = "".join(digit for digit in self.tag if digit.isdigit())  # made up; each tag is an image of its own
+        build = "".join(digit for digit in self.tag if digit.isdigit())  # made up; makes each tag a distinct image
         variables = [
             PATH_ENV,
             f"CUDA_VERSION={self.cuda}",
@@ -83,7 +83,7 @@ class Release:
         return {"Env": variables, "Labels": {"maintainer": "NVIDIA CORPORATION <cudatools@nvidia.com>"}}
 
 
-# What NVIDIA's release notes say of each: https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html
+# From NVIDIA's release notes: https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html
 # The versions of 17.12 and of PyTorch 25.07 and 26.08 are made up: nobody has read them.
 RELEASES = (
     Release("tensorflow", "17.12", "9.0.176", "384.81", "1.4.0"),
@@ -108,14 +108,14 @@ RELEASES = (
     Release(
         "pytorch", "26.08-py3", "13.4.1.012", "615.61", "2.14.0a0", BOTH, (SINCE_25, "8.0 8.6 9.0 10.0 11.0 12.0+PTX")
     ),
-    # Made up, all of it: a release that no table has yet.
+    # Entirely made up: a release that no table has yet.
     Release("pytorch", "26.10-py3", "13.5.0.001", "620.10", "2.15.0a0", BOTH, (SINCE_25, SINCE_25_ARM)),
     Release("cuda", "13.0.2-base-ubuntu24.04", "13.0.2", None, architectures=BOTH),
 )  # fmt: skip
 
 
 def builder(release: Release, tiny: Callable[[Lab, str], Layer]) -> Callable[[Lab], str]:
-    """Give what makes one tag and returns its digest; `tiny` makes the one layer."""
+    """Return a function that makes one tag and returns its digest; `tiny` makes its only layer."""
 
     def build(lab: Lab) -> str:
         repository = f"nvidia/{release.repository}"

@@ -1,4 +1,4 @@
-"""Where the lab keeps what it downloads, what it runs, and how it says what it does."""
+"""Where the lab keeps downloads and running parts, and how it reports what it does."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PARTS = Path(__file__).resolve().parent
 
 
 class LabError(Exception):
-    """A step that failed; its text says what happened and what to type."""
+    """A step failed; the text says what happened and what to type."""
 
 
 class Lab:
-    """The two folders: `dir` is gone after `down`, `cache` makes the next `up` fast."""
+    """The lab's two folders: `dir`, removed by `down`, and `cache`, which makes the next `up` fast."""
 
     def __init__(self, dir: Path, cache: Path) -> None:
         self.dir, self.cache = dir, cache
@@ -28,8 +28,8 @@ class Lab:
     @classmethod
     def from_environment(cls, dir: str | None = None) -> Lab:
         folder = Path(dir or os.environ.get("NGCDL_LAB_DIR") or f"/tmp/ngcdl-lab-{os.getuid()}").absolute()
-        if len(str(folder / "floor/docker.sock")) > 99:  # a Unix socket's path holds 107 bytes, some clients take fewer
-            raise LabError(f"{folder} is too long a path for sockets: set NGCDL_LAB_DIR to a shorter one")
+        if len(str(folder / "floor/docker.sock")) > 99:  # the limit is 107 bytes, for some clients less
+            raise LabError(f"the path {folder} is too long for sockets: set NGCDL_LAB_DIR to a shorter one")
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return cls(folder, Path(os.environ.get("NGCDL_LAB_CACHE") or Path(home) / "ngcdl-lab").absolute())
 
@@ -48,14 +48,14 @@ def say(text: str) -> None:
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """Say on one line what was done and how many seconds it took."""
+    """Print one line on success: what was done and how many seconds it took."""
     began = time.monotonic()
     yield
     say(f"{text} ({time.monotonic() - began:.1f} s)")
 
 
 def recipe_key(*parts: object) -> str:
-    """Hash what something is made from, so that a changed recipe is a new folder."""
+    """Return a hash of what something is made from (paths by their content): a changed recipe gets a new folder."""
     text = json.dumps([p.read_text() if isinstance(p, Path) else p for p in parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -64,7 +64,7 @@ _writing = threading.Lock()
 
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file in one go: a reader sees the old text or the new one."""
+    """Replace a file atomically: a reader sees the old text or the new one."""
     with _writing:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(path.name + ".draft")

@@ -58,7 +58,7 @@ BROKEN = [
     ("releases", RELEASE, "release", "26.13", "release is '26.13'"),
     ("releases", RELEASE, "framework_version", "banner 2.7", "framework_version is 'banner 2.7'"),
     ("releases", RELEASE, "pythons", "-py2=2.7", "pythons '-py2=2.7' are not those of '-py3'"),
-    ("releases", RELEASE, "unverified", "cuda tag", "unverified 'tag' is no column"),
+    ("releases", RELEASE, "unverified", "cuda tag", "unverified 'tag' is not a column"),
     ("releases", RELEASE, "sass_amd64", "7.0 7.5", "sass_amd64 7.0 is not of CUDA 13.3.1.008"),
     ("releases", RELEASE, "sass_amd64", "8.0 7.5", "sass_amd64 does not ascend"),
     ("releases", RELEASE, "ptx", "13.0", "ptx 13.0 is not of CUDA 13.3.1.008"),
@@ -75,7 +75,7 @@ BROKEN = [
     ("forward_compat", {"first": "24.03"}, "last", "24.06", "24.06: begins before 24.06"),
     ("forward_compat", {"first": "24.03"}, "last", "24.01", "ends before it begins"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "cve", "CVE-26-1", "cve is 'CVE-26-1'"),
-    ("known_holes", {"cve": "CVE-2026-24260"}, "fixed_in", "1.19.1 next", "'next' is no version"),
+    ("known_holes", {"cve": "CVE-2026-24260"}, "fixed_in", "1.19.1 next", "'next' is not a version"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "cvss", "11", "cvss is '11'"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "read", "2026", "read is '2026'"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "component", "podman", "component is 'podman'"),
@@ -94,14 +94,14 @@ def test_a_broken_cell_is_named(
 
 
 def broken_tables(folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    yield "cuda_driver.csv is not there", (folder / "cuda_driver.csv").unlink
+    yield "cuda_driver.csv is missing", (folder / "cuda_driver.csv").unlink
     yield "pytorch 17.12: 2 rows", lambda: changed(folder, "releases", lambda rows: rows.append(rows[6]))
     yield (
-        "releases: 26.07 stands after 26.08",
+        "releases: 26.07 comes after 26.08",
         lambda: changed(folder, "releases", lambda rows: rows.append(rows.pop(-2))),
     )
     yield (
-        "cuda_driver: 13.4.1 stands after",
+        "cuda_driver: 13.4.1 comes after",
         lambda: changed(folder, "cuda_driver", lambda rows: rows.append(rows.pop(0))),
     )
     yield "gpu_families: no rows", lambda: one_line(folder / "gpu_families.csv")

@@ -1,4 +1,4 @@
-"""compose.yaml read as Compose reads it (`filled`), and beside it what ngcdl sends and what may differ."""
+"""compose.yaml as Compose reads it (`filled`), what ngcdl sends, and where the two may differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS = 20
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:
-    """Put variables into `text`: ${A} ${A-b} ${A:-b} ${A:+b} ${A:?b}, nested, and $$.
+    """Interpolate variables in `text`: ${A} ${A-b} ${A:-b} ${A:+b} ${A:?b}, nested, and $$.
 
     https://docs.docker.com/reference/compose-file/interpolation/"""
     made, at = "", 0
@@ -64,7 +64,7 @@ def _value(inner: str, variables: Mapping[str, str]) -> str:
 
 
 def service(name: str, **variables: str) -> dict[str, Any]:
-    """Give one service of compose.yaml with `variables` in it."""
+    """Return one service of compose.yaml, interpolated with `variables`."""
 
     def inside(node: Any) -> Any:
         if isinstance(node, dict):
@@ -79,10 +79,10 @@ def service(name: str, **variables: str) -> dict[str, Any]:
 
 
 def as_body(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the body of POST /containers/create that Compose makes of a service. A key that is not known here fails."""
+    """Return the body of POST /containers/create that Compose makes from a service. An unknown key fails the test."""
     asked = dict(asked)
     assert asked.pop("profiles")
-    assert asked.pop("network_mode") == "bridge"  # where the Engine API puts a container by itself
+    assert asked.pop("network_mode") == "bridge"  # the Engine API's default
     logging, limits = asked.pop("logging"), asked.pop("ulimits")
     host = {
         "Init": asked.pop("init"),
@@ -133,7 +133,7 @@ def ngcdl_spec(name: str, image: str, data: Path | None = None) -> RunSpec:
 
 
 def ngcdl_body(name: str, image: str, runs: Path, data: Path | None = None) -> dict[str, Any]:
-    """Give what `ngcdl run IMAGE --train cifar10` sends with --gpus all (cpu: --gpus none)."""
+    """Return what `ngcdl run IMAGE --train cifar10` sends with --gpus all (cpu: --gpus none)."""
     way = "none" if name == "cpu" else "device-request"
     body = request.create_body(Order(ngcdl_spec(name, image, data), "id", runs / "id", image, way))
     body["Env"] = dict(variable.split("=", 1) for variable in body["Env"])
@@ -143,28 +143,28 @@ def ngcdl_body(name: str, image: str, runs: Path, data: Path | None = None) -> d
 def with_allowed_differences(
     body: dict[str, Any], runs: Path, spec: Mapping[str, Any], data: Path | None
 ) -> dict[str, Any]:
-    """Give `body` with every way in which compose.yaml may differ. All else must be equal."""
+    """Return `body` changed in every way in which compose.yaml may differ. All else must be equal."""
     host = body["HostConfig"]
-    # Nobody has made a folder for this run: the trainer makes it, and writes the record that ngcdl would write.
+    # Nobody has created a folder for this run: the trainer does, and writes the record that ngcdl would write.
     at = body["Cmd"].index("--out")
     body["Cmd"][at : at + 2] = ["--record", "--runs", "/ngcdl/runs"]
     host["Mounts"][-1] |= {"Source": str(runs), "Target": "/ngcdl/runs"}
-    # So there is no folder in it for HOME, and Compose can't add the caller's name to the container's passwd.
+    # So it can't hold HOME either, and Compose can't add the caller's name to the container's passwd.
     body["Env"] |= {"HOME": "/tmp", "USER": "ngcdl", "LOGNAME": "ngcdl"}
     # What ngcdl would have written into the record.
     body["Env"] |= {"NGCDL_ENGINE": "compose", "NGCDL_IMAGE": body["Image"], "NGCDL_SPEC": json.dumps(spec)}
     # The run has no id yet.
     del body["Labels"]["ngcdl.run"]
-    # Compose leaves out a mount only with its whole entry. The trainer's own default is the synthetic set.
+    # Compose can't make a mount optional. The trainer's own default is the synthetic set.
     if data is None:
         empty = {"Type": "bind", "Source": "/dev/null", "Target": "/ngcdl/data", "ReadOnly": True}
         host["Mounts"].insert(1, empty)
         at = body["Cmd"].index("--data")
         del body["Cmd"][at : at + 2]
-    # Compose files name the driver by custom; with none Docker takes the first that has the capability, which is it.
+    # Compose files conventionally name the driver; without one Docker takes the first with the capability, the same.
     for device in host.get("DeviceRequests", []):
         device["Driver"] = "nvidia"
-    # Empty or what the engine assumes: Compose sends them too, or the engine fills them in.
+    # Empty or the engine's default: Compose sends them too, or the engine fills them in.
     for key in ("Tty", "OpenStdin", "StdinOnce", "AttachStdin", "AttachStdout", "AttachStderr", "ExposedPorts"):
         del body[key]
     assert host.pop("PortBindings") == {}

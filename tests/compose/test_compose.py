@@ -1,8 +1,8 @@
-"""compose.yaml asks Docker for what `ngcdl run` asks it for, and `docker compose up` leaves a record that ngcdl reads.
+"""compose.yaml makes the same request to Docker as `ngcdl run`, and `docker compose up` leaves a record for ngcdl.
 
-The pure tests read the file as Compose does (`filled`). Those marked `lab` run it: there the framework sees no GPU, as
-the lab has a stand-in for NVML only, so NGCDL_DEVICE is cpu; the reservation still goes the way of a real one, and
-the samples show the stand-in's card.
+The pure tests read the file as Compose does (`filled`). Those marked `lab` run it: the framework sees no GPU there, as
+the lab only has a stand-in for NVML, so NGCDL_DEVICE is cpu; the reservation still takes the same path as a real one,
+and the samples show the stand-in's card.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_a_service_asks_for_what_ngcdl_sends(name: str, data: Path | None) -> No
     runs = Path("/state/ngcdl/runs")
     given = {"NGCDL_DATA": str(data)} if data else {}
     made = as_body(service(name, NGCDL_USER=USER, XDG_STATE_HOME="/state", HOME="/root", **given))
-    made["Env"]["NGCDL_SPEC"] = json.dumps(asked_spec(made))  # one way to write the same JSON
+    made["Env"]["NGCDL_SPEC"] = json.dumps(asked_spec(made))  # normalizes the JSON
     sent = ngcdl_body(name, made["Image"], runs, data)
     assert made == with_allowed_differences(sent, runs, asked_spec(made), data)
 
@@ -91,7 +91,7 @@ def test_the_example_explains_every_variable_and_holds_the_defaults() -> None:
     assert told.pop("COMPOSE_PROFILES") == "tensorflow"
     assert set(told) == read
     for name in ("NGCDL_RUNS", "NGCDL_DATA", "NGCDL_USER"):
-        told.pop(name)  # they have no default, or one that is a folder of the reader's
+        told.pop(name)  # they have no default, or one inside the reader's home
     for each in SERVICES:
         assert service(each, NGCDL_USER=USER, HOME="/h", **told) == service(each, NGCDL_USER=USER, HOME="/h")
 
@@ -113,7 +113,7 @@ class Compose:
             "NGCDL_REGISTRY": lab["registry"]["host"],
             "NGCDL_TENSORFLOW_TAG": TAGS["tensorflow"],
             "NGCDL_PYTORCH_TAG": TAGS["pytorch"],
-            "NGCDL_DEVICE": "cpu",  # the lab's card is no card to a framework
+            "NGCDL_DEVICE": "cpu",  # frameworks can't use the lab's card
             "NGCDL_STEPS": str(STEPS),
             "NGCDL_FLAGS": "--no-eval",
         }
@@ -147,7 +147,7 @@ class Compose:
         return done.stdout if command[0] == sys.executable else done.stdout + done.stderr
 
     def give(self, folder: Path) -> None:
-        """Make `folder` the one user's that the training runs as."""
+        """Give `folder` to the user that the training runs as."""
         if os.getuid() == 0:
             self._run(["chown", "-R", USER, str(folder)], 0)
 
@@ -173,7 +173,7 @@ def compose(lab: dict[str, Any], tmp_path: Path) -> Iterator[Compose]:
 
 @pytest.fixture
 def cifar10(tmp_path: Path) -> Path:
-    """A CIFAR-10 as ngcdl keeps it, of black aeroplanes: six names of one file with holes."""
+    """A CIFAR-10 as ngcdl stores it, of black aeroplanes: six hard links to one sparse file."""
     folder = tmp_path / "cache/ngcdl/cifar-10/cifar-10-batches-bin"
     folder.mkdir(parents=True)
     first = folder / "test_batch.bin"
@@ -199,7 +199,7 @@ def test_compose_itself_makes_of_the_file_what_is_compared_above(compose: Compos
         assert wanted.pop("Labels").items() <= found["Config"]["Labels"].items()
         host, made = wanted.pop("HostConfig"), found["HostConfig"]
         for mount in made["Mounts"]:
-            mount["ReadOnly"] = mount.pop("ReadOnly", False)  # the engine leaves out what is false
+            mount["ReadOnly"] = mount.pop("ReadOnly", False)  # the engine omits false values
             mount.pop("BindOptions", None)
         for device in made["DeviceRequests"] or []:
             assert not device.pop("DeviceIDs")
@@ -261,13 +261,13 @@ def test_the_profile_cpu_asks_for_no_gpu_and_a_failure_is_recorded(compose: Comp
     (run,) = compose.ngcdl("runs")
     assert (run["status"], run["exit_code"]) == ("failed", 1)
     assert run["reason"].startswith("Failed to find file")
-    assert run["machine"]["gpus"] is None  # no driver is to be seen where no card was handed in
+    assert run["machine"]["gpus"] is None  # without a card the container sees no driver
     assert run["spec"]["gpus"] == "none"
 
 
 @pytest.mark.lab
 def test_a_stop_saves_a_checkpoint_and_the_record_says_interrupted(compose: Compose) -> None:
-    """As Ctrl-C does; but compose 2.26 itself takes one of these for two now and then, and the second one kills."""
+    """Like Ctrl-C; but compose 2.26 sometimes takes one Ctrl-C for two, and the second one kills."""
     compose.values["NGCDL_STEPS"] = "1000000"
     with subprocess.Popen(
         compose.command("--profile", "cpu", "up"),
@@ -298,7 +298,7 @@ def test_a_folder_that_is_somebody_elses_is_named(compose: Compose) -> None:
 def test_where_docker_knows_no_gpu_it_says_so_and_nothing_runs(compose: Compose) -> None:
     if not compose.lab.get("bare"):
         pytest.skip("no bare engine: scripts/lab up --without-gpu")
-    image = f"{compose.lab['registry']['host']}/nvidia/busybox:1"  # the one image that this engine has
+    image = f"{compose.lab['registry']['host']}/nvidia/busybox:1"  # the only image that this engine has
     (compose.home / "bare.yaml").write_text(
         f"services: {{tensorflow: {{image: '{image}', network_mode: none, command: 'true'}}}}\n"
     )

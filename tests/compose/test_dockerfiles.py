@@ -1,4 +1,4 @@
-"""Images with the trainer in them: built from what the lab has, and run as somebody that they do not know."""
+"""Images that contain the trainer: built from the lab's images, and run as a user that they do not know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Docker = Callable[..., str]
 @pytest.fixture
 def docker(lab: dict[str, Any], tmp_path: Path) -> Docker:
     environment = {**os.environ, "DOCKER_HOST": lab["engine"]["host"], "DOCKER_CONFIG": str(tmp_path / "docker")}
-    environment |= {"DOCKER_BUILDKIT": "0"}  # the builder that every engine has
+    environment |= {"DOCKER_BUILDKIT": "0"}  # the classic builder, which every engine has
 
     def call(*words: str, stdin: str | None = None) -> str:
         command = [lab["docker_cli"], *words]
@@ -37,7 +37,7 @@ def docker(lab: dict[str, Any], tmp_path: Path) -> Docker:
 
 @pytest.fixture(params=BASES)
 def built(request: pytest.FixtureRequest, lab: dict[str, Any], docker: Docker) -> Iterator[tuple[str, str]]:
-    """Give the name of a built image and of its base."""
+    """The names of a built image and of its base."""
     base = f"{lab['registry']['host']}/nvidia/{BASES[request.param]}"
     name = f"ngcdl-test-{request.param}:{os.getpid()}"
     file = ROOT / "containers" / request.param / "Dockerfile"

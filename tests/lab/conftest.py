@@ -1,4 +1,4 @@
-"""A docker client at the lab, and a registry front, for each test."""
+"""A docker client for the lab, and a registry front, for each test."""
 
 from __future__ import annotations
 

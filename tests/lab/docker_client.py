@@ -1,4 +1,4 @@
-"""Docker's client at the lab's engines, with a login of its own."""
+"""Docker's client for the lab's engines, with its own login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab proves itself: the engine launches what it pulls, and each GPU way works and fails as it should."""
+"""The lab itself works: the engine runs what it pulls, and each GPU mechanism works and fails as it should."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST_CARD = "GPU 0: NVIDIA GeForce GTX 1050 Ti (UUID: GPU-"
 
 
 def test_a_reader_who_has_seen_enough_is_no_traceback() -> None:
-    """It needs no lab: the pipe is closed before anything is written into it."""
+    """Needs no lab: the pipe is closed before anything is written to it."""
     reading, writing = os.pipe()
     os.close(reading)
     words = [sys.executable, str(Path(__file__).parents[2] / "scripts/lab"), "status", "--json"]

@@ -1,4 +1,4 @@
-"""The lab's registry behaves as nvcr.io, and each fault strikes."""
+"""The lab's registry behaves like nvcr.io, and each fault strikes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def key(lab: dict[str, Any]) -> str:
 
 
 def blob(front: Front, tag: str = "big", name: str = "busybox") -> str:
-    """The path of an image's biggest layer."""
+    """Return the path of an image's biggest layer."""
     return f"/v2/nvidia/{name}/blobs/{front.biggest_layer(tag, name)}"
 
 
@@ -97,7 +97,7 @@ def test_only_the_pushing_account_writes(lab: dict[str, Any], docker: Docker) ->
     docker("tag", f"{lab['registry']['host']}/nvidia/busybox:1", name)
     docker.login(lab["registry"]["key"])
     text = docker("push", name, fails=True)
-    assert "denied" in text or "403" in text  # docker asks with HEAD where the repository exists, and HEAD has no body
+    assert "denied" in text or "403" in text  # docker uses HEAD if the repository exists, and HEAD has no body
     push = lab["registry"]["push"]
     docker.login(push["password"], push["user"])
     assert "pushed: digest: sha256:" in docker("push", name)
@@ -220,7 +220,7 @@ def test_a_redirected_blob_needs_no_token_and_the_log_shows_one_that_came(front:
 
 
 def test_docker_itself_meets_the_faults(lab: dict[str, Any], docker: Docker, front: Front, tmp_path: Path) -> None:
-    own = f"{lab['registry']['host']}/nvidia/scratch:cut"  # a layer that no other test leaves in the engine
+    own = f"{lab['registry']['host']}/nvidia/scratch:cut"  # with a layer that no other test leaves in the engine
     (tmp_path / "layer.bin").write_bytes(random.Random(7).randbytes(12_000_000))
     with tarfile.open(tmp_path / "layer.tar", "w") as tar:
         tar.add(tmp_path / "layer.bin", "layer.bin", filter=lambda entry: entry.replace(mtime=0, deep=False))

@@ -1,4 +1,4 @@
-"""The lab's Slurm is a real one: it places, counts GPUs, cancels, keeps exit codes, and loses nodes."""
+"""The lab's Slurm is a real one: it schedules, counts GPUs, cancels, keeps exit codes, and loses nodes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_node_that_dies_is_noticed_its_job_queued_again_and_finished_by_the_ne
     run.wait(job, "PENDING")
     run.cluster.start_node("n2")
     run.cluster.wait_idle()
-    # Slurm holds it back for two minutes; what the first attempt still sends within a second hits the new one
+    # Slurm delays it by two minutes; whatever the first attempt still sends within a second would hit the new one
     time.sleep(2)
     run("scontrol", "update", f"JobId={job}", "StartTime=now")
     run.wait(job, "COMPLETED")

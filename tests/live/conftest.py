@@ -17,7 +17,7 @@ IMAGES = ("tensorflow:18.01-py2", "pytorch:26.07-py3", "busybox:1", "busybox:ent
 
 @pytest.fixture(scope="session")
 def images(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Pull the images once, as a signed-in user does; gives the digest of each."""
+    """Pull the images once, as a signed-in user does; return name -> digest."""
     with user_in(tmp_path_factory.mktemp("pulls"), lab) as user:
         user.login()
         for name in IMAGES:
@@ -28,28 +28,28 @@ def images(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dic
 
 @pytest.fixture
 def user(lab: dict[str, Any], images: dict[str, str], tmp_path: Path) -> Iterator[User]:
-    """Somebody who never signed in; the images are there already."""
+    """A user who never signed in; the images are there already."""
     with user_in(tmp_path, lab) as somebody:
         yield somebody
 
 
 @pytest.fixture
 def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
-    """A registry of this test's own: its faults meet nobody else."""
+    """A registry front for this test alone, so its faults affect no other test."""
     with front_in(tmp_path / "front", lab) as one:
         yield one
 
 
 @pytest.fixture(scope="session")
 def own_engine(lab: dict[str, Any]) -> Iterator[OwnEngine]:
-    """An engine that has no image yet; to pull onto, not to kill."""
+    """An engine without images; to pull onto, not to kill."""
     with engine_of_ones_own(lab) as engine:
         yield engine
 
 
 @pytest.fixture
 def puller(lab: dict[str, Any], own_engine: OwnEngine, front: Front, tmp_path: Path) -> Iterator[User]:
-    """Somebody at an engine without images, with the registry `front`."""
+    """A user of an engine without images, with the registry `front`."""
     with user_in(tmp_path, lab, own_engine.host) as somebody:
         somebody.environment["NGCDL_REGISTRY"] = front.host
         yield somebody
@@ -64,7 +64,7 @@ def clock(lab: dict[str, Any]) -> Iterator[Clock]:
 
 @pytest.fixture
 def patient(lab: dict[str, Any], clock: Clock, tmp_path: Path) -> Iterator[Patient]:
-    """Somebody who is signed in, at the lab's main engine with two cards."""
+    """A signed-in user of the lab's main engine with two cards."""
     with user_in(tmp_path, lab) as user:
         one = Patient(user, clock.host)
         user.login()
@@ -73,7 +73,7 @@ def patient(lab: dict[str, Any], clock: Clock, tmp_path: Path) -> Iterator[Patie
 
 @pytest.fixture
 def before(patient: Patient) -> Look:
-    """How all is while nothing is broken."""
+    """Doctor's result while nothing is broken."""
     look = patient.look()
     assert "broken" not in look.states.values(), look.states
     return look

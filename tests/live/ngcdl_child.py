@@ -1,4 +1,4 @@
-"""ngcdl as users meet it: a child process with a HOME of its own, and what its records and its engine say."""
+"""ngcdl as users see it: a child process with its own HOME, and what its records and its engine say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from house import until
 
 NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
-# What a developer's shell may have set, and no test wants.
+# Variables that a developer's shell may have set, and that would disturb tests.
 _FOREIGN = ("NGC", "DOCKER_", "XDG_", "LD_LIBRARY_PATH", "CUDA_")
 
 without_driver = pytest.mark.skipif(
@@ -37,7 +37,7 @@ class Done:
 
 
 class Started:
-    """A child that goes on; what it writes is in two files."""
+    """A running child; its output goes to two files."""
 
     def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
         self.process, self._out, self._err = process, out, err
@@ -67,7 +67,7 @@ class Started:
 
 
 class User:
-    """Somebody with a HOME under `folder`, the lab's registry and one engine."""
+    """A user with a HOME below `folder`, the lab's registry and one engine."""
 
     def __init__(self, folder: Path, lab: Mapping[str, Any], engine: str | None = None) -> None:
         self.folder, self.lab = folder, lab
@@ -87,7 +87,7 @@ class User:
         self._children: list[Started] = []
 
     def has_gpus(self) -> Path:
-        """Give this user's ngcdl the stand-in NVML; returns the state file of its own."""
+        """Give this user's ngcdl the stand-in NVML, with its own state file; return that."""
         if "nvml" not in self.lab:
             pytest.skip("this engine has no stand-in GPUs: scripts/lab up without --engine existing")
         state = self.folder / "nvml.state"
@@ -98,7 +98,7 @@ class User:
     # -- children ---------------------------------------------------------------------------------------------------
 
     def run(self, *words: str, stdin: str | None = None, seconds: float = 90, **environment: str) -> Done:
-        """Run `ngcdl WORDS` to its end. Without `stdin` it reads nothing."""
+        """Run `ngcdl WORDS` to its end. Without `stdin` its input is empty."""
         done = subprocess.run(
             [*self.words, *words], env=self.environment | environment, cwd=self.here, timeout=seconds,
             input=(stdin or "").encode(), capture_output=True,
@@ -131,7 +131,7 @@ class User:
         return sorted(path.parent.name for path in self.runs.glob("*/run.json"))
 
     def record(self) -> dict[str, Any]:
-        """The newest run.json as it lies on the disk; no ngcdl looks at it first."""
+        """The newest run.json as it is on disk, before any ngcdl updates it."""
         text: dict[str, Any] = json.loads((self.runs / self.ids()[-1] / "run.json").read_text())
         return text
 
@@ -146,7 +146,7 @@ class User:
         return (self.runs / self.ids()[-1] / "log.txt").read_text(errors="replace")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """What stands so far in a .jsonl of the newest run; [] before there is one."""
+        """Return the entries so far of a .jsonl file of the newest run; [] before there is one."""
         found = list(self.runs.glob(f"*/{name}"))
         text = max(found).read_text() if found else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
@@ -162,7 +162,7 @@ class User:
         return done.stdout.strip()
 
     def containers(self) -> list[str]:
-        """The containers of this user's runs that the engine still has."""
+        """Return the containers of this user's runs that the engine still has."""
         lines = self.docker("ps", "-a", "--format", '{{.ID}} {{.Label "ngcdl.run"}}').splitlines()
         return [line.split()[0] for line in lines if line.split()[-1] in self.ids()]
 
@@ -172,7 +172,7 @@ class User:
         return dict(one)
 
     def running(self) -> dict[str, Any]:
-        """Wait until the newest run has a container, and give its record."""
+        """Wait until the newest run has a container; return its record."""
 
         def found() -> dict[str, Any] | None:
             with contextlib.suppress(IndexError, ValueError):
@@ -184,7 +184,7 @@ class User:
         return container
 
     def close(self) -> list[str]:
-        """End what was started, remove this user's containers; gives those that should not have been there."""
+        """Stop what was started, remove this user's containers, and return those that should not have been left."""
         for child in self._children:
             if child.process.poll() is None:
                 child.process.kill()
@@ -195,9 +195,9 @@ class User:
                 if str(self.runs) in Path(f"/proc/{owner.get('pid')}/environ").read_text(errors="replace"):
                     os.kill(owner["pid"], signal.SIGKILL)
         left: list[str] = []
-        with contextlib.suppress(AssertionError):  # the engine of this test may be gone
+        with contextlib.suppress(AssertionError):  # the test may have killed its engine
             if not self.may_leave_containers:
-                with contextlib.suppress(AssertionError):  # a detached run's goes after the record's end
+                with contextlib.suppress(AssertionError):  # a detached run's is removed after its record is closed
                     until(lambda: not self.containers(), "the containers' removal", 20)
             left = self.containers()
             if left:
@@ -207,7 +207,7 @@ class User:
 
 @contextlib.contextmanager
 def user_in(folder: Path, lab: Mapping[str, Any], engine: str | None = None) -> Iterator[User]:
-    """A user whose processes and containers are gone afterwards. A container that ngcdl left is a failure."""
+    """Yield a user; afterwards stop their processes and remove containers. A container that ngcdl left is a failure."""
     user = User(folder, lab, engine)
     try:
         yield user

@@ -1,4 +1,4 @@
-"""A Docker Engine for tests alone: to pull onto from nothing, to fill up, to kill."""
+"""A Docker Engine for a single test: to pull onto from scratch, to fill up, to kill."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from lab_parts.where import Lab
 
 
 class OwnEngine:
-    """dockerd of the lab's packages with a folder of its own, without network and GPU chain."""
+    """dockerd from the lab's packages with its own folder, without network and GPU chain."""
 
     def __init__(self, folder: Path, lab: Mapping[str, Any], packages: str = "bare", **settings: Any) -> None:
-        """`packages`: whose, of the lab's engines; floor is the oldest Docker that is supported."""
+        """`packages`: the lab engine whose packages to use; floor is the oldest supported Docker."""
         self.folder = folder
         self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), packages)
         self._config = folder / "daemon.json"
@@ -41,7 +41,7 @@ class OwnEngine:
         return f"unix://{self.folder}/docker.sock"
 
     def start(self) -> None:
-        """Start it, once more after kill9; wait until it answers."""
+        """Start it, or restart it after kill9; wait until it answers."""
         (self.folder / "docker.pid").unlink(missing_ok=True)
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -54,7 +54,7 @@ class OwnEngine:
         assert process.poll() is None, (self.folder / "log").read_text()[-2000:]
 
     def kill9(self) -> None:
-        """Kill dockerd; its containers and their shims stay, its containerd goes (a new dockerd starts its own)."""
+        """Kill dockerd and its containerd (a new dockerd starts its own); its containers and their shims stay."""
         assert self._process
         self._process.kill()
         self._process.wait(10)
@@ -85,7 +85,7 @@ class OwnEngine:
 
 @contextlib.contextmanager
 def engine_of_ones_own(lab: Mapping[str, Any], tmpfs_bytes: int | None = None, **settings: Any) -> Iterator[OwnEngine]:
-    """Start an engine, and leave nothing of it. `tmpfs_bytes`: its data lie on a file system of that size."""
+    """Yield a running engine, of which nothing is left afterwards. `tmpfs_bytes`: size of a tmpfs for its data."""
     if os.geteuid() != 0 or not lab["engine"].get("pid"):
         pytest.skip("an engine of one's own needs root and the lab's packages (scripts/lab up)")
     folder = Path(tempfile.mkdtemp(prefix="ngcdl-engine-", dir="/tmp"))  # a socket's path must be short

@@ -1,4 +1,4 @@
-"""A host for doctor to look at: the lab's engine, registry and driver, and a /proc, /sys and /dev of a test's own."""
+"""A host for doctor to examine: the lab's engine, registry and driver, with the test's own /proc, /sys and /dev."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from ngcdl_child import User
 
-# NVML is looked for when a process starts, so each look is a child. It is ngcdl's own gatherer with a root handed in.
+# NVML is located when a process starts, so each look is a child process. It runs ngcdl's own gatherer on another root.
 _LOOK = """
 import json, sys
 from pathlib import Path
@@ -52,7 +52,7 @@ class Look:
 
 
 class Patient:
-    """`root` stands for the host's own: what is in it is injected, all else is the lab's."""
+    """`root` stands for the host's root: its content is injected, all else is the lab's."""
 
     def __init__(self, user: User, registry: str) -> None:
         self.user = user
@@ -65,7 +65,7 @@ class Patient:
         self.has_toolkit("1.19.1")
 
     def look(self, words: tuple[str, ...] = (), **environment: str) -> Look:
-        """Look at everything; `words` stand before the child's own, to make it another user's."""
+        """Examine everything; `words` precede the child's command, to run it as another user."""
         arguments = [*words, sys.executable, "-P", "-c", _LOOK, str(self.root), json.dumps(self.shm)]
         began = time.monotonic()
         done = subprocess.run(
@@ -83,7 +83,7 @@ class Patient:
         return path
 
     def drive(self, **changes: str) -> None:
-        """Change lines of the driver's state; a dot in a key is written as two underscores. "" takes a line out."""
+        """Change lines of the driver's state; write a dot in a key as two underscores. "" removes the line."""
         wanted = {key.replace("__", "."): value for key, value in changes.items()}
         lines = [line for line in self.state.read_text().splitlines() if line.split("=")[0] not in wanted]
         draft = self.state.with_suffix(".draft")
@@ -105,7 +105,7 @@ class Patient:
             self.put(f"sys/bus/pci/devices/{address}/vendor", "0x10de\n")
             self.put(f"sys/bus/pci/devices/{address}/class", "0x030000\n")
         self._make_nodes()
-        # Folders that the engine names lie where they are.
+        # Folders that the engine names must exist at the same path below the root.
         for top in {Path(self.user.lab["dir"]).parts[1], self.user.folder.parts[1]}:
             if not (self.root / top).exists():
                 (self.root / top).symlink_to(f"/{top}")
@@ -126,14 +126,14 @@ class Patient:
 
 
 def _listener(address: str) -> int:
-    """Who listens at an engine's socket."""
+    """Return the pid of the process that listens on an engine's socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(address.removeprefix("unix://"))
         return int.from_bytes(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
 class Clock:
-    """A registry that tells its time, which may be wrong: the lab's own tells none. `skew_seconds` may change."""
+    """A registry that sends a Date, which may be wrong: the lab's own sends none. `skew_seconds` may change."""
 
     def __init__(self, upstream: str) -> None:
         self.skew_seconds = 0.0
@@ -163,7 +163,7 @@ class Clock:
                     ends[source].sendall(self._dated(data) if source is upstream else data)
 
     def _dated(self, data: bytes) -> bytes:
-        """Put a Date behind the status line; the answers here are small, and their head comes in one piece."""
+        """Insert a Date after the status line; answers here are small, and their headers come in one piece."""
         date = formatdate(time.time() + self.skew_seconds, usegmt=True).encode()
         return re.sub(rb"\A(HTTP/1\.[01] [^\r]+\r\n)", rb"\1Date: " + date + rb"\r\n", data)
 
@@ -178,7 +178,7 @@ def clock_before(upstream: str) -> Iterator[Clock]:
 
 
 def named(before: Look, after: Look, name: str, state: str) -> None:
-    """Exactly `name` is in another state, and is `state`. What hangs on it may be unchecked, and then says so."""
+    """Assert that only `name` has changed, to `state`. What depends on it may be unchecked, and then says so."""
     changed = {
         link: one
         for link, one in after.states.items()
@@ -195,6 +195,6 @@ def green(before: Look, after: Look) -> None:
 
 
 def typed(patient: Patient, command: str) -> None:
-    """Type a remedy as it was shown."""
+    """Run a remedy's command exactly as shown."""
     done = subprocess.run(["sh", "-c", command], env=patient.user.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A Unix socket before the engine's, which holds back or cuts the requests that a test wants to be in the middle of."""
+"""A Unix socket in front of the engine's, which can hold or cut requests at the point that a test needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 class Relay:
-    """Listens at `path`. `hold(pattern)` keeps what matches from the engine; `hold_answer` lets it through first.
+    """Listens at `path`. `hold(pattern)` withholds matching requests; `hold_answer` forwards them, but not the answer.
 
-    `cut` ends the open connections whose request matches; `freeze` passes nothing on any more, to nobody.
+    `cut` closes the open connections whose request matches; `freeze` stops forwarding anything.
     """
 
     def __init__(self, path: Path, engine: str) -> None:
@@ -83,7 +83,7 @@ class Relay:
                         muted = True
                         if self._answer_too:
                             engine.sendall(data)
-                            select.select([engine], [], [], 20)  # the engine has done it
+                            select.select([engine], [], [], 20)  # until the engine has answered
                         self.held.set()
                     elif not data:
                         del open_ends[source]

@@ -1,4 +1,4 @@
-"""What a trial in a container chose outlives the container, and is shown."""
+"""What autotuning in a container chose outlives the container, and is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TUNED = ("--train", "fcn-r", "--data", "synthetic", "--gpus", "none", "--steps",
 
 
 def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
-    """Train until the training itself has begun, stop it, and give its id and what its start event tells."""
+    """Start a training, stop it once it has begun, and return its id and what its start event says of the tuning."""
     done = user.run("run", image, *TUNED, *words, "-d", seconds=120)
     assert done.code == 0, done
     run = done.out.strip()
@@ -32,10 +32,10 @@ def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
 @pytest.mark.timeout(900)
 def test_what_was_chosen_in_one_container_is_known_in_the_next(user: User) -> None:
     image = "tensorflow:18.01-py2"  # Python 2.7; the others' trials are in tests/containers
-    # all that this network, which sees no pictures, could be tried with is typed: the default is timed, nothing else
+    # everything that could be varied for this network, which sees no images, is given: only the default is timed
     typed = "--threads", "1", "--feed", "ahead"
     run, told = begun(user, image, *typed)
-    for _ in range(2):  # where all else on this machine keeps it from being in time
+    for _ in range(2):  # in case other load on this machine makes it too slow
         if told["skipped"] == "it took too long":
             run, told = begun(user, image, *typed)
     (default,) = told["tries"]  # type: ignore[misc]  # of JSON

@@ -1,7 +1,7 @@
-"""What holds a training back is planted in real images, and named: at its end, in `show`, in the record, in the report.
+"""Bottlenecks planted in real images are reported: at the end, in `show`, in the record, in the report.
 
-The trainings are real, in TensorFlow 1.4 and PyTorch. No card of the lab computes, so what a GPU would say is stood
-in for: its figures are a text file's, and that the framework computed there is claimed by planted/sitecustomize.py.
+The trainings are real, in TensorFlow 1.4 and PyTorch. The lab's cards can't compute, so the GPU is faked: its figures
+come from a text file, and planted/sitecustomize.py claims that the framework computed on it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.lab
 
 PLANTED = Path(__file__).with_name("planted")
 TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval")
-SAMPLES = 6  # five are needed to say anything
+SAMPLES = 6  # five are needed for a diagnosis
 STEPS = ("--steps", "10000000")
-PATIENCE_SECONDS = 300  # others may use the processors, too
-# The image, a driver and a card of the lab that suit it.
+PATIENCE_SECONDS = 300  # the CPU may be shared
+# The image, with a driver and a card of the lab that suit it.
 TENSORFLOW, PYTORCH = ("tensorflow:18.01-py2", "535.104.05", 0), ("pytorch:26.07-py3", "615.61", 1)
 
 
 def has_card(user: User, driver: str, card: int, **said: int) -> None:
-    """Give the user's stand-in driver this version, and let one card say this."""
+    """Give the user's stand-in driver this version, and one card these readings."""
     state = user.has_gpus()
     wanted = {"driver": driver} | {f"gpu{card}.{name}": str(value) for name, value in said.items()}
     lines = dict(line.split("=", 1) for line in state.read_text().splitlines() if "=" in line)
@@ -40,7 +40,7 @@ def planted(what: str) -> tuple[str, ...]:
 
 
 def trained(user: User, image: str, *words: str) -> Done:
-    """Train until enough was measured, and stop it as Ctrl-C does."""
+    """Train until enough is measured, then stop it as Ctrl-C does."""
     child = user.start("run", image, *TRAIN, *STEPS, *words)
     measured(user, child, SAMPLES)
     child.signal(signal.SIGINT)
@@ -50,7 +50,7 @@ def trained(user: User, image: str, *words: str) -> Done:
 
 
 def measured(user: User, child: Started, samples: int) -> None:
-    """Wait until so many samples lie between the first step that was told and the last, as a diagnosis counts them."""
+    """Wait for `samples` samples between the first logged step and the last, as a diagnosis counts them."""
 
     def enough() -> bool:
         if child.process.poll() is not None:
@@ -71,7 +71,7 @@ def test_a_planted_slow_input_pipeline_is_named_wherever_one_looks(
     user: User, image: str, driver: str, card: int
 ) -> None:
     has_card(user, driver, card, utilization=47)
-    # One image a batch: its step on the CPU is short beside the making of a batch, whoever else computes there.
+    # One image per batch: its step on the CPU is short compared with making the batch, even under other load.
     words = (*TRAIN, "--batch", "1", "--steps", "21", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
     done = user.run("run", image, *words, seconds=240)
     assert done.code == 0, done
@@ -81,7 +81,7 @@ def test_a_planted_slow_input_pipeline_is_named_wherever_one_looks(
     assert first["numbers"]["gpu_percent"] == 47
     assert first["numbers"]["waited_percent"] >= 30
     sentence = first["text"]
-    full = r"(, one CPU core at (9\d|100) %)?"  # where others use the processors it is two that are half full
+    full = r"(, one CPU core at (9\d|100) %)?"  # on a shared CPU the load may be spread over two cores
     waited = r"\d+ % of the time the training waited for its next batch\. The input pipeline holds it back\."
     assert re.fullmatch(f"GPU 47 % busy{full}: {waited}", sentence)
     assert "num_workers" in done.out, "what to do stands beside it"
@@ -119,12 +119,12 @@ def test_more_threads_than_processors_are_named(user: User) -> None:
 
 
 def test_memory_that_is_nearly_used_up_is_named(user: User) -> None:
-    """The limit is set by `docker update` while it trains: there is no flag for it."""
+    """The limit is set by `docker update` during the training: there is no flag for it."""
     child = user.start("run", TENSORFLOW[0], *TRAIN, *STEPS, "--batch", "8", "--gpus", "none")
-    measured(user, child, SAMPLES)  # it has taken by then what it takes
+    measured(user, child, SAMPLES)  # by then its memory use is stable
     (container,) = user.containers()
     used = max(sample["memory_bytes"] or 0 for sample in user.lines("samples.jsonl"))
-    limit = str(used + used // 12)  # 92 %: pressed from 90 % on
+    limit = str(used + used // 12)  # 92 %: reported from 90 % on
     user.docker("update", "--memory", limit, "--memory-swap", limit, container)
     measured(user, child, 2 * SAMPLES + 1)
     child.signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Somebody's own command in an image: its code, its input, its files, its limits and its name."""
+"""A user's own command in an image: its exit code, input, files, limits and name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_code_of_the_program_is_told_from_ngcdls_own(user: User, code: int) ->
 def test_a_command_that_cannot_start_is_126_or_127_as_with_docker(user: User, command: str, code: int) -> None:
     done = user.run("run", "busybox:1", "--", command)
     assert done.code == code, done
-    assert f"exec {command} failed" in done.err  # the words of docker's own init
+    assert f"exec {command} failed" in done.err  # the message of docker's own init
     record = user.record()
     assert (record["status"], record["exit_code"]) == ("failed", code)
 
@@ -157,13 +157,13 @@ def test_the_images_entrypoint_is_run(user: User) -> None:
 
 
 def _as_other(user: User) -> None:
-    """Make `user` an ordinary one, in the group of the engine's socket as members of docker are."""
+    """Make `user` unprivileged, but in the group of the engine's socket, like members of the group docker."""
     address = Path(user.environment["DOCKER_HOST"].removeprefix("unix://"))
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     for path in (user.home, user.here):
         os.chown(path, OTHER, OTHER)
-    # The capability is for the interpreter: it may lie below root's own folder. It opens no socket and writes nothing.
+    # The capability lets it read the interpreter, which may be below /root; it opens no socket and writes nothing.
     words = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={address.stat().st_gid}"]
     words += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
     if subprocess.run([*words, *user.words, "--version"], capture_output=True, env=user.environment).returncode:

@@ -1,4 +1,4 @@
-"""`ngcdl compare` in real images: pairs in turn, a ratio with its spread, a fall-back refused by its name."""
+"""`ngcdl compare` in real images: alternating pairs, a ratio with its spread, a CPU fallback refused by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _found(done: Done, code: int = 0) -> dict[str, Any]:
 
 
 def _records(user: User) -> list[dict[str, Any]]:
-    """All records, the oldest first."""
+    """Return all records, oldest first."""
     made = [json.loads(path.read_text()) for path in user.runs.glob("*/run.json")]
     return sorted(made, key=lambda record: float(record["started"]))
 

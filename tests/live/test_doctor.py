@@ -1,7 +1,7 @@
-"""The chain broken link by link: exactly that link is named, nothing else changes, and its remedy makes it green.
+"""The chain broken link by link: exactly that link is reported, nothing else changes, and its remedy makes it green.
 
-Real here are the engines, the registry, the key files and helpers, the file systems, and the driver's library (the
-lab's stand-in for NVML). Injected is what this machine can't have: each test that injects says what.
+The engines, the registry, the key files and helpers, the file systems and the driver's library (the lab's stand-in for
+NVML) are real. What this machine can't have is injected: each test that injects something says what.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.lab
 def test_a_healthy_chain_is_seen_in_less_than_five_seconds(before: Look) -> None:
     assert before.seconds < 5
     assert len(before.links) >= 20
-    # The lab's GTX 1050 Ti is an old card, and its programs are Debian's. How full the disk is is the machine's own.
+    # The lab's GTX 1050 Ti is an old card, and its programs are Debian's. The free disk space is the machine's own.
     left = {name: state for name, state in before.states.items() if state != "ok" and name != "disk"}
     assert left == {"cards": "warning", "runc": "unchecked", "docker": "unchecked"}
     assert before.links["gpu-way"]["found"] == "the runtime nvidia is there"
@@ -53,7 +53,7 @@ def test_a_machine_without_a_card_is_not_blamed_for_it(user: User) -> None:
 
 
 def test_a_driver_whose_library_is_missing(patient: Patient, before: Look) -> None:
-    """Injected: what dpkg has of the driver."""
+    """Injected: dpkg's entries for the driver."""
     after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
     named(before, after, "driver", "broken")
     assert after.commands("driver") == [], "of which flavour the module is, nobody said"
@@ -70,7 +70,7 @@ def test_a_driver_whose_library_is_empty(patient: Patient, before: Look) -> None
     after = patient.look(LD_LIBRARY_PATH=str(folder))
     named(before, after, "driver", "broken")
     assert "can't be loaded" in after.links["driver"]["found"]
-    # The equivalent of the reinstallation that is named: the library is put back.
+    # Equivalent to the suggested reinstallation: the library is put back.
     shutil.copy(Path(patient.user.lab["nvml"]["library_dir"]) / "libnvidia-ml.so.1", folder)
     green(before, patient.look(LD_LIBRARY_PATH=str(folder)))
 
@@ -98,7 +98,7 @@ def test_a_card_that_fell_off_the_bus(patient: Patient, before: Look) -> None:
 
 
 def test_nouveau_in_place_of_the_driver(patient: Patient, before: Look) -> None:
-    """Injected: the modules of the kernel, and a driver that was never installed."""
+    """Injected: the kernel modules, and a driver that was never installed."""
     shutil.rmtree(patient.root / "proc/driver")
     patient.put("sys/module/nouveau/version", "")
     after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
@@ -106,7 +106,7 @@ def test_nouveau_in_place_of_the_driver(patient: Patient, before: Look) -> None:
     assert after.commands("driver")[0] == "sudo ubuntu-drivers install"
 
 
-# -- versions: the program is one of the test's own ---------------------------------------------------------
+# -- versions: the program is the test's own ----------------------------------------------------------------
 
 
 def test_a_toolkit_with_known_holes_and_a_distributions_own(patient: Patient, before: Look) -> None:
@@ -122,7 +122,7 @@ def test_a_toolkit_with_known_holes_and_a_distributions_own(patient: Patient, be
     green(before, patient.look())
 
 
-# -- the host: injected, but for the data set -----------------------------------------------------------------
+# -- the host: injected, except for the data set --------------------------------------------------------------
 
 
 def test_a_shared_memory_that_is_too_small(patient: Patient, before: Look) -> None:
@@ -216,7 +216,9 @@ def test_fix_on_a_terminal_runs_what_it_shows_after_a_yes_alone(patient: Patient
 
 
 def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
-    """Answer whether the file with the key may be closed to others, and no to all else: a full disk asks, too."""
+    """Give `answer` to the question about the key file's permissions and "no" to others, for example on a full disk.
+
+    Return the exit code and what the terminal showed."""
     outer, inner = pty.openpty()
     environment = user.environment | {"TERM": "dumb", "COLUMNS": "200"}
     child = subprocess.Popen([*user.words, "doctor", "--fix"], stdin=inner, stdout=inner, stderr=inner, env=environment)
@@ -227,7 +229,7 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
         while time.monotonic() < end and select.select([screen], [], [], 60)[0]:
             try:
                 data = screen.read(65536)
-            except OSError:  # Linux says EIO for a terminal that nobody holds any more
+            except OSError:  # Linux returns EIO once nobody has the terminal open
                 break
             text += (data or b"").decode(errors="replace")
             if data and b"Run it? [y/N]" in data:

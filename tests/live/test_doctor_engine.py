@@ -1,4 +1,4 @@
-"""What is wrong with an engine, all of it real: exactly that link is named, and its remedy makes it green."""
+"""Real problems with an engine: exactly that link is reported, and its remedy makes it green."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_an_engine_that_this_user_may_not_talk_to(patient: Patient) -> None:
     address = Path(patient.user.environment["DOCKER_HOST"].removeprefix("unix://"))
     for path in (patient.user.home, *patient.user.home.rglob("*")):
         os.chown(path, UID, UID)
-    # The capability is for the interpreter, which may lie below root's own folder: it opens no socket.
+    # The capability lets it read the interpreter, which may be below /root: it opens no socket.
     words = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--inh-caps=+dac_read_search")
     words += ("--ambient-caps=+dac_read_search",)
     probe = subprocess.run([*words, "--clear-groups", "true"], capture_output=True)
     if probe.returncode:
         pytest.skip("setpriv can't make an ordinary user here")
-    # The equivalent of joining the group docker: the group that the lab's socket belongs to.
+    # Equivalent to joining the group docker: the group that owns the lab's socket.
     member = (*words, f"--groups={address.stat().st_gid}", "--")
     before = patient.look(member)
     after = patient.look((*words, "--clear-groups", "--"))
@@ -65,8 +65,8 @@ def test_an_engine_that_never_answers(patient: Patient, before: Look) -> None:
 
 
 def test_a_runtime_that_is_not_registered(patient: Patient, before: Look) -> None:
-    """Real: the lab's engine without a GPU chain, beside a toolkit that is installed. The remedy's equivalent is the
-    engine that has it registered."""
+    """Real: the lab's engine without a GPU chain, with a toolkit installed. Equivalent to the remedy: the engine that
+    has the runtime registered."""
     bare = patient.user.lab.get("bare")
     if not bare:
         pytest.skip("no engine without a GPU chain: scripts/lab up --without-gpu")
@@ -78,7 +78,7 @@ def test_a_runtime_that_is_not_registered(patient: Patient, before: Look) -> Non
 
 
 def test_a_runtime_that_waits_for_a_restart_of_the_engine(patient: Patient, before: Look) -> None:
-    """Injected: /etc/docker/daemon.json, which names what the engine does not have."""
+    """Injected: /etc/docker/daemon.json, with a runtime that the engine does not have yet."""
     bare = patient.user.lab.get("bare")
     if not bare:
         pytest.skip("no engine without a GPU chain: scripts/lab up --without-gpu")
@@ -104,7 +104,7 @@ containerEdits:
 
 
 def test_cdi_descriptions_that_are_stale_or_gone(lab: dict[str, Any], clock: Clock, tmp_path: Path) -> None:
-    """Real: an engine that has CDI alone. The equivalent of `nvidia-ctk cdi generate` is the description it writes."""
+    """Real: an engine with CDI only. Equivalent to `nvidia-ctk cdi generate`: writing the description itself."""
     folder = tmp_path / "cdi"
     folder.mkdir()
     spec = folder / "nvidia.yaml"
@@ -140,7 +140,7 @@ def test_cdi_descriptions_that_are_stale_or_gone(lab: dict[str, Any], clock: Clo
 def test_an_engine_whose_disk_is_full(lab: dict[str, Any], patient: Patient, before: Look) -> None:
     """Real: a data root on a small tmpfs."""
     with engine_of_ones_own(lab, tmpfs_bytes=64 << 20) as engine:
-        runtimes = dict.fromkeys(("gpu-way", "memlock"), "")  # this engine has no GPU chain and another daemon
+        runtimes = dict.fromkeys(("gpu-way", "memlock"), "")  # this engine has no GPU chain, and is another daemon
         after = patient.look(DOCKER_HOST=engine.host)
         kept = {name: link for name, link in after.links.items() if name not in runtimes}
         named(before, Look(kept, 0), "disk", "broken")
@@ -149,7 +149,7 @@ def test_an_engine_whose_disk_is_full(lab: dict[str, Any], patient: Patient, bef
 
 
 def test_an_engine_that_refused_memlock_to_an_earlier_run(patient: Patient, before: Look) -> None:
-    """Injected: that the daemon may raise limits. Real: the mark that a run leaves which was refused."""
+    """Injected: that the daemon may raise limits. Real: the mark left by a run that was refused."""
     info = json.loads(patient.user.docker("info", "--format", "{{json .}}"))
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     mark = patient.user.home / ".cache/ngcdl" / f"memlock-forbidden-{re.sub('[^0-9A-Za-z]+', '-', info['ID'])}-{boot}"
@@ -158,12 +158,12 @@ def test_an_engine_that_refused_memlock_to_an_earlier_run(patient: Patient, befo
     after = patient.look()
     named(before, after, "memlock", "warning")
     assert "an earlier run was refused" in after.links["memlock"]["cause"]
-    mark.unlink()  # the equivalent of a restart, after which another run finds out again
+    mark.unlink()  # equivalent to a restart, after which the next run finds out again
     green(before, patient.look())
 
 
 def test_a_daemon_that_may_not_raise_limits(patient: Patient, before: Look) -> None:
-    """Real, where the lab's root lacks CAP_SYS_RESOURCE: /proc as it is."""
+    """Real if the lab's root lacks CAP_SYS_RESOURCE: /proc as it is."""
     if f"{int(_capabilities(), 16) & (1 << 24):016x}" == "0000000001000000":
         pytest.skip("this lab's daemon may raise limits")
     shutil.rmtree(patient.root / "proc")

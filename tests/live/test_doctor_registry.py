@@ -1,4 +1,4 @@
-"""What is wrong with the key, the registry or the clock, all of it real: exactly that link is named."""
+"""Real problems with the key, the registry or the clock: exactly that link is reported."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_registry_that_can_not_be_reached_or_never_answers(patient: Patient, b
 
 
 def test_a_clock_that_is_wrong(patient: Patient, before: Look, clock: Clock) -> None:
-    """Real: a registry that tells its time. It is this one's clock that is turned, and not the machine's."""
+    """Real: a registry that sends its time. Its clock is changed, not the machine's."""
     clock.skew_seconds = -3 * 3600
     after = patient.look()
     named(before, after, "clock", "broken")

@@ -1,4 +1,4 @@
-"""Engines that are away, forbidden, silent, old, full or killed: 125 and a remedy, or the run's true end."""
+"""Engines that are absent, forbidden, silent, old, full or killed: 125 and a remedy, or the run's true end."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_oldest_supported_engine_runs_a_command(lab: dict[str, Any], tmp_pat
         assert "A100" in done.out, done
 
 
-# -- in mid run ------------------------------------------------------------------------------------------------------
+# -- in the middle of a run -------------------------------------------------------------------------------------------
 
 
 def test_a_container_that_somebody_removed_is_said_so(user: User) -> None:
@@ -244,7 +244,7 @@ def test_a_full_disk_at_pull_is_named_and_nothing_stale_runs(lab: dict[str, Any]
 
 @pytest.fixture
 def small_state(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Makes the folder of the records a file system of a size like 4m."""
+    """Return a function that makes the records' folder a file system of a given size, such as 4m."""
     if os.geteuid() != 0:
         pytest.skip("mounting wants root")
     state = tmp_path / "state"
@@ -307,4 +307,4 @@ def test_kill_of_the_first_process_is_told_from_want_of_memory(user: User) -> No
     assert child.done(20).code == 137
     record = user.record()
     assert (record["status"], record["oom_killed"]) == ("failed", False)
-    assert "killed (SIGKILL), not by ngcdl and not for want of memory" in record["reason"]
+    assert "killed (SIGKILL), not by ngcdl and not for lack of memory" in record["reason"]

@@ -1,4 +1,4 @@
-"""What a look at an image costs and tells, against the lab's registry; what the lab's engine and card are."""
+"""What inspecting an image costs and yields, against the lab's registry; the facts of the lab's engine and card."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CUDA = "cuda:13.0.2-base-ubuntu24.04"  # public, for two architectures
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user without any key."""
+    """The home of a user without any key."""
     for name in [name for name in os.environ if name.startswith(("NGC_", "XDG_", "DOCKER_", "NGCDL_REGISTRY"))]:
         monkeypatch.delenv(name)
     (tmp_path / "home/.docker").mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_a_token_that_expires_in_mid_look_is_fetched_anew(
     found = imagefacts.of(ref(front, "pytorch:25.03-py3"), cache)
     assert (found.origin, found.facts.driver) == ("registry", "570.124.06")
     refused = [line["authorization"] for line in front.requests("/blobs/") if line["status"] == 401]
-    assert refused == ["bearer", "none"]  # the second one is told a realm that takes the key
+    assert refused == ["bearer", "none"]  # the second answer names a realm that accepts the key
     assert len([line for line in front.requests("proxy_auth") if line["authorization"] == "basic"]) == 2
 
 

@@ -1,4 +1,4 @@
-"""A container that ends with a famous failure: cause and remedy on stderr, in the record and in `ngcdl show`."""
+"""A container that ends with a well-known failure: cause and remedy on stderr, in the record and in `ngcdl show`."""
 
 from __future__ import annotations
 

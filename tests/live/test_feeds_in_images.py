@@ -1,4 +1,4 @@
-"""However TensorFlow 1.4 is fed on Python 2.7, it learns the same; one batch again and again leaves nothing behind."""
+"""TensorFlow 1.4 on Python 2.7 learns the same with every feed; --feed constant leaves nothing behind."""
 
 from __future__ import annotations
 

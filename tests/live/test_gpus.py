@@ -1,4 +1,4 @@
-"""GPUs: each way shows exactly the cards that were asked for, and a demanded card that is missing stops the run."""
+"""GPUs: each mechanism shows exactly the requested cards, and a requested card that is missing stops the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lab
 
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 WAYS = ("runtime", "cdi", "device-request")
-SLOWLY = "nvidia-smi -L; read forever"  # with -i and no end of input it waits to be stopped
+SLOWLY = "nvidia-smi -L; read forever"  # with -i and open input it waits until stopped
 TRAIN = ("--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval", "--threads", "1")
 
 
@@ -28,7 +28,7 @@ def gpu_user(user: User) -> User:
 
 
 def _has_driver(user: User, version: str) -> None:
-    """Give the stand-in host another driver, which the image's verdict is about."""
+    """Give the stand-in host another driver, on which the image's verdict depends."""
     state = Path(user.environment["NGCDL_NVML_STATE"])
     state.write_text(re.sub(r"(?m)^driver=.*$", f"driver={version}", state.read_text()))
 

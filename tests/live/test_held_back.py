@@ -1,4 +1,4 @@
-"""What held a training back is told from what was measured: of planted cards, and of a container that does compute."""
+"""What held a training back is derived from measurements: of faked cards, and of a container that does compute."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
 
-SAMPLES = 6  # with one before and one behind the training, five are within it
+SAMPLES = 6  # at least five of them within the training
 TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "0,", "--device", "gpu")
 
 
 class Machine:
-    """Somebody at a machine with the stand-in's cards, who trains with the local engine until finish()."""
+    """A user of a machine with the stand-in's cards, who trains with the local engine."""
 
     def __init__(self, lab: dict[str, Any], folder: Path) -> None:
         if "nvml" not in lab:
@@ -34,7 +34,7 @@ class Machine:
         }  # fmt: skip
 
     def plant(self, **changes: int) -> None:
-        """Let the first card say this."""
+        """Change the first card's readings."""
         self.lines |= {f"gpu0.{name}": str(value) for name, value in changes.items()}
         draft = self.state.with_suffix(".draft")
         draft.write_text("".join(f"{name}={value}\n" for name, value in self.lines.items()))
@@ -44,7 +44,7 @@ class Machine:
         return sum(path.read_text().count("\n") for path in self.house.shelf.root.glob("*/samples.jsonl"))
 
     def train(self) -> tuple[str, dict[str, Any]]:
-        """See a training through while its card's counter goes on: 50 W. Give what was printed, and the record."""
+        """Run a training while its card's energy counter advances at 50 W. Return the output and the record."""
         with self.house.popen(*TRAIN, env=self.environment) as process:
             began = time.monotonic()
             while self.taken() <= SAMPLES and process.poll() is None:
@@ -89,7 +89,7 @@ def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user:
         "32",
         "--steps",
         "100000",
-        "--seconds",  # long enough for some samples, on whatever machine
+        "--seconds",  # long enough for some samples on any machine
         "7",
         "--data",
         "synthetic",

@@ -1,4 +1,4 @@
-"""Before the pull: check, images and resolve in the lab, and what run and pull refuse before anything is fetched."""
+"""Before the pull: check, images and resolve in the lab, and what run and pull refuse before downloading anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def told(done: Done, code: int) -> dict[str, Any]:
 
 @pytest.fixture
 def asker(user: User, front: Front) -> User:
-    """Somebody whose registry is the front of this test."""
+    """A user whose registry is this test's front."""
     user.environment["NGCDL_REGISTRY"] = front.host
     user.login()
     return user

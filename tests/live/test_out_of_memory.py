@@ -1,4 +1,4 @@
-"""What a container's memory can't hold ends with the batch to take instead, and the largest that fits is found."""
+"""A training too large for its container's memory ends with a smaller batch to try; the largest that fits is found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval", "--gpus", "no
 
 
 def held(user: User, image: str, limit: str, *words: str) -> Started:
-    """Train in a container that has so much memory from its start on."""
+    """Start a training in a container with this memory limit from the start."""
     run = user.start("run", image, *TRAIN, *words)
     until(lambda: [one for one in user.ids() if (user.runs / one / "events.jsonl").exists()], "the trainer", 90)
     (container,) = user.containers()
@@ -35,7 +35,7 @@ def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user:
     assert "ngcdl run ... --batch largest" in done.out
 
 
-# ten trainings one after the other, each with its framework's start; with TensorFlow 1.4 they take two minutes
+# ten trainings in sequence, each starting its framework; with TensorFlow 1.4 they take two minutes
 @pytest.mark.timeout(600)
 def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> None:
     done = held(user, "pytorch:26.07-py3", "480m", "--batch", "largest").done(600)

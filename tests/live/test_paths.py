@@ -1,4 +1,4 @@
-"""A folder whose name is not ASCII, or no text at all, is no trouble to the trainer on Python 2.7."""
+"""The trainer on Python 2.7 can use a folder whose name is not ASCII, or not even valid text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_trainer_keeps_its_record_there(user: User, name: str, told: str) ->
     words = ("-v", f"{CONTAINERS}:/planted:ro", "-e", "PYTHONDONTWRITEBYTECODE=1")
     done = user.run("run", "tensorflow:18.01-py2", *words, "--gpus", "none", "--", "bash", "-c", script, seconds=120)
     assert done.code == 0, done
-    record, checkpoint = done.out.splitlines()[-2:]  # the image greets first
+    record, checkpoint = done.out.splitlines()[-2:]  # the image prints its banner first
     assert (json.loads(record)["id"], json.loads(record)["status"]) == (told, "finished")
     assert checkpoint == "step-2.npz"
     voice = f"from trainer.events import Voice; import sys; Voice(sys.stdout, open('/tmp/log', 'wb')).say('{name}')"

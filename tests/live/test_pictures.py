@@ -1,4 +1,4 @@
-"""A folder of somebody's own pictures is trained on in a container, decoded by what the image has."""
+"""A training in a container on a folder of the user's own images, decoded with what the image has."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
 
-BROKEN_EARLY = "4"  # in its order of 25 pictures the last, which is broken, is of the first batch of three
+BROKEN_EARLY = "4"  # a seed that puts the last of the 25 images, the broken one, into the first batch of three
 
 
 def png(red: int, green: int, blue: int, side: int) -> bytes:
-    """One colour, as the standard of PNG says it."""
+    """Return a PNG file of one colour."""
     lines = (b"\0" + bytes((red, green, blue)) * side) * side
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     parts = (b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")

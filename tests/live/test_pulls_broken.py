@@ -1,4 +1,4 @@
-"""Pulls over a bad line, onto an engine that has nothing: resumed, tried again or given up; never the wrong bytes."""
+"""Pulls over a bad line, onto an empty engine: resumed, retried or given up; never the wrong bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_slow_token_is_waited_for(puller: User, front: Front) -> None:
 
 
 def test_a_token_that_expires_in_mid_pull_is_fetched_anew(puller: User, front: Front) -> None:
-    # Twice: the first may strike an answer that only wants a token; of what is left at the second nothing is cut.
+    # Twice: the first may strike an answer that only asks for a token; the rest after the second is too short to cut.
     slow = {"bytes_per_second": 10_000_000, "cut_after": 16_000_000, "times": 2}
     layer = front.biggest_layer("big")
     front.break_down(token_lifetime=1, realm_moves=True, blob={**slow, "match": layer})
@@ -68,7 +68,7 @@ def test_a_blob_that_is_refused_for_a_while_is_asked_for_again(
     front.break_down(blob={**fault, "times": 2, "match": front.biggest_layer("big")})
     done = puller.run("pull", "busybox:big")
     assert done.code == 0, done
-    assert "Trying again" not in done.err  # only the engine's own pull says so
+    assert "Trying again" not in done.err  # only the engine's own pull prints that
 
 
 def test_a_layer_that_is_cut_every_time_is_given_up(puller: User, front: Front) -> None:
@@ -81,7 +81,7 @@ def test_a_layer_that_is_cut_every_time_is_given_up(puller: User, front: Front) 
 
 
 def _has_an_old_image(puller: User, front: Front) -> None:
-    """An image of another content under the tag that is pulled next."""
+    """Pull an image with other content under the tag that is pulled next."""
     name = f"{front.host}/nvidia/busybox"
     puller.docker("pull", "-q", f"{name}:entry")
     puller.docker("tag", f"{name}:entry", f"{name}:big")
@@ -113,7 +113,7 @@ def test_the_old_image_of_a_tag_is_never_run_for_a_broken_new_one(
 def test_the_old_image_of_a_tag_is_never_run_for_a_broken_manifest(
     lab: dict[str, Any], front: Front, tmp_path: Path
 ) -> None:
-    # An engine of its own: one that has had the new manifest from anywhere needs it no more.
+    # Its own engine: one that has ever seen the new manifest would not fetch it again.
     with engine_of_ones_own(lab) as engine, user_in(tmp_path, lab, engine.host) as user:
         _has_an_old_image(user, front)
         front.break_down(manifest={"corrupt": True})

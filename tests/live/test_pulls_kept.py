@@ -1,6 +1,6 @@
-"""What arrived stays: after a cut, a killed client, a killed engine and beside a second client, only the rest travels.
+"""What arrived is kept: after a cut, after a killed client or engine, and beside a second client only the rest travels.
 
-The 30 MB of busybox:big are one layer; the front's log says which bytes of it left the registry.
+The 30 MB of busybox:big are one layer; the front's log shows which bytes of it left the registry.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def travelled(front: Front, layer: str) -> int:
 
 
 def nothing_is_left(user: User) -> None:
-    """No blob in the cache, no name of a relay at the engine."""
+    """Assert that there is no blob in the cache and no relay's image name in the engine."""
     assert [path.name for path in (user.home / BLOBS).glob("*")] == []
     assert "ngcdl-" not in user.docker("images", "-a", "--digests")
 
 
 def handed_as_tars(user: User) -> set[str]:
-    """What layers the engine got unpacked, by their content."""
+    """Return the layers that the engine got as uncompressed tars, by content digest."""
     return {line for path in (user.home / ".cache/ngcdl").glob("unpacked-*") for line in path.read_text().split()}
 
 
 def stalled(user: User, front: Front, layer: str, at: int, **environment: str) -> Started:
-    """A pull that has `at` bytes of the layer, on the disk, and gets no more."""
+    """Return a pull that has `at` bytes of the layer on disk and gets no more."""
     front.break_down(blob={"stall_after": at, "match": layer})
     child = user.start("pull", "busybox:big", **environment)
     part = user.home / BLOBS / f"{layer.replace(':', '-')}.part"
@@ -60,7 +60,7 @@ def test_an_ordinary_pull_fetches_every_layer_once_and_leaves_nothing(puller: Us
     name = f"{front.host}/nvidia/busybox"
     assert done.out.strip() == f"{name}@{puller.lab['images']['busybox:big']}"
     sent = Counter(line["path"] for line in front.requests("/blobs/") if line["status"] in (200, 206))
-    assert len(sent) == 3  # two layers, and the configuration that the preflight reads, too
+    assert len(sent) == 3  # two layers, and the configuration, which the preflight also reads
     assert [count for path, count in sent.items() if count > 1 and front.biggest_layer("big") in path] == []
     image = puller.docker("image", "inspect", f"{name}:big", "--format", "{{.RepoTags}} {{.RepoDigests}}")
     assert image == f"[{name}:big] [{done.out.strip()}]"
@@ -72,7 +72,7 @@ def test_after_a_cut_at_99_percent_less_than_2_percent_travel_again(
     puller: User, front: Front, layer: str, redirect: bool
 ) -> None:
     at = BIG_BYTES * 99 // 100
-    # Twice: the first may strike an answer that only wants a token; of what is left at the second nothing is cut.
+    # Twice: the first may strike an answer that only asks for a token; the rest after the second is too short to cut.
     front.break_down(blob={"cut_after": at, "times": 2, "match": layer}, redirect_blobs=redirect)
     done = puller.run("run", "busybox:big", "--", "sh", "-c", "wc -c < /big.bin")
     assert (done.code, done.out) == (0, "30000000\n"), done
@@ -149,7 +149,7 @@ def test_a_name_that_a_killed_client_left_at_the_engine_goes_with_the_next_pull(
     front.break_down(blob={"bytes_per_second": 10_000_000, "match": layer})
     child = puller.start("pull", "busybox:big")
     until(lambda: list((puller.home / BLOBS).glob("*.part")), "a layer under way")
-    front.break_down(ping={"hang": True})  # what the engine's own pull begins with
+    front.break_down(ping={"hang": True})  # the engine's own pull begins with it
     until(lambda: "/ngcdl-" in puller.docker("images", "-a", "--digests"), "the relay's name at the engine")
     child.signal(signal.SIGKILL)
     child.done(10)

@@ -1,4 +1,4 @@
-"""What a registry or a key refuses: each refusal is told apart, with what to type next, and nothing runs."""
+"""Refusals by a registry, or because of a key: each is told apart, with what to type next, and nothing runs."""
 
 from __future__ import annotations
 

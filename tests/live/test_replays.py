@@ -1,4 +1,4 @@
-"""Runs on a real engine, once more: the same image by its digest, the same words; and their report."""
+"""Replays on a real engine: the same image by digest, the same command; and their report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_command_is_replayed_by_digest_with_its_words_its_variables_and_its_fo
     assert second["id"] != first["id"]
     assert second["image"]["digest"] == first["image"]["digest"]
     found = json.loads(user.run("runs", "diff", first["id"], second["id"], "--json").out)
-    # It was asked for by digest, and without a card, so that nothing has to be warned of.
+    # It was requested by digest, and without a card, so there is nothing to warn about.
     assert set(found["differs"]) <= {"image.reference", "spec.image", "notes"}, found
 
 

@@ -1,4 +1,4 @@
-"""Several replicas inside the images: TensorFlow 1.4's towers, PyTorch's processes, and the cards that they get."""
+"""Several replicas inside the images: TensorFlow 1.4's towers, PyTorch's processes, and the cards they get."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRAIN = "python -m trainer cifar10 --device cpu --batch 16 --steps 5 --no-eval -
 
 
 def trained(user: User, image: str, *numbers: int) -> list[list[dict[str, Any]]]:
-    """Train in an image by so many replicas, one number after the other; gives each one's events."""
+    """Train in an image with each number of replicas in turn; return the events of each training."""
     script = " && ".join(f"{TRAIN} --replicas {many} --out replicas-{many}" for many in numbers)
     mounted = ("-v", f"{CONTAINERS}:/above:ro", "-e", "PYTHONPATH=/above", "-e", "PYTHONDONTWRITEBYTECODE=1")
     done = user.run("run", image, "--gpus", "none", *mounted, "--", "sh", "-c", script, seconds=240)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.lab
 
 
 def _forms(key: str) -> list[bytes]:
-    """The key as it is, and inside the base64 of $oauthtoken:KEY."""
+    """Return the key as it is, and as it appears in the base64 of $oauthtoken:KEY."""
     whole = base64.b64encode(f"$oauthtoken:{key}".encode()).decode()
     return [key.encode(), whole.rstrip("=")[20:-4].encode()]
 

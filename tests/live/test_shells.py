@@ -22,7 +22,7 @@ pytestmark = pytest.mark.lab
 
 
 class Terminal:
-    """ngcdl as the foreground of a pseudo-terminal, and what it shows."""
+    """ngcdl in the foreground of a pseudo-terminal, and what it shows."""
 
     def __init__(self, user: User, *words: str, rows: int = 24, columns: int = 80) -> None:
         self.shown, self.code = b"", None
@@ -54,7 +54,7 @@ class Terminal:
             raise AssertionError(f"{error}; it shows {self.shown!r}") from error
 
     def ask(self, command: str, answer: str) -> None:
-        """Type `command`; its echo does not count as the answer."""
+        """Type `command` and wait for `answer`; the command's echo does not count."""
         self.shown = b""
         self.type(command + "\r")
         self.until(answer)
@@ -101,7 +101,7 @@ def test_a_shell_in_the_image_of_2018_has_a_terminal_that_follows_the_window(use
         shell.resize(40, 132)
         until(lambda: _size(shell) == "40 132", "the new size")
         shell.ask("python my_script.py", "mine")
-        # what says that it runs is the shell's child: a Ctrl-C while the shell still makes one may be lost
+        # the child itself reports that it runs: a Ctrl-C while the shell is still forking may be lost
         shell.ask("sh -c 'echo is-\"running\"; exec sleep 100'; echo not-'reached'", "is-running")
         began = time.monotonic()
         shell.type("\x03")

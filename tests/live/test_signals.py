@@ -1,4 +1,4 @@
-"""Ctrl-C and its sisters in each phase: the code is 128 + n, the record is closed, nothing is left running."""
+"""Ctrl-C and similar signals in each phase: the code is 128 + n, the record is closed, nothing is left running."""
 
 from __future__ import annotations
 

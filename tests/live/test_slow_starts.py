@@ -16,16 +16,16 @@ from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
 
-# As a hook that waits for a driver: containerd asks it, and not runc itself, to make a container.
+# Like a hook that waits for a driver: containerd calls this in place of runc to create a container.
 SLOW = """#!/bin/sh
 case " $* " in *" create "*) while [ -e {hold} ]; do sleep 0.1; done ;; esac
 exec runc "$@"
 """
-AT_ONCE_SECONDS = 6.0  # of which the engine has 3 to take it back
+AT_ONCE_SECONDS = 6.0  # of which the engine gets 3 to cancel
 
 
 class SlowUser:
-    """Somebody at an engine whose containers are not made before `go`."""
+    """A user of an engine that does not finish creating containers before `go`."""
 
     def __init__(self, user: User, hold: Path) -> None:
         self.user, self._hold = user, hold
@@ -50,7 +50,7 @@ def slow(lab: dict[str, Any], tmp_path: Path) -> Iterator[SlowUser]:
 
 
 def _given_up(child: Started) -> str:
-    """Type Ctrl-C, and give what was said."""
+    """Send Ctrl-C; return what was printed."""
     began = time.monotonic()
     child.signal(signal.SIGINT)
     done = child.done(30)

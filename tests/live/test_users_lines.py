@@ -1,4 +1,4 @@
-"""The lines that a user types first: sign in, pull, train; measured and recorded."""
+"""The commands that a user types first: sign in, pull, train; measured and recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngcdl_child import User, without_driver
 
 pytestmark = pytest.mark.lab
 
-# shared with whoever greps logs: the tutorial's own line
+# the tutorial's own line, which people grep logs for
 LINE = re.compile(
     r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): step (\d+), loss = ([\d.]+|nan) "
     r"\(([\d.]+) examples/sec; ([\d.]+) sec/batch\)$",

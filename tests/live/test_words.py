@@ -1,4 +1,4 @@
-"""The words of the networks, computed by the TensorFlow of 2018 on Python 2.7 and by PyTorch from the same weights."""
+"""The networks' words (layers), computed by the TensorFlow of 2018 on Python 2.7 and by PyTorch from equal weights."""
 
 from __future__ import annotations
 

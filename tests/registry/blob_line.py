@@ -1,4 +1,4 @@
-"""A blob, and the registry's side of the line on which it comes."""
+"""A blob, and the registry's side of the connection that delivers it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = DIGEST.replace(":", "-")
 
 @dataclass
 class Line:
-    """A registry's side: sends `content`, but only to `cuts[n]` in the n-th answer; `status` 200 knows no Range."""
+    """A registry's side: sends `content`, in the n-th answer only up to `cuts[n]`; `status` 200: it ignores Range."""
 
     content: bytes = CONTENT
     cuts: list[int] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Line:
         return piece
 
     def is_unread(self) -> bool:
-        """Is the next piece the first one?"""
+        """Has nothing been read yet?"""
         return len(self._rest) == len(self.content)
 
     def close(self) -> None: ...

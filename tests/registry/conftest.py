@@ -24,13 +24,13 @@ def ngc() -> Iterator[NgcServer]:
 
 @pytest.fixture
 def naps() -> list[float]:
-    """What a client would have slept, in seconds."""
+    """How long a client would have slept each time, in seconds."""
     return []
 
 
 @pytest.fixture
 def registry(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
-    """The registry as nobody in particular."""
+    """The registry, used anonymously."""
     from ngcdl.registry.client import Registry
 
     with Registry(ngc.host, sleep=naps.append, timeout_seconds=(20, 20)) as registry:
@@ -39,7 +39,7 @@ def registry(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
 
 @pytest.fixture
 def signed_in(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
-    """The registry as one with a good key."""
+    """The registry, used with a valid key."""
     from ngcdl.registry.client import Registry
 
     with Registry(ngc.host, GOOD, sleep=naps.append, timeout_seconds=(20, 20)) as registry:
@@ -48,7 +48,7 @@ def signed_in(ngc: NgcServer, naps: list[float]) -> Iterator[Any]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user with an empty home folder, and of helpers in bin/."""
+    """The environment of a user with an empty home folder, and with helpers in bin/."""
     (tmp_path / "home").mkdir()
     (tmp_path / "bin").mkdir()
     return {"HOME": str(tmp_path / "home"), "PATH": f"{tmp_path / 'bin'}:{os.defpath}:/usr/local/bin"}
@@ -56,7 +56,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def config(home: dict[str, str]) -> Callable[[str | bytes], Path]:
-    """Write ~/.docker/config.json and give its path."""
+    """Return a function that writes ~/.docker/config.json and returns its path."""
 
     def write(content: str | bytes) -> Path:
         path = Path(home["HOME"]) / ".docker" / "config.json"
@@ -70,7 +70,7 @@ def config(home: dict[str, str]) -> Callable[[str | bytes], Path]:
 
 @pytest.fixture
 def helper(home: dict[str, str]) -> Callable[[str, str], Path]:
-    """Install docker-credential-NAME, a real program, from the text of a shell script."""
+    """Return a function that installs docker-credential-NAME, a real program, from the text of a shell script."""
 
     def install(name: str, script: str) -> Path:
         path = Path(home["PATH"].split(":")[0]) / f"docker-credential-{name}"

@@ -1,4 +1,4 @@
-"""What the tests of the registry ask with: a good and a bad key, references, and all that an error shows."""
+"""Shared by the registry's tests: a good and a bad key, references, and everything that an error shows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def ref(ngc: NgcServer, name: str = "nvidia/tensorflow:18.01-py2") -> ImageRef:
 
 
 def shown(error: BaseException) -> str:
-    """Everything a user or a log may get to see of an error."""
+    """Return everything that a user or a log may see of an error."""
     hint = error.hint if isinstance(error, NgcdlError) else ""
     return f"{error} {error!r} {hint} {''.join(traceback.format_exception(error))}"

@@ -1,4 +1,4 @@
-"""The registry part against a real docker-registry behind NGC's protocol (scripts/lab)."""
+"""ngcdl.registry against a real docker-registry behind NGC's protocol (scripts/lab)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_docker_reads_what_we_keep_and_we_read_what_docker_keeps(lab, registry_l
     host, secret = registry_lab["host"], Secret(registry_lab["key"])
     environ = {**home, "DOCKER_HOST": lab["engine"]["host"]}
     credentials.save(host, secret, home)
-    again = [docker, "login", host]  # without a key Docker takes the one that is kept
+    again = [docker, "login", host]  # without a key Docker uses the stored one
     done = subprocess.run(again, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert "Login Succeeded" in done.stdout, done.stderr
     subprocess.run([docker, "logout", host], env=environ, check=True, capture_output=True)

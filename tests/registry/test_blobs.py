@@ -1,4 +1,4 @@
-"""One blob on this disk: what is kept, what is asked for, and what two who want it do to each other."""
+"""One blob on this disk: what is kept, what is requested, and what happens if two processes want it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_cut_goes_on_from_the_last_byte_after_longer_and_longer_waits(blob: Bl
     line, naps = Line(cuts=[100_000, 150_000, 4_000_000, 4_000_001]), list[float]()
     blob.fill(line.open, naps.append)
     assert line.starts == [0, 100_000, 150_000, 4_000_000, 4_000_001]
-    assert naps == [1.0, 2.0, 1.0, 2.0]  # a megabyte in between, and patience begins anew
+    assert naps == [1.0, 2.0, 1.0, 2.0]  # more than a megabyte in between resets the waits
     assert (blob.read(), blob.came_bytes) == (CONTENT, len(CONTENT))
 
 
@@ -131,7 +131,7 @@ def test_a_second_one_who_wants_the_blob_waits_and_fetches_nothing(tmp_path: Pat
 
 
 def first_bytes(at_least: int) -> int:
-    """What has come when the first piece ends beyond `at_least`."""
+    """Return the number of bytes at the end of the first piece that reaches `at_least`."""
     return -(-at_least // 100_000) * 100_000
 
 
@@ -148,7 +148,7 @@ def test_what_the_first_one_had_and_removed_the_second_one_still_has(tmp_path: P
 
 def test_a_blob_that_became_whole_under_another_name_is_found(tmp_path: Path) -> None:
     late = Blob(tmp_path, DIGEST, len(CONTENT))
-    (tmp_path / f"{NAME}.part").rename(tmp_path / "elsewhere")  # as if it were opened between a look and a rename
+    (tmp_path / f"{NAME}.part").rename(tmp_path / "elsewhere")  # as if it was opened between a check and a rename
     (tmp_path / NAME).write_bytes(CONTENT)
     line = Line()
     late.fill(line.open)

@@ -1,4 +1,4 @@
-"""ngcdl.registry.challenge: what registries have sent, and junk."""
+"""ngcdl.registry.challenge: challenges that registries have sent, and junk."""
 
 from __future__ import annotations
 

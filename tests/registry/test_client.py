@@ -1,4 +1,4 @@
-"""ngcdl.registry.client: what is there, and why something is not."""
+"""ngcdl.registry.client: what exists, and why something does not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ngcdl.errors import (
 from ngcdl.registry.key import Credential
 from ngcdl.registry.refused import explain
 
-# What is there
+# What exists
 
 
 def test_a_public_image_is_described_before_any_layer_is_pulled(ngc, registry):
@@ -110,7 +110,7 @@ def test_ping_tells_whether_sign_ins_are_wanted(ngc, registry):
     assert not registry.ping()
 
 
-# Why something can't be had
+# Why something is unavailable
 
 
 def explained(ngc: NgcServer, name: str, credential: Credential | None = None) -> NgcdlError | None:
@@ -207,7 +207,7 @@ def test_a_tag_that_is_listed_without_a_manifest_is_the_registrys_trouble(ngc):
     assert isinstance(explained(ngc, "nvidia/tensorflow:18.09"), RegistryAnswer)
 
 
-# What a look costs
+# What inspecting an image costs
 
 
 def test_an_image_that_is_made_for_others_is_described_without_a_question_more(ngc, registry):

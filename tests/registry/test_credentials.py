@@ -1,4 +1,4 @@
-"""ngcdl.registry.credentials: which key is found, and where one is kept."""
+"""ngcdl.registry.credentials: which key is found, and where one is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ngcdl.registry.docker_config: broken files are named, whole ones stay whole, whoever writes and is killed."""
+"""ngcdl.registry.docker_config: broken files are reported, intact ones stay intact, even if a writer is killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_broken_config_is_named_and_left_as_it_is(home, config, content, says)
     assert str(path) in caught.value.message
     assert not leaks(text_of(caught.value))
     assert path.read_bytes() == before
-    if "auths['nvcr.io']" in caught.value.message:  # signing in again mends our own entry
+    if "auths['nvcr.io']" in caught.value.message:  # signing in again repairs our own entry
         save(NVCR, Secret(KEY), home)
         assert json.loads(path.read_text()) == {"auths": OURS}
     else:
@@ -167,7 +167,7 @@ def test_eight_processes_that_sign_in_twenty_times_lose_no_entry(home, config):
     mine = {n: [f"r{n}-{i}.example" for i in range(19)] + [NVCR] for n in range(8)}
     children = [child(home, *hosts) for hosts in mine.values()]
     while any(one.poll() is None for one in children):
-        json.loads(path.read_text())  # whole at every moment
+        json.loads(path.read_text())  # intact at every moment
     for one in children:
         out, err = one.communicate()
         assert (one.returncode, out + err) == (0, "")

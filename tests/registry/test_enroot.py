@@ -1,4 +1,4 @@
-"""The key is kept for enroot as enroot reads it, and as nobody else can."""
+"""The key is stored for enroot in the form that enroot reads, and readable by nobody else."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_helper_keeps_the_key_and_the_file_only_says_so(home, config, helper, 
 
 
 def _store_helper(store: Path) -> str:
-    """A whole helper in shell: one entry in one file."""
+    """Return a complete helper as a shell script: one entry in one file."""
     return f"""case "$1" in
 store) cat > {store};;
 get) test -s {store} && cat {store} || {{ {NOT_FOUND}; }};;

@@ -1,4 +1,4 @@
-"""The tar in a layer, by real gzips in real files; and how far tars may run ahead of an engine."""
+"""The tar in a layer, with real gzips in real files; and how far tars may run ahead of an engine."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_damaged_half_of_another_day_is_no_layer_that_is_no_gzip(tmp_path: Pat
 
 
 class Sender:
-    """Somebody who sends `count` bytes of a tar, in a thread of its own."""
+    """Sends `count` bytes of a tar, in its own thread."""
 
     def __init__(self, lead: Lead, digest: str, count: int) -> None:
         self.was_stopped = False

@@ -1,4 +1,4 @@
-"""ngcdl.registry.key: a key is checked before it is sent, and shows nowhere."""
+"""ngcdl.registry.key: a key is checked before it is sent, and never shown."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_key_typed_at_the_prompt_is_hidden(user, ngc):
         while True:
             try:
                 chunk = os.read(master, 1000)
-            except OSError:  # a terminal whose last user has gone
+            except OSError:  # nobody has the terminal open any more
                 break
             if not chunk:
                 break

@@ -1,4 +1,4 @@
-"""ngcdl.registry.nearest: what a mistaken tag may have meant."""
+"""ngcdl.registry.nearest: which tag a mistyped one may have meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine is offered: which layers as tars, under which names; and what is remembered of it."""
+"""What an engine is offered: which layers as tars, under which names; and what is remembered about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def name(text: str) -> str:
 
 
 def whole(folder: Path, kinds: list[str | None]) -> tuple[Offer, dict[str, Any]]:
-    """An image with one layer of each kind."""
+    """Return an image with one layer of each kind."""
     layers = [{"mediaType": kind, "size": 10, "digest": name(f"layer {n}")} for n, kind in enumerate(kinds)]
     tree = {"schemaVersion": 2, "mediaType": V2, "config": {"digest": name("config")}, "layers": layers}
     blobs = [Blob(folder, name(text), 10) for text in ("config", *(f"layer {n}" for n in range(len(kinds))))]

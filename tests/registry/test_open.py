@@ -1,4 +1,4 @@
-"""A blob over real HTTP: from any byte on, with a new token, past a redirect, over a line that dies."""
+"""A blob over real HTTP: from any offset, with a new token, through a redirect, over a line that dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(blob: Blob, registry: Registry) -> None:
 
 
 def ranged(handler: Handler) -> None:
-    """Answer a Range as a CDN does."""
+    """Answer a Range request as a CDN does."""
     found = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", "bytes=0-"))
     assert found
     start = int(found[1])
@@ -39,7 +39,7 @@ def ranged(handler: Handler) -> None:
 
 
 def half(handler: Handler) -> None:
-    """Send the first two million bytes and cut."""
+    """Send the first two million bytes, then cut the connection."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(CONTENT)))
     handler.end_headers()

@@ -1,4 +1,4 @@
-"""A registry that is not on this machine's loopback: https from end to end, with the key given to nothing else."""
+"""A registry that is not on the loopback: https throughout, and the key is sent nowhere else."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ngcdl.registry.client import Registry
 
 @pytest.fixture(scope="session")
 def own_address():
-    """An address of this machine that is not a loopback's."""
+    """An address of this machine other than the loopback's."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: it only asks which address would be used
+            probe.connect(("192.0.2.1", 9))  # sends nothing, only selects the source address
         except OSError:
             pytest.skip("this machine has no address but the loopback's")
         return probe.getsockname()[0]
@@ -28,7 +28,7 @@ def own_address():
 
 @pytest.fixture
 def far(own_address, tmp_path, monkeypatch):
-    """nvcr.io over TLS, its CA named by NGCDL_CA_FILE."""
+    """nvcr.io over TLS, with its CA in NGCDL_CA_FILE."""
     certificates.make(tmp_path / "key.pem", tmp_path / "cert.pem", "lab", f"IP:{own_address}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")

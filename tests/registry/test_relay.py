@@ -1,4 +1,4 @@
-"""The registry on the loopback, over real HTTP: what it gives to one who knows the path, and when."""
+"""The registry on the loopback, over real HTTP: what it serves to a client that knows the path, and when."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE = ImageRef("nvcr.io", "nvidia/tensorflow", None, f"sha256:{hashlib.sha256(
 
 @dataclass
 class Upstream:
-    """A registry that has `contents`; each blob comes only once its event is set. `asked` is the order."""
+    """A registry that has `contents`; each blob is sent only once its event is set. `asked` is the request order."""
 
     contents: dict[str, bytes]
     gates: dict[str, threading.Event] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def relaying(folder: Path, upstream: Upstream, digests: list[str], connections: 
 
 @contextlib.contextmanager
 def offering_a_tar(folder: Path, layer: bytes) -> Iterator[tuple[Relay, str]]:
-    """A relay that offers what is in `layer` by the digest of CONTENT."""
+    """Yield a relay that offers the tar in `layer` under the digest of CONTENT."""
     upstream = Upstream({digest_of(layer): layer})
     blob = Blob(folder, digest_of(layer), len(layer))
     offer = Offer(IMAGE, KIND, MANIFEST, (blob,), {DIGEST: blob})
@@ -176,14 +176,14 @@ def test_after_its_end_no_connection_is_made(tmp_path: Path, monkeypatch: pytest
     upstream, before = Upstream({DIGEST: CONTENT}), threading.active_count()
     with relaying(tmp_path, upstream, [DIGEST], connections=3) as relay:
         assert get(relay, blob_path(relay))[2] == CONTENT
-    until(lambda: threading.active_count() <= before)  # one that was counted may have ended meanwhile
+    until(lambda: threading.active_count() <= before)  # one counted before may have ended meanwhile
     assert upstream.connections == 1
 
 
 def test_when_the_registry_fails_the_engine_gets_nothing_more(tmp_path: Path) -> None:
     missing = digest_of(b"nowhere")
     with relaying(tmp_path, Upstream({DIGEST: CONTENT}), [missing, DIGEST]) as relay:
-        with contextlib.suppress(http.client.HTTPException):  # cut, if the answer had begun
+        with contextlib.suppress(http.client.HTTPException):  # cut, if the answer had already begun
             assert get(relay, blob_path(relay, missing))[0] == 404
         assert isinstance(relay.failure, BlobMissing)
         assert get(relay, blob_path(relay))[0] == 404

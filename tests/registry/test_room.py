@@ -1,4 +1,4 @@
-"""Whether layers have room: where an engine's images lie, and where they lie on their way."""
+"""Whether there is room for layers: where an engine stores its images, and in the cache on their way there."""
 
 from __future__ import annotations
 

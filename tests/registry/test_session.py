@@ -1,4 +1,4 @@
-"""ngcdl.registry.session: nobody first, the key where it is wanted, and not for long."""
+"""ngcdl.registry.session: anonymous first, the key only where it is needed, and not for long."""
 
 from __future__ import annotations
 

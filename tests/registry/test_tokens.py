@@ -1,4 +1,4 @@
-"""ngcdl.registry.tokens: who is shown the key, and for how long a token is good."""
+"""ngcdl.registry.tokens: who gets to see the key, and how long a token is valid."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_expired_token_is_dropped_and_the_realm_asked_for_without_it(ngc, sig
     assert signed_in.manifest(ref(ngc)).compressed_bytes == 1230
     before_last = [seen.authorization for seen in ngc.seen[-4:]]
     assert before_last[0] == "Bearer token-0"  # refused, with the realm moved to authn.nvidia.com
-    assert before_last[1] is None  # asked anew without it
+    assert before_last[1] is None  # asked again without it
     assert (before_last[2] or "").startswith("Basic")
     assert before_last[3] == "Bearer token-1"
 

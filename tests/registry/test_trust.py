@@ -1,4 +1,4 @@
-"""ngcdl.registry.trust: files of certificates that can't be read. Whom a session trusts, test_wire has."""
+"""ngcdl.registry.trust: certificate files that can't be read. test_wire covers whom a session trusts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pull at a time, and the names that are left at an engine."""
+"""One pull at a time, and the image names that are left in an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ngcdl.registry.wire: every fault of a bad day, retried or named; TLS."""
+"""ngcdl.registry.wire: all kinds of faults, retried or reported; TLS."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_denied_blob_is_named(ngc, signed_in):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A key and two certificates: cert.pem is the server's, other.pem nobody's."""
+    """A key and two certificates: cert.pem is the server's, other.pem is unrelated."""
     folder = tmp_path_factory.mktemp("tls")
     for key, name in (("other.key", "other.pem"), ("key.pem", "cert.pem")):
         certificates.make(folder / key, folder / name, "lab", "IP:127.0.0.1")
@@ -214,7 +214,7 @@ def test_an_unknown_certificate_is_refused_and_never_tried_without_tls(tls_url, 
 
 @pytest.mark.parametrize("variable", ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_a_ca_file_adds_trust_and_so_does_the_system_s(tls_url, certificate, monkeypatch, variable):
-    monkeypatch.setenv(variable, str(certificate / "cert.pem"))  # OpenSSL reads the last by itself
+    monkeypatch.setenv(variable, str(certificate / "cert.pem"))  # OpenSSL itself reads the last variable
     wire = Wire(environ={variable: str(certificate / "cert.pem")})
     assert wire.ask(Question(tls_url)).body == b"{}"
     wire.close()
@@ -230,7 +230,7 @@ def test_a_bundle_that_is_named_stands_for_the_system_s(tls_url, certificate, mo
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_ca_file_takes_no_trust_away(tls_url, certificate, tmp_path, swapped):
-    """A file with another CA stands in the one variable, the server's own in the other."""
+    """One variable names a file with another CA, the other one the server's own."""
     names = ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE"][:: -1 if swapped else 1]
     other = certificate / "other.pem"
     environ = {names[0]: str(certificate / "cert.pem"), names[1]: str(other)}
@@ -251,7 +251,7 @@ def test_a_proxy_that_fails_is_named_as_the_cause(naps, monkeypatch, variable, v
 
 
 def test_a_server_that_drips_does_not_hold_the_rest_back(ngc):
-    """What has come is taken at once: a whole block is not waited for."""
+    """Data is read as it arrives, without waiting for a whole block."""
 
     def drip(handler):
         handler.send_response(200)
@@ -279,7 +279,7 @@ def test_the_digest_of_the_test_is_the_digest_of_the_product():
 def test_what_is_given_holds_for_all_tries_and_waits_together(ngc, naps):
     ngc.fail("tags", status(503))
     with Registry(ngc.host, sleep=naps.append) as registry:
-        registry.give(0.2)  # the first wait would be 0.25 s at least
+        registry.give(0.2)  # the first wait would be at least 0.25 s
         with pytest.raises(RegistryAnswer, match="503"):
             registry.tags("nvidia/tensorflow")
     assert naps == []

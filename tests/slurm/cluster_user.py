@@ -1,4 +1,4 @@
-"""Somebody who hands runs in to the lab's Slurm with ngcdl."""
+"""A user who submits runs to the lab's Slurm with ngcdl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGE = "pytorch:25.03-py3"
 
 @dataclass(frozen=True)
 class Someone(House):
-    """A user of the cluster. What the tasks call python is the stand-in for the trainer, or what `python` says."""
+    """A user of the cluster. The tasks' python is the stand-in for the trainer, or what `python` names."""
 
     cluster: Cluster
 
@@ -27,12 +27,12 @@ class Someone(House):
         return found | {
             "SLURM_CONF": str(self.cluster.conf),
             "PATH": f"{self.home}/bin:{self.cluster.bin}:{found['PATH']}",
-            "NGCDL_REGISTRY": "127.0.0.1:1",  # nobody answers there
+            "NGCDL_REGISTRY": "127.0.0.1:1",  # nothing listens there
             **more,
         }
 
     def brings(self, name: str, *words: str) -> None:
-        """Put a program into the front of PATH, here and in the jobs."""
+        """Put a program at the front of PATH, here and in the jobs."""
         (self.home / "bin").mkdir(exist_ok=True)
         stand_in(self.home / "bin", name, f'exec {shlex.join(words)} "$@"')
 
@@ -42,7 +42,7 @@ class Someone(House):
         return done.stdout.strip()
 
     def submits(self, *words: str, **env: str) -> str:
-        """Hand a training in, and give its id."""
+        """Submit a training; return the run's id."""
         done = self.run(*TRAIN, "--detach", *words, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -67,7 +67,7 @@ class Someone(House):
         until(is_there, "the first step")
 
     def ended(self, run_id: str, seconds: float = 60) -> dict[str, Any]:
-        """Wait until the record is closed, at most `seconds`."""
+        """Wait until the record is closed, at most `seconds`; return it."""
         return dict(until(lambda: (it := self.record(run_id))["status"] != "running" and it, "the end", seconds))
 
 

@@ -1,4 +1,4 @@
-"""A Slurm of two nodes in the lab, and somebody who uses it."""
+"""A Slurm with two nodes in the lab, and a user of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With slurmdbd a run's end is known though the controller has forgotten it and the script could not write it."""
+"""With slurmdbd a run's end is known even if the controller has forgotten it and the script could not record it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_the_controller_forgot_the_accounting_tells(someone: Someone) -> No
     job = someone.job(run_id)
     someone.slurm("scancel", job)
     until(lambda: someone.slurm("sacct", "-X", "-n", "-j", job, "-o", "State").startswith("CANC"), "its end")  # it lags
-    until(lambda: someone.state(run_id) == "CANCELLED", "the end of its script")  # of which 24.11 does not wait
+    until(lambda: someone.state(run_id) == "CANCELLED", "the end of its script")  # 24.11 does not wait for it
     someone.brings("squeue", "sh", "-c", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     (someone.folder(run_id) / "exit.json").unlink(missing_ok=True)
     run = someone.ended(run_id)

@@ -1,4 +1,4 @@
-"""Comparisons on a real Slurm of two nodes: handed in at once, one run at a time, without ngcdl if need be."""
+"""Comparisons on a real two-node Slurm: all submitted at once, run one at a time, if need be without ngcdl."""
 
 from __future__ import annotations
 

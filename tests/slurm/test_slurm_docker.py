@@ -1,4 +1,4 @@
-"""Runs on Slurm whose nodes run images with a real Docker: each node's container, its GPU, and nothing left behind."""
+"""Runs on Slurm nodes that run images with a real Docker: each node's container, its GPU, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from house import until
 pytestmark = pytest.mark.lab
 
 BUSYBOX = ("run", "busybox:1", "--engine", "slurm", "--container", "docker")
-# Not even to SIGTERM, which reaches it through its init.
+# Ignores even SIGTERM, which reaches it through its init.
 DEAF = ("--", "sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done")
 
 

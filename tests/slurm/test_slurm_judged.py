@@ -1,4 +1,4 @@
-"""An image is judged for the nodes of a real Slurm before the job is handed in, by the types that their GPUs have."""
+"""Before a job is submitted, its image is judged for the nodes of a real Slurm, by the types of their GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on a real Slurm of two nodes: handed in, followed, found again, stopped, and recorded to their end."""
+"""Runs on a real two-node Slurm: submitted, followed, found again, stopped, and recorded to their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_run_is_handed_in_followed_and_recorded_to_its_end(someone: Someone) -
         *TRAIN, "--nodes", "2", "--gpus", "1", "--time", "30", "-e", "MY_TOKEN=hush",
         env={
             "STAND_IN_SAYS": str(says), "NGC_API_KEY": "nvapi-hush", "SBATCH_TIMELIMIT": "nonsense",
-            "SLURM_MEM_PER_NODE": "99999999", "SLURM_CPUS_PER_TASK": "999",  # of a job that it is typed in
+            "SLURM_MEM_PER_NODE": "99999999", "SLURM_CPUS_PER_TASK": "999",  # as inside another job
         },
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> Non
     process.communicate(timeout=20)
     someone.begun(run_id)
     assert someone.record()["status"] == "running"
-    someone.shelf.save(replace(someone.shelf.load(run_id), container=None))  # then its name tells
+    someone.shelf.save(replace(someone.shelf.load(run_id), container=None))  # then it is found by its name
     assert someone.record()["container"].startswith("slurm:")
     follower = someone.popen("logs", "-f", run_id)
     go.touch()
@@ -131,7 +131,7 @@ def test_what_waits_says_for_what_and_is_cancelled_at_once(someone: Someone) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        # 22.05 takes it, and lets it wait for ever (PartitionConfig); 24.11 refuses it at once
+        # 22.05 accepts it, and lets it wait forever (PartitionConfig); 24.11 refuses it at once
         (("--gpus", "9"), ("fewer --gpus", "main*: 2 nodes, ", "gpu:fake:1")),
         (
             ("--gpus", "9", "--sbatch=--cpus-per-task=1"),
@@ -168,7 +168,7 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
     someone.cluster.start_node("n2")
     someone.cluster.wait_idle()
     go.touch()
-    time.sleep(2)  # what the first attempt still sends within a second hits the next: Slurm's own two minutes cut short
+    time.sleep(2)  # in place of Slurm's two minutes: what the first attempt still sends would hit the next
     someone.slurm("scontrol", "update", f"JobId={someone.job(run_id)}", "StartTime=now")
     run = someone.ended(run_id)
     assert (run["status"], run["exit_code"]) == ("finished", 0)
@@ -178,7 +178,7 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
 
 
 def test_a_folder_that_the_nodes_do_not_see_is_told(someone: Someone) -> None:
-    run_id = someone.submits("--sbatch=--output=/proc/nowhere/log.txt")  # where 24.11 can't make a folder either
+    run_id = someone.submits("--sbatch=--output=/proc/nowhere/log.txt")  # where 24.11 can't create a folder either
     run = someone.ended(run_id)
     assert (run["status"], run["exit_code"]) == ("failed", 125)
     assert "storage that all nodes share" in run["reason"]
@@ -218,7 +218,7 @@ def test_a_script_to_keep_is_handed_in_by_anybody_for_a_run_of_its_own(lab: dict
 
 
 def test_a_run_whose_time_is_up_saves_and_says_so(someone: Someone) -> None:
-    run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the first look warns
-    run = someone.ended(run_id, 120)  # slurmctld looks every 30 s (PERIODIC_TIMEOUT), and later where it has no time to
+    run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the first check warns
+    run = someone.ended(run_id, 120)  # slurmctld checks every 30 s (PERIODIC_TIMEOUT), later when it is busy
     assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit was reached (--time)")
     assert someone.events(run_id)[-1]["kind"] == "interrupted"

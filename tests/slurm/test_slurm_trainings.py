@@ -1,4 +1,4 @@
-"""Two nodes of Slurm train one network together with the real trainer, stop, go on, and are set against one."""
+"""Two Slurm nodes train one network together with the real trainer, stop, resume, and are compared with one node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS += ("--data", "synthetic", "--batch", "16", "--threads", "1", "--no-eval",
 
 @pytest.fixture
 def trainer(someone: Someone) -> Someone:
-    """Somebody whose tasks have PyTorch, as in its image."""
+    """A user whose tasks have PyTorch, as in its image."""
     python = os.environ.get("NGCDL_TEST_FRAMEWORKS")
     if not python:
         pytest.skip("NGCDL_TEST_FRAMEWORKS names no Python that has the frameworks: scripts/test makes one")

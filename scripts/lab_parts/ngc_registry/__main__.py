@@ -1,13 +1,13 @@
-"""nvcr.io on the loopback: its token protocol, its refusals, and every fault of a bad day, in front of a plain
+"""nvcr.io on the loopback: its token protocol, its refusals and all kinds of faults, in front of a plain
 docker-registry.
 
     python ngc_registry --upstream REGISTRY.sock --accounts ACCOUNTS.json --faults FAULTS.json --log REQUESTS.jsonl
         [--port N] [--cdn-port N] [--ready FILE]
 
-Listens on 127.0.0.1:PORT (the registry) and 127.0.0.2:CDN_PORT (where blobs redirect to). Port 0 takes a free one;
-both are printed as JSON, or written to FILE. A test that wants faults for itself starts a front of its own: all of them
-can share one docker-registry. Who may have what, and ACCOUNTS.json: tokens.py. FAULTS.json: faults.py.
-REQUESTS.jsonl: front.py.
+Listens on 127.0.0.1:PORT (the registry) and 127.0.0.2:CDN_PORT (the target of blob redirects). Port 0 takes a free one;
+both are printed as JSON, or written to FILE. A test that needs its own faults starts its own front: several can share
+one docker-registry. Permissions and ACCOUNTS.json are described in tokens.py, FAULTS.json in faults.py, REQUESTS.jsonl
+in front.py.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def listen(address: str, port: int, handler: type[Handler], front: Front) -> ThreadingHTTPServer:
-    """Bind the port, or a free one where it is taken or 0."""
+    """Bind the port, or a free one if it is taken or 0; return the server."""
     try:
         server = ThreadingHTTPServer((address, port), handler)
     except OSError:

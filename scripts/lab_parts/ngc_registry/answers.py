@@ -1,4 +1,4 @@
-"""How a request can end other than with the answer it asked for."""
+"""How a request can end other than with the requested answer."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ DENIED = '{"errors":[{"code":"DENIED","message":"Access Denied"}]}'
 
 
 class Refused(Exception):
-    """An answer instead of the one asked for."""
+    """Answer with this instead of what was requested."""
 
     def __init__(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         self.status, self.body, self.headers = status, body, headers or {}
 
 
 class Gone(Exception):
-    """The connection was cut on purpose, or by the client."""
+    """The connection was closed, on purpose or by the client."""
 
 
 class Reset(Gone):
-    """The connection is to be cut by RST, before any answer."""
+    """The connection is to be closed with RST, before any answer."""

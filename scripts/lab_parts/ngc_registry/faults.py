@@ -1,25 +1,25 @@
-"""What goes wrong on a bad day: which fault strikes a request, and what it does to the answer.
+"""Fault injection: which fault strikes a request, and what it does to the answer.
 
-FAULTS.json (read again for each request; absent or {} is a good day):
+FAULTS.json (read again for each request; absent or {} means no faults):
   {KIND: FAULT or [FAULT, ...], "token_lifetime": SECONDS, "realm_moves": true, "redirect_blobs": true}
   KIND is token, manifest, blob, tags or ping (`/v2/`); blob faults strike where the bytes are served, so at the CDN
-  when blobs redirect. Writing (push) meets no faults.
-  FAULT, all of it optional and combined as one likes:
+  when blobs redirect. Writes (push) never fail.
+  FAULT, every key optional, in any combination:
     "status": 429             answer this instead, with "body": TEXT, "content_type": "text/html",
                               "headers": {"Retry-After": "2"}
     "delay": SECONDS          wait first
-    "hang": true              no answer until the client goes
-    "reset": true             cut the connection with RST before any answer
-    "corrupt": true           flip the first byte of the body
-    "cut_after": BYTES        promise all, send so many, cut
-    "stall_after": BYTES      send so many, then nothing until the client goes
+    "hang": true              no answer until the client disconnects
+    "reset": true             close the connection with RST before any answer
+    "corrupt": true           invert the first byte of the body
+    "cut_after": BYTES        announce the full length, send this many, close the connection
+    "stall_after": BYTES      send this many, then nothing until the client disconnects
     "bytes_per_second": N     send slowly
     "times": N                strike N times, counted since the file last changed; without it, always
-    "match": TEXT             only where the request's path holds TEXT
+    "match": TEXT             only if the request's path contains TEXT
     "skip": N                 let N requests through first
-  "realm_moves": an invalid or expired token is answered by
-  `realm="http://127.0.0.1:PORT/token",service="registry",error="invalid_token"`, where an anonymous refresh is 401 (a
-  key is accepted there).
+  "realm_moves": an invalid or expired token is answered with
+  `realm="http://127.0.0.1:PORT/token",service="registry",error="invalid_token"`, where an anonymous refresh gets 401
+  (a key is accepted there).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHUNK = 256 * 1024
 
 @dataclass(frozen=True)
 class Fault:
-    """One of FAULTS.json, as it stands there; a word that is none of these is an error."""
+    """One fault of FAULTS.json, with the same keys; an unknown key is an error."""
 
     status: int | None = None
     body: str = ""
@@ -58,7 +58,7 @@ class Fault:
     skip: int = 0
 
     def strike(self, connection: socket.socket) -> None:
-        """Let happen what comes before the answer. Raises Refused or Gone where it comes instead of one."""
+        """Apply what comes before the answer. Raise Refused or Gone if the fault replaces the answer."""
         time.sleep(self.delay)
         if self.hang:
             wait_until_gone(connection)
@@ -68,7 +68,7 @@ class Fault:
             raise Refused(self.status, self.body, {"Content-Type": self.content_type, **self.headers})
 
     def spoil(self, read: Callable[[int], bytes], connection: socket.socket) -> Iterator[bytes]:
-        """Give the body that `read` reads, piece by piece, as this fault leaves it. Raises Gone where it is cut."""
+        """Yield the body from `read`, piece by piece, with this fault applied. Raise Gone where it is cut off."""
         rate = self.bytes_per_second
         limit = self.stall_after if self.cut_after is None else self.cut_after
         sent = 0
@@ -90,7 +90,7 @@ GOOD_DAY = Fault()
 
 
 class Faults:
-    """FAULTS.json, and how often each fault of it has struck."""
+    """FAULTS.json, and how often each of its faults has matched."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -104,7 +104,7 @@ class Faults:
             return default
 
     def of(self, kind: str, path: str) -> Fault | None:
-        """Return the fault that strikes this request, counting it."""
+        """Return the fault that strikes this request, or None; count the request."""
         told = self.setting(kind) or []
         for position, words in enumerate([told] if isinstance(told, dict) else told):
             fault = Fault(**words)
@@ -120,7 +120,7 @@ class Faults:
 
 
 def wait_until_gone(connection: socket.socket) -> None:
-    """Say nothing until the client goes. Raises Gone."""
+    """Send nothing until the client disconnects, then raise Gone."""
     connection.settimeout(1)
     while True:
         try:

@@ -1,8 +1,8 @@
-"""What is asked of the registry and of its CDN, and what each of them answers.
+"""Request handling of the registry and of its CDN.
 
-REQUESTS.jsonl, one line a request: t, listener (registry|cdn), method, path (no query), query_scope, status, range,
-authorization (none|basic|bearer), scope (what the bearer's token is for), fault (its kind), bytes. Never a key, a
-token or a password.
+REQUESTS.jsonl, one line per request: t, listener (registry|cdn), method, path (no query), query_scope, status, range,
+authorization (none|basic|bearer), scope (of the bearer token), fault (its kind), bytes. Never a key, a token or a
+password.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from storage import Storage
 
 PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<rest>.+)")
 KINDS = {"manifests": "manifest", "blobs": "blob", "tags": "tags"}
-OF_THIS_LINE = {"authorization", "connection", "transfer-encoding", "expect"}  # headers that are not passed on
+OF_THIS_LINE = {"authorization", "connection", "transfer-encoding", "expect"}  # headers that are not forwarded
 
 
 @dataclass
 class Front:
-    """What both listeners share. `port` and `cdn_port` are known once both listen."""
+    """State shared by both listeners. `port` and `cdn_port` are set once both listen."""
 
     storage: Storage
     tokens: tokens.Tokens
@@ -50,15 +50,15 @@ class Front:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection; `server.front` is what it shares with the others."""
+    """One connection; `server.front` is shared by all."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # as a Go server; else each small answer waits 40 ms for an acknowledgement
+    disable_nagle_algorithm = True  # as in Go servers; else each small answer waits 40 ms for an ACK
     listener = "registry"
     server: Any
 
     def handle(self) -> None:
-        """Answer TLS as a Go server without it does: containerd goes on to http only when it hears that this is it."""
+        """Answer a TLS hello as a plain Go server does: only this answer makes containerd fall back to http."""
         if self.connection.recv(1, socket.MSG_PEEK) == b"\x16":
             self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
             return
@@ -88,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815  # http.server's names
 
-    # ---- who asks for what ----
+    # ---- requests ----
 
     def serve(self) -> None:
         path = self.plain_path
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         self.forward(self.path, fault)
 
     def strike(self) -> Fault:
-        """Let the fault of this request happen, as far as it comes before the answer; return it for the rest."""
+        """Apply this request's fault, as far as it comes before the answer; return it for the body."""
         fault = self.front.faults.of(self.kind, self.plain_path)
         self.struck = fault is not None
         fault = fault or GOOD_DAY
@@ -129,19 +129,19 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, text, tokens.TEXT)
 
     def check_token(self) -> None:
-        """Let the request through, or refuse it as nvcr.io does."""
+        """Let the request through, or refuse it as nvcr.io does. Raise Refused."""
         self.token = self.front.tokens.of(self.authorization)
         if self.token is None:
             has_moved = tokens.is_bearer(self.authorization) and self.front.faults.setting("realm_moves")
             raise tokens.challenge(f"http://127.0.0.1:{self.front.port}", self.name, self.is_writing, has_moved)
         tokens.check(self.token, self.name, self.is_writing)
 
-    # ---- passing on ----
+    # ---- forwarding ----
 
     def forward(self, path: str, fault: Fault) -> None:
-        """Send the request to docker-registry and its answer to the client, piece by piece."""
+        """Forward the request to docker-registry and its answer to the client, piece by piece."""
         headers: dict[str, str] = {}
-        for key, value in self.headers.items():  # docker sends one Accept header for each kind of manifest
+        for key, value in self.headers.items():  # docker sends one Accept header per manifest type
             if key.lower() not in OF_THIS_LINE:
                 headers[key] = f"{headers[key]}, {value}" if key in headers else value
         body = None
@@ -156,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         self.relay(upstream, fault)
 
     def refuse_missing(self) -> None:
-        """A repository that does not exist is DENIED, as at nvcr.io."""
+        """Raise Refused (DENIED, as nvcr.io does) if the repository does not exist."""
         if self.front.storage.status("GET", f"/v2/{self.name}/tags/list") == 404:
             raise Refused(403, DENIED)
 
@@ -205,7 +205,7 @@ class Handler(BaseHTTPRequestHandler):
         self.sent += len(piece)
 
     def answer(self, status: int, body: str, headers: dict[str, str]) -> None:
-        """Give a short answer; a request body that nobody read ends the connection."""
+        """Send a short answer; since a request body may be unread, close the connection after a write."""
         data = body.encode()
         self.status = status
         if self.is_writing:
@@ -225,7 +225,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def note(self, more: int = 0) -> None:
-        """Write this request's line, once, before its last bytes go out: whoever has the answer finds it in the log."""
+        """Log this request, once, before its last bytes are sent: a client that has the answer finds it in the log."""
         if self.noted:
             return
         self.noted = True
@@ -238,11 +238,11 @@ class Handler(BaseHTTPRequestHandler):
         })  # fmt: skip
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on stderr: dockerd's TLS attempts would fill it."""
+        """Log nothing to stderr: dockerd's TLS attempts would flood it."""
 
 
 class CdnHandler(Handler):
-    """Where blobs redirect to: no token asked, and the log says whether one came all the same."""
+    """The target of blob redirects: needs no token, and the log shows whether the client sent one anyway."""
 
     listener = "cdn"
 

@@ -1,4 +1,4 @@
-"""The plain docker-registry behind the front, which has the blobs and manifests: asked over its Unix socket."""
+"""A client, over its Unix socket, of the plain docker-registry behind the front, which stores blobs and manifests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Storage:
     def ask(
         self, method: str, path: str, headers: dict[str, str] | None = None, body: Iterable[bytes] | None = None
     ) -> http.client.HTTPResponse:
-        """Send one request. A body goes in the pieces that it comes in, chunked where the headers say so."""
+        """Send one request and return the response. A body is sent piece by piece, chunked if the headers say so."""
         headers = headers or {}
         connection = http.client.HTTPConnection("localhost", timeout=120)
         connection.sock = socket.socket(socket.AF_UNIX)

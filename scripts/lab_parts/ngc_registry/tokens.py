@@ -1,14 +1,14 @@
-"""Who may have what at nvcr.io, as people have met it: challenge, token, key and refusal.
+"""nvcr.io's access rules as users have observed them: challenge, token, key and refusal.
 
   * `/v2/...` without a valid token: 401, `Bearer
     realm="http://127.0.0.1:PORT/proxy_auth",scope="repository:NAME:pull"`, never a `service`; at `/v2/`
-    itself the scope is empty. Basic straight at /v2/ is 401 too. POST at the realm is 405.
-  * `/proxy_auth`: anonymous or Basic `$oauthtoken:KEY`; the answer is JSON but calls itself text/plain. An unknown or
-    revoked key is 401, and so is the anonymous caller who asks for a repository that needs a key.
-  * A key without the right, a gated repository, and a repository that does not exist: 403 DENIED at the manifest and
-    at the tag list.
-  * Only the pushing account may write, anywhere.
-Tokens are opaque, live in memory and are forgotten when this program ends.
+    itself the scope is empty. Basic sent directly to /v2/ gets 401, too. POST to the realm gets 405.
+  * `/proxy_auth`: anonymous or Basic `$oauthtoken:KEY`; the answer is JSON labelled text/plain. An unknown or revoked
+    key gets 401, and so does an anonymous request for a repository that needs a key.
+  * A key without the permission, a gated repository, and a repository that does not exist: 403 DENIED for the manifest
+    and for the tag list.
+  * Only the push account may write, anywhere.
+Tokens are opaque, kept in memory and lost when this program ends.
 
 ACCOUNTS.json: {"keys": {KEY: "valid" | "revoked" | "no-rights"}, "push": {"user": ..., "password": ...}}
 """
@@ -27,7 +27,7 @@ from answers import DENIED, Refused
 NEEDS_KEY = {"nvidia/tensorflow", "nvidia/pytorch", "nvidia/gated"}
 GATED = {"nvidia/gated"}
 UNAUTHORIZED = '{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}'
-NO_TOKEN = "authentication required\n"  # of the realm's own 401: docker shows such text behind "unauthorized: "
+NO_TOKEN = "authentication required\n"  # the body of the realm's own 401: docker prints it after "unauthorized: "
 TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -40,13 +40,13 @@ class Token:
 
 @dataclass
 class Tokens:
-    """The tokens that were given out, and the accounts that get some."""
+    """The tokens that were issued, and the accounts that may get one."""
 
     accounts: dict[str, Any]
     given: dict[str, Token] = field(default_factory=dict)
 
     def give(self, authorization: str, scope: str, lifetime_seconds: float, moved: bool) -> str:
-        """Answer the realm. `moved`: asked at the realm that a challenge of the other kind names."""
+        """Issue a token; return the realm's JSON. `moved`: asked at the realm of `realm_moves`. Raise Refused."""
         account = self._account(authorization)
         name = scope.split(":")[1] if scope.count(":") >= 2 else ""
         is_refused = account in (None, "revoked")
@@ -57,7 +57,7 @@ class Tokens:
         return json.dumps({"token": text, "expires_in": lifetime_seconds})
 
     def _account(self, authorization: str) -> str | None:
-        """Return whose key came with a request; None for a wrong one."""
+        """Return the account that a request's key belongs to; None for an unknown key."""
         kind, _, value = authorization.partition(" ")
         if kind.lower() != "basic":
             return "anonymous"
@@ -71,7 +71,7 @@ class Tokens:
         return self.accounts["keys"].get(password) if user == "$oauthtoken" else None
 
     def of(self, authorization: str) -> Token | None:
-        """Return the token that came with a request, if it still holds."""
+        """Return the token that came with a request, if it is still valid."""
         token = self.given.get(authorization.partition(" ")[2]) if is_bearer(authorization) else None
         return token if token and token.expires >= time.monotonic() else None
 
@@ -81,7 +81,7 @@ def is_bearer(authorization: str) -> bool:
 
 
 def challenge(address: str, name: str, is_writing: bool, has_moved: bool) -> Refused:
-    """Say where a token for this repository, or for `/v2/` itself (no name), is to be had."""
+    """Return the 401 that names the realm for this repository, or for `/v2/` itself (empty name)."""
     if has_moved:
         told = f'Bearer realm="{address}/token",service="registry",error="invalid_token"'
     else:
@@ -91,7 +91,7 @@ def challenge(address: str, name: str, is_writing: bool, has_moved: bool) -> Ref
 
 
 def check(token: Token, name: str, is_writing: bool) -> None:
-    """Let who has this token at the repository, or refuse it as nvcr.io does."""
+    """Allow this token's access to the repository, or raise Refused as nvcr.io would."""
     if not name or token.account == "push":
         return
     if is_writing or (name in NEEDS_KEY and token.account != "valid") or name in GATED:

@@ -1,10 +1,10 @@
-"""A real Slurm on this machine: munged, slurmctld and a slurmd for each node, with ports, spool and state of its own.
+"""A real Slurm on this machine: munged, slurmctld and one slurmd per node, with their own ports, spool and state.
 
-All nodes are this host under other names; a GPU is a harmless character device, which Slurm counts, hands out and names
-in CUDA_VISIBLE_DEVICES as it does a card. With accounting there are slurmdbd and MariaDB, too; with pyxis a plugin of
-ours that takes NVIDIA pyxis' options, writes down what each task got, and runs the task on the host (pyxis.c).
-Nothing is installed: the programs are Debian's, unpacked into the cache. NGCDL_LAB_SLURM=24.11 takes those of Debian
-13, with that one's C library (and installs patchelf); else it is Debian 12's 22.05.
+All nodes are this host under other names; a GPU is a harmless character device, which Slurm counts, allocates and lists
+in CUDA_VISIBLE_DEVICES like a card. With accounting there are slurmdbd and MariaDB, too; with pyxis a plugin of ours
+that accepts NVIDIA pyxis' options, records what each task got, and runs the task on the host (pyxis.c). Nothing is
+installed: the programs are Debian's, unpacked into the cache. NGCDL_LAB_SLURM=24.11 uses those of Debian 13, with its C
+library (and installs patchelf); the default is Debian 12's 22.05.
 """
 
 from lab_parts.slurm.cluster import Cluster

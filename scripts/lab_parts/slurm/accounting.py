@@ -1,4 +1,4 @@
-"""The cluster's accounting: slurmdbd, and the MariaDB that it keeps its records in."""
+"""The cluster's accounting: slurmdbd, and the MariaDB that stores its records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = f"CREATE USER {USER} IDENTIFIED BY '{{}}';\nGRANT ALL ON slurm_lab.* TO 
 
 
 def up(conf: Conf, root: Path, daemons: Daemons) -> None:
-    """Start both, in the cluster's folder. `root`: where MariaDB is unpacked."""
+    """Start both, in the cluster's folder. `root`: where MariaDB is unpacked. Raise LabError if one fails."""
     password, data, first = secrets.token_hex(12), conf.folder / "sql", conf.folder / "sql.txt"
     _install(root, data, conf.user)
     write_whole(first, FIRST.format(password), 0o600)

@@ -1,4 +1,4 @@
-"""A cluster's life: up with all its nodes idle, a node that crashes and comes back, and down without a trace."""
+"""A cluster's life cycle: up with all nodes idle, nodes that crash and come back, and down without a trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab_parts.where import Lab, LabError, step
 
 
 class Cluster:
-    """A cluster in a folder of its own. `bin` goes to the front of PATH: it has sbatch, srun and the others."""
+    """A cluster in its own folder. Put `bin`, which has sbatch, srun and the others, at the front of PATH."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Cluster:
         pyxis: bool = False,
         types: Sequence[str] = ("fake",),
     ) -> None:
-        """`types` are what the nodes' GPUs are called, in turn."""
-        if len(str(folder)) > 80:  # of a Unix socket's path
-            raise LabError(f"{folder} is too long a path for the cluster's sockets")
+        """`types`: the GPU type names of the nodes, cycled. Raise LabError if the folder's path is too long."""
+        if len(str(folder)) > 80:  # the path of a Unix socket is limited
+            raise LabError(f"the path {folder} is too long for the cluster's sockets")
         self._lab = Lab(folder, lab.cache)
         self.folder, self.nodes = folder, [f"n{number}" for number in range(1, nodes + 1)]
         self._gpus, self._has_accounting, self._has_pyxis = gpus, accounting, pyxis
@@ -56,7 +56,7 @@ class Cluster:
 
     @property
     def record(self) -> Path:
-        """What each task was given of pyxis' options, a line each: job=1<tab>node=n1<tab>proc=0<tab>..."""
+        """The file with the pyxis options of each task, one line per task: job=1<tab>node=n1<tab>proc=0<tab>..."""
         return self.folder / "pyxis.tsv"
 
     @property
@@ -85,7 +85,7 @@ class Cluster:
             self.wait_idle()
 
     def down(self) -> None:
-        """End all of it, jobs included, and remove the folder."""
+        """Stop everything, jobs included, and remove the folder."""
         if self.conf.exists():
             self._daemons.says("scancel", "--user", str(os.geteuid()))
         for name in (*self.nodes, "slurmctld"):
@@ -101,9 +101,9 @@ class Cluster:
         self._daemons.start(name, words, lambda: True, program="slurmd")
 
     def kill_node(self, name: str, announced: bool = False) -> None:
-        """Let a node crash: its slurmd, its steps and their tasks go at once, without a word.
+        """Crash a node: kill its slurmd, its steps and their tasks at once.
 
-        slurmctld finds out after 13 s, or is told. Containers that an engine runs for the tasks stay.
+        slurmctld notices after 13 s, or at once if `announced`. Containers that an engine runs for the tasks stay.
         """
         self._daemons.kill(name)
         steps.kill(self.conf, name)
@@ -111,13 +111,13 @@ class Cluster:
             self._daemons.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def wait_idle(self, seconds: float = 30) -> None:
-        """Wait until all nodes are idle."""
+        """Wait until all nodes are idle. Raise LabError if they are not within `seconds`."""
         until = time.monotonic() + seconds
         says = self._daemons.says
         while len(set((says("sinfo", "-h", "-N", "-t", "idle", "-o", "%N") or "").split())) < len(self.nodes):
             if time.monotonic() > until:
                 raise LabError(
-                    f"not {len(self.nodes)} nodes are idle after {seconds:.0f} s:\n{says('sinfo', '-N', '-l')}"
+                    f"fewer than {len(self.nodes)} nodes are idle after {seconds:.0f} s:\n{says('sinfo', '-N', '-l')}"
                 )
             time.sleep(0.1)
 
@@ -129,7 +129,7 @@ class Cluster:
         named = {"socket": "munge.sock", "key-file": key.name, "pid-file": "munge.pid", "log-file": "logs/munge.txt"}
         named["seed-file"] = "munge.seed"
         options = [f"--{option}={self.folder}/{name}" for option, name in named.items()]
-        # --force: a parent that others may write in, such as /tmp, is no reason to refuse
+        # --force: accept a parent folder that others can write to, such as /tmp
         words = ["--foreground", "--force", "--num-threads=2", *options]
         self._daemons.start(
             "munged", words, lambda: self._daemons.says("munge", "-S", f"{self.folder}/munge.sock", "-n")

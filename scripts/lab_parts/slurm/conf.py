@@ -1,4 +1,4 @@
-"""What Slurm's daemons are told: slurm.conf and the files beside it."""
+"""The configuration of Slurm's daemons: slurm.conf and the files beside it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lab_parts.where import write_whole
 
-# Slurm asks for CUDA_VISIBLE_DEVICES of character devices only; every node may have the same ones.
+# Slurm sets CUDA_VISIBLE_DEVICES only for character devices; all nodes may have the same ones.
 CARDS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
-# Time-outs are short, so that a node that is gone is noticed in 13 s. No limit is raised: that may not be allowed.
+# Timeouts are short, so that a lost node is noticed within 13 s. No limit is raised: that may not be allowed.
 CONF = """ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser={user}
@@ -79,9 +79,9 @@ StorageLoc=slurm_lab
 
 
 class Conf:
-    """The files of one cluster, in `folder`, for nodes of this host, whose ports nobody else listens on.
+    """The files of one cluster, in `folder`, for nodes on this host with ports that are free.
 
-    `types`: node -> what its GPUs are called. `plugins`: where Slurm's own lie.
+    `types`: node -> type name of its GPUs. `plugins`: where Slurm's own plugins are.
     """
 
     def __init__(self, folder: Path, types: Mapping[str, str], plugins: str, has_accounting: bool) -> None:
@@ -92,7 +92,7 @@ class Conf:
         self._facts = {"dir": folder, "host": self._host, "user": self.user, "plugins": plugins}
 
     def write(self, gpus: int, is_newer: bool, plugin: str) -> None:
-        """Write all but slurmdbd's, for nodes with so many GPUs each; `plugin` is a line of plugstack.conf."""
+        """Write all files but slurmdbd's, for nodes with `gpus` GPUs each; `plugin` is a line of plugstack.conf."""
         kind = "slurmdbd" if self._has_accounting else "none"
         text = CONF.format(**self._facts, port=self._port, accounting=kind)
         if self._has_accounting:
@@ -125,7 +125,7 @@ class Conf:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Give ports that nobody listens on; they stay free unless somebody is quicker."""
+    """Return free ports; another process may still take one before we do."""
     with_sockets = [socket.socket() for _ in range(count)]
     try:
         for one in with_sockets:

@@ -1,4 +1,4 @@
-"""A cluster's programs: started as daemons, and asked."""
+"""A cluster's programs: run as daemons, or to query it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab_parts.where import Lab, LabError
 
 
 class Daemons:
-    """Of the cluster in `lab.dir`, noted down there; what starts each lies in its bin."""
+    """The programs of the cluster in `lab.dir`, which has their pids; bin has the script that starts each."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -35,7 +35,7 @@ class Daemons:
         return str(self.bin / name)
 
     def says(self, name: str, *words: str) -> str | None:
-        """Give what a program answers; None where it fails or does not answer."""
+        """Return a program's stdout (" " if empty); None if it fails or takes more than 5 s."""
         try:
             done = subprocess.run([self.at(name), *words], capture_output=True, text=True, timeout=5)
         except subprocess.TimeoutExpired:

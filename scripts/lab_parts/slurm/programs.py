@@ -1,4 +1,4 @@
-"""Slurm's programs, of Debian 12 or 13: each is started by a script, with the cluster's files and its own libraries."""
+"""Slurm's programs from Debian 12 or 13: a script starts each with the cluster's files and with its own libraries."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ START = '#!/bin/sh\nexport SLURM_CONF="{conf}"{libraries}\nexec {program} "$@"\n
 
 
 class Programs:
-    """What is unpacked of them: `plugins` is where Slurm's lie, `database` where MariaDB's root is."""
+    """The unpacked programs: `plugins` is Slurm's plugin path, `database` MariaDB's root folder."""
 
     def __init__(self, lab: Lab, has_accounting: bool) -> None:
         names = ["slurm", *(["slurm-accounting"] if has_accounting else [])]
         self.is_newer = os.environ.get("NGCDL_LAB_SLURM") == NEWER
         self._newer = [packages.unpacked(lab, f"{name}-{NEWER}") for name in names] if self.is_newer else []
-        self._others = [packages.unpacked(lab, name) for name in names]  # of the database with either
+        self._others = [packages.unpacked(lab, name) for name in names]  # the database's, with either version
         self._paths = (*PROGRAMS, *(ACCOUNTING if has_accounting else ()))
         self.plugins = ":".join(f"{root}/{LIBRARIES}/slurm-wlm" for root in self._newer or self._others)
         self.database = self._others[-1]
 
     def put(self, folder: Path, conf: Path) -> None:
-        """Write what starts each program, with the libraries that lie beside it, into the folder's bin."""
+        """Write a script for each program, which starts it with its own libraries, into the folder's bin."""
         roots = [*self._newer, *self._others]
         with_others = f' LD_LIBRARY_PATH="{_libraries(self._others)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
         for path in self._paths:
             root = next(root for root in roots if (root / path).exists())
-            # Debian adds -wlm and links to it; a daemon that does not find its own name leaves the GPUs out
+            # Debian appends -wlm and links to that; a daemon run under another name leaves the GPUs out
             program = folder / "programs" / path.rpartition("/")[2].removesuffix("-wlm")
             if root in self._newer:
                 self._with_its_own_libraries(root / path, program)
@@ -50,7 +50,7 @@ class Programs:
             write_whole(folder / "bin" / program.name, start, 0o755)
 
     def _with_its_own_libraries(self, program: Path, copy: Path) -> None:
-        """Copy a program that runs with the C library of its own Debian, and starts others with this machine's."""
+        """Copy a program so that it uses the C library of its own Debian, but its children use this machine's."""
         packages.ensure_installed({"patchelf": "patchelf"})
         shutil.copy2(program, copy)
         loader, path = f"{self._newer[0]}/{LIBRARIES}/{LOADER}", _libraries(self._newer)
@@ -58,7 +58,7 @@ class Programs:
         subprocess.run(words, check=True)
 
     def pyxis(self, folder: Path) -> Path:
-        """Compile the stand-in for NVIDIA's plugin; return it."""
+        """Compile the stand-in for NVIDIA's plugin; return its path. Raise LabError if it does not compile."""
         plugin = folder / "pyxis.so"
         packages.ensure_installed({"gcc": "gcc", "cc": "libc6-dev"})
         headers = f"-I{(self._newer or self._others)[0]}/usr/include"

@@ -1,4 +1,4 @@
-"""The steps and tasks of a cluster, which outlive its daemons: found by the environment that Slurm gave them."""
+"""The steps and tasks of a cluster, which outlive its daemons: found by the environment that Slurm set for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def kill(conf: Path, node: str | None = None) -> None:
-    """Kill the slurmstepd's of a cluster, which would report their tasks' end, and then the tasks."""
+    """Kill a cluster's, or one node's, slurmstepds, which would report the end of their tasks, and then the tasks."""
     found = list(_of_cluster(conf, node))
     for pid in [pid for pid, is_step in found if is_step] + [pid for pid, is_step in found if not is_step]:
         try:
@@ -19,7 +19,7 @@ def kill(conf: Path, node: str | None = None) -> None:
 
 
 def _of_cluster(conf: Path, node: str | None) -> Iterator[tuple[int, bool]]:
-    """Yield (pid, is it a slurmstepd?) of the steps and tasks of a cluster, or of one node of it."""
+    """Yield (pid, is it a slurmstepd?) for the steps and tasks of a cluster, or of one of its nodes."""
     mine = f"SLURM_CONF={conf}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -39,7 +39,7 @@ def _of_cluster(conf: Path, node: str | None) -> Iterator[tuple[int, bool]]:
 
 
 def _holds(process: Path, node: str) -> bool:
-    """A slurmstepd names its node nowhere but in the files of that slurmd which it holds open."""
+    """Does this process belong to the node? A slurmstepd shows it only in the files of its slurmd that it has open."""
     marks = (f"/slurmd-{node}.txt", f"/spool/{node}/")
     for link in (process / "fd").iterdir():
         try:

@@ -1,6 +1,6 @@
-"""Imported by Python before the trainer is; plants in it what PLANT names: slow or tiny. All the rest is the real one.
+"""Imported by Python before the trainer; plants in it what PLANT names, slow or tiny. The rest is the real trainer.
 
-slow  a batch is made by one thread, SECONDS each, on the one processor that the training is held to: it is full
+slow  one thread at a time makes a batch, SECONDS each, on the one CPU that the training is pinned to, and saturates it
 tiny  a step is over at once, as on a card that is far too fast for its batch: nothing is computed
 Both claim a GPU in the start event: the lab's frameworks have none, and its cards are a text file. Python 2.7 and 3.
 """
@@ -41,7 +41,7 @@ def make_batches_slowly(workload):
 
 
 def hold_to_one_processor():
-    """In the words of C: Python 2.7 has none for it."""
+    """Pin this process to CPU 0, through libc: Python 2.7 has no function for it."""
     ctypes.CDLL(None).sched_setaffinity(0, 8, ctypes.byref(ctypes.c_ulong(1)))
 
 
