@@ -20,7 +20,7 @@ class Daemon:
     """`images` maps names (also by digest) to what inspect gives; `asked` is every path that was asked for.
 
     `state` is how the one container ended, and `log` its words as the engine sends them; None: it can't be read.
-    `cuts_log`: the connection breaks in them."""
+    `cuts_log`: the connection breaks in them. `pulled` is what a pull says, in lines of JSON."""
 
     path: Path
     info: dict[str, Any] = field(default_factory=lambda: {"Name": os.uname().nodename, "ServerVersion": "29.1.0"})
@@ -30,6 +30,7 @@ class Daemon:
     state: dict[str, Any] | None = None
     log: bytes | None = None
     cuts_log: bool = False
+    pulled: bytes = b""
 
     @property
     def host(self) -> str:
@@ -43,6 +44,8 @@ class Daemon:
             return 200, {"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "29.1.0"}
         if path.endswith("/info"):
             return 200, self.info
+        if "/images/create?" in path:
+            return 200, self.pulled
         if "/containers/json" in path:
             return 200, [{"Id": "c0ffee"}] if self.state else []
         if path.endswith("/containers/c0ffee/json"):
@@ -77,7 +80,7 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
                 data, self.close_connection = data[: len(data) // 2], True
             self.wfile.write(data)
 
-        do_HEAD = do_GET  # noqa: N815
+        do_HEAD = do_POST = do_GET  # noqa: N815
 
         def address_string(self) -> str:
             return "unix"

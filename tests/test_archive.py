@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ from made_runs import Made
 
 from ngcdl import archive, comparisons
 from ngcdl.comparisons import Kept, Trial
-from ngcdl.errors import ArchiveBroken, NotWritten
+from ngcdl.errors import ArchiveBroken, NotWritten, StateNotWritable
 from ngcdl.folder import IMPORTED
 from ngcdl.owner import this_process
 from ngcdl.record import Run
@@ -127,12 +129,12 @@ def test_a_comparison_comes_back_once_and_verified(shelf: Store, other: Store, t
     subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
     said: list[str] = []
     assert archive.take_in(other, tmp_path / "x.tar", said.append) == []
-    assert said[1:] == [f"{COMPARISON.id} is here already, and is left as it is"]
+    assert said[:1] == [f"{COMPARISON.id} is here already, and is left as it is"]
 
 
 @pytest.mark.parametrize("changed", [
     {"id": "another"}, {"format": 99}, {"trials": 1}, {"arms": [{"name": "a", "device": {}}]}, {"finished": "never"},
-    {"arms": [{"name": "a", "device": "tpu"}]},
+    {"arms": [{"name": "a", "device": "tpu"}]}, {"started": math.nan}, {"finished": math.inf}, {"scaling": math.nan},
 ])  # fmt: skip
 def test_a_comparison_that_is_none_keeps_all_of_it_out(
     shelf: Store, other: Store, tmp_path: Path, changed: dict[str, Any]
@@ -144,6 +146,44 @@ def test_a_comparison_that_is_none_keeps_all_of_it_out(
         archive.take_in(other, tmp_path / "x.tar", quiet)
     assert list(other.root.iterdir()) == []
     assert not other.root.with_name("comparisons").exists()
+
+
+def test_where_a_comparison_can_t_be_saved_no_run_is_placed(shelf: Store, other: Store, tmp_path: Path) -> None:
+    MADE.keep(shelf, "run-1")
+    archive.export(shelf, [shelf.load("run-1")], tmp_path / "x.tar", [COMPARISON])
+    other.ensure_writable()
+    other.root.with_name("comparisons").touch()
+    with pytest.raises(StateNotWritable):
+        archive.take_in(other, tmp_path / "x.tar", quiet)
+    assert list(other.root.iterdir()) == []
+    other.root.with_name("comparisons").unlink()
+    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id], "the next time brings it all"
+
+
+def test_a_full_disk_is_not_called_a_broken_archive(shelf: Store, other: Store, tmp_path: Path) -> None:
+    (MADE.keep(shelf, "run-1") / "log.txt").write_bytes(bytes(1 << 20))
+    packed(shelf, tmp_path / "x.tar", "run-1")
+    other.ensure_writable()
+    script = tmp_path / "import.sh"  # a tmpfs of 256 KiB, seen by this process alone
+    script.write_text(
+        f"mount -t tmpfs -o size=256k none {other.root} && exec {sys.executable} -c 'import sys\n"
+        "from pathlib import Path\nfrom ngcdl import archive\nfrom ngcdl.store import Store\n"
+        "try: archive.take_in(Store(Path(sys.argv[1])), Path(sys.argv[2]), print)\n"
+        "except Exception as e: print(type(e).__name__, e)\n"
+        f"print(*Path(sys.argv[1]).iterdir())' {other.root} {tmp_path}/x.tar\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", str(script)],
+        capture_output=True,
+        text=True,
+        env=environ,
+    )
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip(f"no mount of its own here: {done.stderr}")
+    assert done.stdout.startswith("StateNotWritable"), done.stderr
+    assert "No space left on device" in done.stdout
+    assert done.stdout.endswith("\n\n"), "nothing is left"
 
 
 # -- what is never taken in -----------------------------------------------------------------------------------------

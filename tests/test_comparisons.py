@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from ngcdl import comparisons
 from ngcdl.comparisons import Kept, Trial
 from ngcdl.errors import NoSuchComparison, RecordBroken
+from ngcdl.record import Run
 from ngcdl.store import Store
 
 
@@ -46,6 +50,42 @@ def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
     kept = Kept("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
     older = {key: value for key, value in kept.as_json().items() if key != "scaling"}
     assert Kept.from_json(older) == kept
+
+
+def test_a_run_of_an_image_called_compare_is_no_comparison(shelf: Store) -> None:
+    run = Run("20180216-010101-compare-x-ccc333", "running", 1.0)
+    shelf.create(run)
+    assert not any(comparisons.is_named(name, shelf) for name in (run.id, "compare-x-ccc333", "20180216", "last"))
+    assert comparisons.is_named("20180216-010101-compare-aaa111", shelf)
+    assert comparisons.is_named("compare-aaa111", shelf)
+
+
+def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(shelf: Store) -> None:
+    kept = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    comparisons.save(kept, shelf)
+    changed = replace(kept, trials=(Trial("cpu", 1, "r"),))
+    stop = threading.Thread(target=comparisons.stop, args=(kept, shelf))
+    with comparisons.alone(shelf):
+        stop.start()
+        stop.join(0.2)  # if it may, it is done by then
+        comparisons.save(changed, shelf)
+    stop.join(20)
+    found = comparisons.load(kept.id, shelf)
+    assert (found.finished is not None, found.trials) == (True, changed.trials)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_what_can_t_be_locked_is_changed_all_the_same(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    kept = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    comparisons.save(kept, shelf)
+    monkeypatch.setattr(comparisons, "LOCK_SECONDS", 0.05)
+    if not is_held:
+        (shelf.root.with_name(comparisons.FOLDER) / ".lock").mkdir()
+    with comparisons.alone(shelf) if is_held else contextlib.nullcontext():
+        assert comparisons.stop(kept, shelf).remarks == (comparisons.STOPPED,)
+    assert comparisons.load(kept.id, shelf).finished is not None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": "x"}', "{" * 9])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +14,18 @@ from typing import Any
 import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE
+from house import until
 from telemetry.conftest import library as library  # a fixture, made known here
 from telemetry.stand_in import Host
 
 from ngcdl import held
 from ngcdl.owner import this_process
 from ngcdl.record import Owner, Run
-from ngcdl.spec import GpuRequest, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import Store
 
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
+DIGEST = "sha256:" + "5" * 64
 TRAINING = Workload("cifar10")
 # Chooses and records; while it says what it chose, others may record a run on the very card.
 PREPARE = """
@@ -32,12 +36,13 @@ from fakes import IMAGE, FakeShow
 from ngcdl import held, prepare, settings
 from ngcdl.asked import Asked
 from ngcdl.errors import NgcdlError
-from ngcdl.spec import GpuRequest, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.store import Store
 
 config = settings.load({"HOME": os.environ["HOME"]})
 shelf = Store(config.runs)
-asked = Asked("docker", IMAGE, GpuRequest.parse(sys.argv[2]), Workload("cifar10", data="synthetic"), force=True)
+image = ImageRef.parse(os.environ.get("IMAGE") or str(IMAGE))
+asked = Asked("docker", image, GpuRequest.parse(sys.argv[2]), Workload("cifar10", data="synthetic"), force=True)
 others = [
     prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), config, shelf, FakeShow()) for text in sys.argv[3:]
 ]
@@ -50,6 +55,7 @@ class Show(FakeShow):
 
 show = Show()
 try:
+    asked = replace(asked, always_pull="IMAGE" in os.environ)
     run = prepare.prepare(asked, config, shelf, show).run
     print(json.dumps({"gpus": run.gpus, "said": show.said, "held": held.cards(shelf), "id": run.id}))
 except NgcdlError as error:
@@ -63,18 +69,28 @@ def shelf(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def host(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """Two cards on which nothing computes, and a Docker that has the image."""
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """A Docker that has the image."""
+    one = Daemon(tmp_path / "d.sock")
+    one.info |= {"Runtimes": {"runc": {}, "nvidia": {}}}
+    has(one, IMAGE)
+    with serving(one):
+        monkeypatch.setenv("DOCKER_HOST", one.host)
+        yield one
+
+
+def has(daemon: Daemon, image: ImageRef) -> None:
+    digest = f"{image.name}@{DIGEST}"
+    daemon.images[str(image)] = daemon.images[digest] = {"Id": "sha256:" + "1" * 64, "RepoDigests": [digest]}
+
+
+@pytest.fixture
+def host(library: Path, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Two cards on which nothing computes."""
     one = Host(library, tmp_path / "nvml.state")
     one.set()
     monkeypatch.setenv("HOME", str(tmp_path))
-    daemon = Daemon(tmp_path / "d.sock")
-    daemon.info |= {"Runtimes": {"runc": {}, "nvidia": {}}}
-    digest = f"{IMAGE.name}@sha256:{'5' * 64}"
-    daemon.images[str(IMAGE)] = daemon.images[digest] = {"Id": "sha256:" + "1" * 64, "RepoDigests": [digest]}
-    with serving(daemon):
-        monkeypatch.setenv("DOCKER_HOST", daemon.host)
-        yield one
+    return one
 
 
 def prepared(host: Host, gpus: str, *others: str) -> Any:
@@ -136,6 +152,36 @@ def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> Non
     assert it["held"][it["gpus"][0]] == it["id"]
     assert it["held"][other] != it["id"]
     assert "another run took the GPU meanwhile: choosing again" in it["said"]
+
+
+def test_an_image_that_is_always_pulled_is_not_pulled_once_more_for_another_card(
+    host: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait until the card is chosen, and it may be pulled for an hour."""
+    image = ImageRef.parse("127.0.0.1:1/tensorflow:18.01-py2")  # no registry answers there: the engine pulls
+    has(daemon, image)
+    daemon.pulled = json.dumps({"status": f"Digest: {DIGEST}"}).encode() + b"\n"
+    monkeypatch.setenv("IMAGE", str(image))
+    it = prepared(host, "1", "1")
+    assert "another run took the GPU meanwhile: choosing again" in it["said"]
+    assert len([path for path in daemon.asked if "/images/create?" in path]) == 1
+
+
+def test_who_must_wait_for_another_s_choice_says_so(shelf: Store) -> None:
+    shelf.ensure_writable()
+    said: list[str] = []
+
+    def choose() -> None:
+        with held.turn(shelf, said.append):
+            said.append("chosen")
+
+    other = threading.Thread(target=choose)
+    with held.turn(shelf, said.append):
+        other.start()
+        until(lambda: said, "what it waits for")
+        assert said == ["waiting for another ngcdl to choose its GPUs"]
+    other.join(20)
+    assert said[1:] == ["chosen"]
 
 
 @pytest.mark.parametrize("gpus", ["all", "0,1"])

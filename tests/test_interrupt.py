@@ -14,6 +14,7 @@ import pytest
 from fakes import FakeJob
 from house import until
 
+from ngcdl.errors import EngineHangs
 from ngcdl.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
 
 
@@ -87,28 +88,65 @@ def test_a_job_that_ended_in_time_is_closed_in_peace() -> None:
         threading.Event().wait(0.2)
 
 
-def test_a_stop_that_fails_is_no_noise_and_a_kill_that_fails_is_said() -> None:
-    from ngcdl.errors import EngineHangs
-
+def test_a_stop_or_a_kill_that_fails_is_said() -> None:
     class Hanging(FakeJob):
         def stop(self, grace_seconds: float) -> None:
             super().stop(grace_seconds)
             raise EngineHangs("unix socket", 60)
 
         def kill(self) -> None:
-            raise EngineHangs("unix socket", 60)
+            raise EngineHangs("unix socket", 5)
 
     said: list[str] = []
     stopper, job = Stopper(7, said.append), Hanging()
     stopper.job = job
     stopper.on_signal(signal.SIGINT)
-    until(lambda: job.asked)
-    assert said == [STOPPING]
-    stopper.on_signal(signal.SIGINT)
     until(lambda: len(said) == 2)
+    assert said[0] == STOPPING
+    assert "unix socket accepts connections but gave no answer within 60 s" in said[1]
+    stopper.on_signal(signal.SIGINT)
+    until(lambda: len(said) == 3)
     stopper.ended()
-    assert "unix socket accepts connections but gave no answer" in said[1]
-    assert stopper.name == "SIGINT"
+    assert said[2] == said[1].replace("60 s", "5 s")
+    assert (job.asked, stopper.name) == (["stop 7"], "SIGINT")
+
+
+def test_a_job_whose_time_is_up_is_asked_until_it_could_be_and_each_failure_is_said() -> None:
+    class Busy(FakeJob):
+        def stop(self, grace_seconds: float) -> None:
+            if len(self.asked) < 2:
+                self.asked.append("stop")
+                raise EngineHangs("unix socket", 60)
+            super().stop(grace_seconds)
+
+    said: list[str] = []
+    stopper, job = Stopper(7, said.append, retry_seconds=0.01), Busy()
+    stopper.job = job
+    stopper.stop_at(0.0)
+    assert job.ending.wait(20)
+    stopper.ended()
+    assert job.asked == ["stop", "stop", "stop 7"]
+    assert (said[0], len(said), said.count(EngineHangs("unix socket", 60).message)) == (
+        "the time is up: stopping",
+        3,
+        2,
+    )
+    assert stopper.why == TIME_IS_UP
+
+
+def test_a_job_that_ended_is_not_asked_again_whatever_its_stop_came_to() -> None:
+    class Gone(FakeJob):
+        def stop(self, grace_seconds: float) -> None:
+            super().stop(grace_seconds)
+            stopper.ended()
+            raise EngineHangs("unix socket", 60)
+
+    stopper, job = Stopper(7, print, retry_seconds=0.0), Gone()
+    stopper.job = job
+    stopper.stop_at(0.0)
+    assert job.ending.wait(20)
+    until(lambda: stopper._bell and not stopper._bell.is_alive(), "the end of the timer", 10)
+    assert job.asked == ["stop 7"]
 
 
 def test_no_exception_handler_of_a_library_swallows_an_interruption() -> None:

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
-from followed import START, STEP, follow, recorded
+from followed import START, STEP, by_signal, follow, recorded
+from followed import shelf as shelf
 
 from ngcdl import launch
 from ngcdl.engines.base import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError
 from ngcdl.interrupt import Interrupted, Stopper
 from ngcdl.store import Store
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
-
-
-def by_signal(*numbers: int) -> Callable[[], None]:
-    def send() -> None:
-        for number in numbers:
-            os.kill(os.getpid(), number)
-
-    return send
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

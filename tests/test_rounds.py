@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +20,11 @@ from ngcdl.choice import NO_GPU, Choice
 from ngcdl.comparisons import Kept
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
-from ngcdl.errors import NotPlaceable, SlurmLost
+from ngcdl.errors import NotPlaceable, SlurmLost, StateNotWritable
 from ngcdl.folder import EVENTS
 from ngcdl.interrupt import Interrupted
 from ngcdl.prepare import Settled
+from ngcdl.record import Run
 from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, Placement, Workload
 from ngcdl.store import Store
@@ -37,6 +39,7 @@ class Cluster(FakeEngine):
 
     jobs: Mapping[int, FakeJob] = field(default_factory=dict)
     refuses: int | None = None
+    at: Mapping[int, Callable[[], None]] = field(default_factory=dict)  # what happens while it takes that one
     orders: list[Order] = field(default_factory=list)
     taken: dict[str, FakeJob] = field(default_factory=dict)
 
@@ -46,6 +49,7 @@ class Cluster(FakeEngine):
             self.refuses = None
             raise NotPlaceable("no", "nothing")
         self.orders.append(order)
+        self.at.get(number, lambda: None)()
         job = self.jobs.get(number) or FakeJob()
         job.identity = f"slurm:{number}"
         self.taken[order.run_id] = job
@@ -190,3 +194,51 @@ def test_one_that_is_stopped_from_another_shell_begins_no_other_run(shelf: Store
     it.go()
     assert len(fake.orders) == 2
     assert comparisons.load(it.kept.id, shelf).remarks == (comparisons.STOPPED,)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_one_that_is_stopped_while_its_runs_are_handed_in_withdraws_them(shelf: Store, leaves: bool) -> None:
+    def stopped() -> None:
+        comparisons.stop(comparisons.load(it.kept.id, shelf), shelf)
+
+    it, fake = going(shelf, at={2: stopped})
+    it.leave() if leaves else it.go()
+    assert killed(fake) == [1, 2]
+    kept = comparisons.load(it.kept.id, shelf)
+    assert (len(kept.trials), kept.finished is not None, kept.remarks) == (2, True, (comparisons.STOPPED,))
+
+
+def test_a_stop_that_comes_while_a_run_is_recorded_is_not_lost(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = threading.Thread(target=lambda: comparisons.stop(comparisons.load(it.kept.id, shelf), shelf))
+    create = Store.create
+
+    def creating(shelf: Store, run: Run) -> Path:
+        if len(fake.orders) == 1:
+            ours.start()
+            ours.join(0.5)  # if it may, it is done by then
+        return create(shelf, run)
+
+    it, fake = going(shelf)
+    fake.name = "kubernetes"
+    fake.at = {2: ours.join}
+    monkeypatch.setattr(Store, "create", creating)
+    it.go()
+    assert len(fake.orders) == 2
+    assert comparisons.load(it.kept.id, shelf).remarks == (comparisons.STOPPED,)
+
+
+def test_a_run_that_could_not_be_recorded_costs_no_other_its_place(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, full = Store.create, [True]
+
+    def creating(shelf: Store, run: Run) -> Path:
+        if len(fake.orders) == 2 and full and full.pop():
+            raise StateNotWritable(shelf.root, "Disk quota exceeded")
+        return create(shelf, run)
+
+    it, fake = going(shelf)
+    monkeypatch.setattr(Store, "create", creating)
+    it.go()
+    assert [trial.arm for trial in it.kept.trials] == ORDER
+    assert [trial.run for trial in it.kept.trials] == [order.run_id for order in fake.orders]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from house import LIKE_OTHERS
 
 from ngcdl import settings
 from ngcdl.errors import BadOption, UsageError
@@ -82,6 +86,18 @@ def test_a_folder_in_the_config_file_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / ".config/ngcdl/config.toml").mkdir(parents=True)
     with pytest.raises(BadOption, match=r"config\.toml"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("locked", ["config.toml", "."])
+def test_a_config_file_that_this_user_may_not_read_is_told_and_not_passed_over(tmp_path: Path, locked: str) -> None:
+    path = config(tmp_path, 'registry = "mirror.example"\n')
+    (path.parent / locked).chmod(0)
+    code = "from ngcdl import settings\ntry: print(settings.load().registry)\nexcept Exception as e: print(e)"
+    command = [*LIKE_OTHERS, sys.executable, "-c", code]
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    (path.parent / locked).chmod(0o700)
+    assert f"{path} can't be read: Permission denied" in done.stdout, done.stderr
 
 
 def test_a_file_in_the_config_folder_s_place_is_no_config(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ngcdl.errors import BadOption
 from ngcdl.spec import (
@@ -70,6 +72,53 @@ def test_a_value_that_holds_a_secret_is_hidden_under_any_name(value: str) -> Non
 )
 def test_a_value_that_holds_none_is_shown(name: str, value: str) -> None:
     assert redacted(name, value) == value
+
+
+# Names with TOKEN, KEY, AUTH or PASS in them that ordinary settings have.
+ORDINARY = (
+    "TOKENIZERS_PARALLELISM", "MAX_TOKENS", "NUM_KEY_VALUE_HEADS", "AUTHOR_ID", "PASSES", "KEYFRAMES", "NCCL_KEYS_MAX",
+    "TOKEN_DROPOUT", "BYPASS_CACHE",
+)  # fmt: skip
+HARMLESS = ("0", "512", "123456", "0.25", "true", "False", "YES", "no", "on", "off", "none", "auto")
+# Names under which a few digits may be a PIN, and any word a password.
+OF_SECRETS = (
+    "PASSWORD", "DB_PASSWORD", "PASSWORD_2", "PASSWORDS", "PASSWD", "SSHPASS", "PASS", "KEY_PASSPHRASE", "PASSCODE",
+    "API_KEY", "APIKEY", "API_KEYS", "KEY", "KEY_2", "HF_TOKEN", "MYTOKEN", "token", "CLIENT_SECRET", "SECRET_ID",
+    "CREDENTIALS", "MY_AUTH", "GH_PAT", "KEY_PIN", "TOKEN_PIN", "AUTH_CODE", "TOKEN_OTP", "SECRET_PIN", "apiKey",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+@pytest.mark.parametrize("value", HARMLESS)
+def test_a_harmless_value_of_an_ordinary_variable_is_recorded(name: str, value: str) -> None:
+    assert redacted(name, value) == value
+
+
+@pytest.mark.parametrize("name", OF_SECRETS)
+@pytest.mark.parametrize("value", [*HARMLESS, "1234", "hunter2"])
+def test_under_a_secret_s_name_even_a_pin_is_hidden(name: str, value: str) -> None:
+    assert redacted(name, value) == REDACTED
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1234567", "0.123456", "123456.7", "512 ", "5\n12", "512\n", "1e5", "0x1f", "\u0661\u0662", "truely", "nones", "",
+     "12a", "nvapi-1", ".5", "1.", "1.2.3", "-7"],
+)  # fmt: skip
+def test_any_other_value_is_hidden_where_the_name_may_be_a_secret_s(value: str) -> None:
+    assert [redacted(name, value) for name in ORDINARY] == [REDACTED] * len(ORDINARY)
+
+
+@given(
+    st.text("AZ_key1.-", max_size=8), st.sampled_from(["KEY", "TOKEN", "auth", "Pass", "SECRET", "CREDENTIAL"]),
+    st.text("AZ_keys1.-", max_size=8), st.text("0123456789.truefalsno-x \n", max_size=9) | st.text(max_size=9),
+)  # fmt: skip
+def test_what_such_a_name_shows_is_a_small_number_or_a_switch(before: str, part: str, after: str, value: str) -> None:
+    if redacted(before + part + after, value) != REDACTED:
+        digits = value.replace(".", "", 1)
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= 6
+        assert is_number or value.lower() in [one.lower() for one in HARMLESS]
+        assert redacted_words((f"{before}{part}{after}=hush",)) != (f"{before}{part}{after}={REDACTED}",)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import FakeEngine, FakeJob
+from house import until
 
 from ngcdl import comparisons, stopping
 from ngcdl.comparisons import Kept, Trial
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit
-from ngcdl.errors import RunElsewhere, RunOfOthers
+from ngcdl.errors import RunElsewhere, RunOfOthers, SlurmLost
 from ngcdl.folder import LOG
 from ngcdl.reconcile import UNWATCHED, reconcile
 from ngcdl.record import Owner, Run
@@ -90,6 +91,49 @@ def test_what_was_killed_because_it_did_not_listen_to_a_stop_was_interrupted(she
     shelf.create(run)
     found = reconcile(shelf, run)
     assert (found.status, found.reason) == ("interrupted", "stopped by ngcdl stop")
+
+
+def test_a_stop_that_takes_long_says_what_it_waits_for(shelf: Store, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.create(RUN)
+    said: list[str] = []
+
+    def stop(grace_seconds: float) -> None:
+        until(lambda: len(said) == 2, "two lines", 20)
+        Job.stop(job, grace_seconds)
+
+    monkeypatch.setattr(job, "stop", stop)
+    assert stopping.stopped(shelf, RUN, said.append, 0.01).status == "interrupted"
+    assert {line.partition(" (")[0] for line in said} == {f"waiting for {RUN.id} to end"}
+
+
+def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_said(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
+    run = replace(RUN, owner=None)
+    shelf.create(run)
+    said: list[str] = []
+    lost = SlurmLost("squeue", "connect failure")
+    told = f"waiting for {RUN.id} to end ({lost.message.removesuffix('.')})"
+
+    class Away(Job):
+        def ended(self) -> Exit | None:
+            if not any(told in line for line in said):
+                raise lost
+            return super().ended()
+
+    engine = FakeEngine(Away(), name="apptainer", is_cluster=True)
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    assert stopping.stopped(shelf, run, said.append, 0.1).status == "interrupted"
+    assert any(line.startswith(f"{told} (") for line in said)
+
+
+def test_a_run_that_begins_while_its_comparison_is_stopped_is_stopped_with_it(shelf: Store, job: Job) -> None:
+    kept = Kept("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0)
+    shelf.create(RUN)
+    comparisons.save(replace(kept, trials=(Trial("cpu", 1, RUN.id),)), shelf)
+    assert [run.status for run in stopping.comparison(shelf, kept)] == ["interrupted"]
+    assert [trial.run for trial in comparisons.load(kept.id, shelf).trials] == [RUN.id]
 
 
 def test_of_a_comparison_the_last_is_stopped_first_and_no_other_run_begins(shelf: Store, job: Job) -> None:

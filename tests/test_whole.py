@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
@@ -98,6 +99,28 @@ def test_a_new_one_never_takes_the_place_of_another(path: Path) -> None:
     with pytest.raises(FileExistsError), written(path, is_new=True) as file:
         file.write(b"second")
     assert path.read_bytes() == b"first"
+    assert beside(path) == []
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_where_there_are_no_hard_links_a_new_one_is_written_and_another_is_left_alone(
+    path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", no_links)  # as on FAT
+    test_a_new_one_never_takes_the_place_of_another(path)
+
+
+def test_a_link_that_fails_for_another_reason_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="No space left"), written(path, is_new=True):
+        pass
+    assert not path.exists()
     assert beside(path) == []
 
 

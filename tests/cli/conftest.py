@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from house import House
+
+GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 
 
 @pytest.fixture
@@ -18,4 +21,11 @@ def house(tmp_path: Path) -> House:
 def trained(house: House) -> House:
     """A home in which trainings end at once."""
     house.bring_trainer()
+    return house
+
+
+@pytest.fixture
+def kept(house: House) -> House:
+    """A home with the sample run of format 1."""
+    shutil.copytree(GOLDEN, house.shelf.root / GOLDEN.name)
     return house

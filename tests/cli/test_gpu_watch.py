@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from ngcdl.cli.gpu import _watch
+from ngcdl.cli.gpu import _watch, gpu
+from ngcdl.errors import BadOption
 from ngcdl.telemetry.card import Driver, GpuReading
 
 
@@ -43,3 +44,9 @@ def test_a_program_gets_a_line_of_json_for_each_reading(capsys: pytest.CaptureFi
     lines = [json.loads(line) for line in watched(capsys, as_json=True).splitlines()]
     assert [line["gpus"][0]["name"] for line in lines] == ["Tesla T4"] * 2
     assert all(line["t"] > 0 for line in lines)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan"), 1e10])
+def test_seconds_that_nobody_can_wait_are_refused(seconds: float) -> None:
+    with pytest.raises(BadOption, match=r"--watch .*: must be a number of seconds above 0, at most 1,000,000,000"):
+        gpu(watch=seconds)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
+import typer
 from house import House
 
+from ngcdl.cli.app import running
+from ngcdl.cli.app.declared import takes
+from ngcdl.cli.app.placed import Placed
+from ngcdl.cli.typed import Typed
 from ngcdl.preflight import host
-from ngcdl.spec import KINDS
+from ngcdl.spec import KINDS, Placement
 
 
 @pytest.mark.parametrize("command", ["check", "images", "resolve"])
@@ -37,3 +44,46 @@ def test_the_help_of_export_names_every_cluster_and_both_its_names_are_understoo
         assert "There is no run" in house.run("export", form, "x").stderr
     refused = house.run("export", "nomad", "x")
     assert (refused.returncode, f"export nomad: must be {' or '.join(clusters)}." in refused.stderr) == (2, True)
+
+
+KEPT = {list[str] | None: tuple[str, ...]}  # the type of an option, that of the field which keeps it
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "apart"),
+    [
+        (running.RunOptions, Typed, {"tty", "rm", "placement"}),
+        (running.CompareOptions, Typed, {"images", "vary", "scaling", "repeat", "show", "placement"}),
+        (Placed, Placement, set()),
+    ],
+)
+def test_every_option_has_the_name_the_type_and_the_default_of_the_field_that_it_sets(
+    declared: type, value: type, apart: set[str]
+) -> None:
+    hints, defaults = get_type_hints(value), {one.name: one.default for one in fields(value)}
+    typed = {name: option for name, option in get_type_hints(declared).items() if name not in apart}
+    assert {name: KEPT.get(option, option) for name, option in typed.items()} == {name: hints[name] for name in typed}
+    assert {name: getattr(declared, name) or None for name in typed} == {name: defaults[name] or None for name in typed}
+
+
+def test_what_is_typed_reaches_the_command() -> None:
+    seen: list[tuple[Typed, bool, bool]] = []
+    app = typer.Typer()
+
+    @app.command()
+    @takes(running.RunOptions)
+    def command(typed: Typed, tty: bool, rm: bool) -> int:
+        seen.append((typed, tty, rm))
+        return 0
+
+    words = [
+        *("x:1", "ls", "--no-eval", "--compile", "-e", "A=1", "-e", "B", "-p", "80:80"),
+        *("--nodes", "2", "--sbatch=--exclusive", "--channels-first", "--rm"),
+    ]
+    app(words, standalone_mode=False, obj=("ls", "-l"))
+    placement = Placement(nodes=2, options=("--exclusive",))
+    expected = Typed(
+        image="x:1", stray=("ls",), command=("ls", "-l"), no_eval=True, compile=True, environment=("A=1", "B"),
+        ports=("80:80",), placement=placement, channels_last=False,
+    )  # fmt: skip
+    assert seen == [(expected, False, True)]

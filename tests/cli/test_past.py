@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from docker_socket import Daemon, serving
 from house import TRAIN, House
 from made_runs import Made
 
@@ -128,6 +133,43 @@ def test_a_replay_can_be_planned_and_starts_nothing_then(trained: House) -> None
     done = trained.run("runs", "replay", "last", "--dry-run")
     assert "# the same by hand:" in done.stdout
     assert len(trained.shelf.ids()) == 1
+
+
+@pytest.mark.parametrize(("stdin", "more", "has_one"), [
+    ("a terminal", (), True), ("a terminal", ("--detach",), False), ("nothing", (), False), ("closed", (), False),
+])  # fmt: skip
+def test_a_command_that_had_a_terminal_gets_one_only_where_there_is_one(
+    kept: House, tmp_path: Path, stdin: str, more: tuple[str, ...], has_one: bool
+) -> None:
+    path = kept.shelf.folder(CPU) / "run.json"
+    record = json.loads(path.read_text())
+    spec = record["spec"] | {"workload": None, "command": ["bash"], "tty": True, "stdin": True}
+    path.write_text(json.dumps(record | {"spec": spec}))
+    ours, theirs = pty.openpty()
+    line = ("runs", "replay", CPU, "--dry-run", *more)
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/d.sock"}
+    with serving(Daemon(tmp_path / "d.sock")):
+        before = ("sh", "-c", 'exec "$0" "$@" <&-') if stdin == "closed" else ()
+        streams = {"stdin": theirs, "stdout": theirs} if stdin == "a terminal" else {"stdin": subprocess.DEVNULL}
+        with kept.popen(*line, env=env, before=before, **streams) as process:
+            os.close(theirs)
+            out, err = process.communicate(timeout=60)
+        out = _read(ours) if stdin == "a terminal" else out
+    os.close(ours)
+    assert process.returncode == 0, err
+    words = re.search(r"docker run [^\n]*", " ".join(out.split()))
+    assert words
+    assert (" -it " in words[0], '"Tty": true' in out, '"OpenStdin": true' in out) == (has_one,) * 3
+    assert ("its command had a terminal; this time it has none" in err) is not has_one
+
+
+def _read(terminal: int) -> str:
+    """Return what was written to the other end, which is closed by now."""
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: there is no more
+        while data := os.read(terminal, 65536):
+            seen += data
+    return seen.decode()
 
 
 def test_a_run_that_was_imported_is_looked_at_freely_and_replayed_only_where_it_is_trusted(

@@ -63,7 +63,7 @@ def test_a_small_figure_is_not_shown_as_nothing(house: House, capsys: pytest.Cap
 def test_a_run_that_finished_is_not_out_of_memory_though_a_process_inside_was_killed(
     house: House, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    why = "out of memory: the kernel killed a process inside, though the command itself ended with 0"
+    why = "out of memory: the kernel killed a process inside, although the command itself exited with 0"
     run = Run("x", "finished", STARTED, STARTED + 3, 0, True, why)
     text = rows(house, run, capsys)
     assert "run x (finished, 3.0 s)" in text

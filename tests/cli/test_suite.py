@@ -95,7 +95,10 @@ def test_an_experiment_that_fails_does_not_end_the_others_and_the_exit_code_tell
     assert {outcome["comparison"]["refused"][0]["field"] for outcome in tried} == {"status"}
 
 
-@pytest.mark.parametrize("words", [("suite", "table9"), (*ARTICLES, "--budget", "0"), (*ARTICLES, "--repeat", "0")])
+@pytest.mark.parametrize("words", [
+    ("suite", "table9"), (*ARTICLES, "--budget", "0"), (*ARTICLES, "--repeat", "0"), (*ARTICLES, "--budget", "inf"),
+    (*ARTICLES, "--budget", "nan"), (*ARTICLES, "--budget", "1e8"),
+])  # fmt: skip
 def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str, ...]) -> None:
     done = trained.run(*words)
     assert (done.returncode, done.stdout) == (2, "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
+import signal
 import sys
 import termios
 import threading
@@ -44,7 +46,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         yield ours
-    os.close(ours)
+    with contextlib.suppress(OSError):  # a test may have closed it
+        os.close(ours)
 
 
 def test_ctrl_c_is_a_signal_again_once_nobody_reads_the_keyboard(
@@ -63,5 +66,43 @@ def test_ctrl_c_is_a_signal_again_once_nobody_reads_the_keyboard(
     job.torn.set()
     until(takes_signals, "the old state", 10)
     until(lambda: UNHEARD.split(";")[0] in capsys.readouterr().err, "the line that says so", 10)
+    job.stop(0)
+    assert list(output) == []
+
+
+@dataclass
+class AskingJob(TornJob):
+    """Requests to its engine take a lock, as those of urllib3 do."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def resize(self, rows: int, columns: int) -> None:
+        if self.lock.acquire(timeout=10):
+            super().resize(rows, columns)
+            self.lock.release()
+
+
+def test_a_window_that_changes_while_the_engine_is_asked_something_is_told_after_that(terminal: int) -> None:
+    job, raw, before = AskingJob(until_stopped=True), RawTerminal(), signal.getsignal(signal.SIGWINCH)
+    raw.settle_seconds = 0.05
+    output = raw.pump(job, job.output())
+    next(output)
+    assert job.asked == ["resize 24 80"]
+    with job.lock:
+        os.kill(os.getpid(), signal.SIGWINCH)
+    until(lambda: job.asked.count("resize 24 80") == 2, "the second size", 10)
+    job.stop(0)
+    assert list(output) == []
+    assert signal.getsignal(signal.SIGWINCH) == before
+    job.torn.set()
+    until(lambda: "close_input" in job.asked, "the keyboard's thread", 10)
+
+
+def test_a_terminal_that_is_gone_does_not_fail_the_run(terminal: int) -> None:
+    job = FakeJob(until_stopped=True)
+    output = RawTerminal().pump(job, job.output())
+    next(output)
+    os.close(terminal)
+    until(lambda: "close_input" in job.asked, "the keyboard's thread", 10)
     job.stop(0)
     assert list(output) == []

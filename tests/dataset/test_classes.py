@@ -56,7 +56,7 @@ def test_too_few_or_too_many_classes_are_refused(tmp_path: Path, files: tuple[st
 
 
 @pytest.mark.parametrize(("files", "said"), [
-    (("1.jpg",), "test has no folder of images; the test needs the classes that are trained on, cats, dogs"),
+    (("1.jpg",), "test has no folder of images; the test needs the same classes as the training, cats, dogs"),
     (("cats/1.jpg", "hounds/1.jpg"), "test has the folders of images cats, hounds; the test needs"),
 ])  # fmt: skip
 def test_other_classes_to_test_with_are_refused_where_it_is_tested(

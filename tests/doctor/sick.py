@@ -91,6 +91,9 @@ SICK: dict[str, Sight] = {
     "config exposed": replace(
         HEALTHY, keys=Keys("config.json", True, None, "Others can read config.json: chmod 600 x")
     ),
+    "config of another": replace(
+        HEALTHY, keys=Keys("config.json", True, None, "config.json belongs to another user (uid 7), who can read it.")
+    ),
     "registry away": replace(HEALTHY, registry=Registry(error=RegistryUnreachable("nvcr.io", "no answer"))),
     "registry late": replace(HEALTHY, registry=Trouble("no answer within 5 s")),
     "key refused": replace(
@@ -125,7 +128,8 @@ NAMED: dict[str, tuple[str, str]] = {
     "docker": ("docker", "warning"), "memlock learned": ("memlock", "warning"), "memlock": ("memlock", "warning"),
     "shm": ("shm", "warning"), "disk full": ("disk", "broken"), "disk small": ("disk", "warning"),
     "no key": ("credentials", "warning"), "config broken": ("credentials", "broken"),
-    "config exposed": ("credentials", "warning"), "registry away": ("registry", "broken"),
+    "config exposed": ("credentials", "warning"), "config of another": ("credentials", "warning"),
+    "registry away": ("registry", "broken"),
     "registry late": ("registry", "broken"), "key refused": ("key", "broken"), "clock": ("clock", "broken"),
     "proxy here": ("proxy", "warning"), "proxy there": ("proxy", "warning"), "dataset": ("dataset", "warning"),
     "dataset that is named": ("dataset", "broken"), "a variable that holds no key": ("credentials", "broken"),

@@ -282,7 +282,7 @@ def test_a_context_that_is_gone_is_refused_and_no_other_engine_is_taken(
         monkeypatch.setenv("DOCKER_CONTEXT", variable)
     with pytest.raises(EngineAbsent) as refused:
         connect()
-    assert "the context rootles: there is none of that name" in refused.value.message
+    assert "the context rootles: no context of that name" in refused.value.message
     assert f"    docker context ls\n    {leave}\n" in refused.value.hint
 
 
@@ -391,7 +391,7 @@ def test_an_engine_over_ssh_is_refused_with_a_socket_that_ssh_brings(
         (home / "config.json").write_text('{"currentContext": "far"}')
     else:
         monkeypatch.setenv("DOCKER_HOST", host)
-    with pytest.raises(EngineElsewhere, match="ngcdl speaks no ssh:// to it") as refused:
+    with pytest.raises(EngineElsewhere, match="ngcdl does not support ssh:// addresses") as refused:
         connect()
     hint = refused.value.hint
     assert f"    ssh -nNT -L {line}\n    export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/docker-far.sock\n" in hint

@@ -134,6 +134,11 @@ def test_a_description_in_yaml_is_read_however_its_lists_are_shifted(shift: str)
     ]
 
 
+def test_an_option_is_its_name_and_not_any_text_in_another_s() -> None:
+    profile = ["name=seccomp,profile=/etc/docker/rootless.json"]
+    assert not read({**PLAIN, "SecurityOptions": profile}).is_rootless
+
+
 @pytest.mark.parametrize(("info", "kind"), [
     ({"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless", "name=cgroupns"]}, "is_rootless"),
     ({"DockerRootDir": "/var/snap/docker/common/var-lib-docker"}, "is_snap"),
@@ -172,8 +177,9 @@ def test_runc_s_version_is_where_the_engine_has_it(
 
 
 def test_machines_are_called_as_images_call_them() -> None:
-    assert [architecture(name) for name in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "", None)] == [
-        "amd64", "amd64", "arm64", "arm64", "ppc64le", None, None,
+    names = ("x86_64", "amd64", "AMD64", "aarch64", "arm64", "ppc64le", "", None)
+    assert [architecture(name) for name in names] == [
+        "amd64", "amd64", "amd64", "arm64", "arm64", "ppc64le", None, None,
     ]  # fmt: skip
 
 

@@ -85,11 +85,11 @@ def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = No
 @pytest.mark.parametrize(("state", "code", "oom", "reason"), [
     (_ended(0), 0, False, None),
     (_ended(5), 5, False, None),
-    (_ended(0, OOMKilled=True), 0, True, "though the command itself ended with 0"),
+    (_ended(0, OOMKilled=True), 0, True, "although the command itself exited with 0"),
     (_ended(137, OOMKilled=True), 137, True, "out of memory: the kernel killed it"),
-    (_ended(137), 137, False, "killed (SIGKILL), not by ngcdl and not for want of memory"),
+    (_ended(137), 137, False, "killed (SIGKILL), not by ngcdl and not for lack of memory"),
     (_ended(143), 143, False, "from outside"),
-    (_ended(0, Status="created"), None, None, "the container was made but never started"),
+    (_ended(0, Status="created"), None, None, "the container was created but never started"),
     ({}, None, None, "the container was removed outside ngcdl"),
 ])  # fmt: skip
 def test_an_end_is_told_with_what_the_code_does_not_say(

@@ -48,10 +48,13 @@ def test_an_engine_on_this_host_tells_the_layers_of_its_images() -> None:
 @pytest.mark.parametrize(("daemon", "info", "is_here", "why"), [
     (Daemon(), INFO, False, "not on this host"),
     (Daemon(), INFO | {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}, True, "rootless"),
+    (Daemon(), INFO | {"SecurityOptions": ["name=seccomp,profile=/rootless.json"]}, True, ""),
     (Daemon(component="Podman Engine"), INFO, True, "podman"),
 ])  # fmt: skip
 def test_who_can_t_be_handed_layers_is_said(daemon: Daemon, info: dict[str, Any], is_here: bool, why: str) -> None:
-    assert why in (layer_store(daemon, info, is_here).foreign or "")
+    foreign = layer_store(daemon, info, is_here).foreign
+    assert why in (foreign or "")
+    assert bool(foreign) == bool(why)
 
 
 @pytest.mark.parametrize(("machine", "name"), [("aarch64", "arm64"), ("x86_64", "amd64"), ("riscv64", "riscv64")])

@@ -12,7 +12,7 @@ from kubernetes_api import Api
 from kubernetes_jobs import NAME, RUN, Followed, order, record, started
 
 from ngcdl.engines.kubernetes import KubernetesEngine
-from ngcdl.errors import ClusterForbidden, ClusterLost
+from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterLost, EngineError
 from ngcdl.spec import Placement
 
 pytestmark = pytest.mark.lab
@@ -115,6 +115,10 @@ def test_a_cluster_that_stays_away_loses_the_run_and_one_that_comes_back_does_no
     api.job_ends()
     again.end()
     assert again.error is None
+    told = [line for line in again.text("stderr").splitlines() if line.startswith("the cluster can't be asked: ")]
+    assert len(told) == len(REFUSALS), "each reason once"
+    assert all(line.endswith(" Trying again for 60 s.") for line in told)
+    assert "leader changed" in told[0]
 
 
 def test_who_may_not_look_at_jobs_is_told_at_once(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
@@ -133,6 +137,21 @@ def test_what_may_not_be_made_is_an_error_and_leaves_nothing(
         engine.start(order(engine, tmp_path))
     assert "kubectl auth can-i" in refused.value.hint
     assert api.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("removal", "error"), [((504, "Timeout", "context deadline exceeded"), ClusterLost), (None, ClusterHangs)]
+)
+def test_a_creation_without_an_answer_may_have_left_a_job_unless_it_could_be_removed(
+    engine: KubernetesEngine, api: Api, tmp_path: Path, removal: tuple[int, str, str] | None, error: type[EngineError]
+) -> None:
+    api.refusals["POST", "jobs"] = (504, "Timeout", "context deadline exceeded")
+    if removal:
+        api.refusals["GET", "jobs"] = removal
+    with pytest.raises(error) as caught:
+        engine.start(order(engine, tmp_path))
+    assert "gave no answer" in caught.value.message
+    assert ("ngcdl show" in caught.value.hint) == (error is ClusterLost)
 
 
 def test_a_job_is_asked_for_where_it_was_made_whatever_context_another_shell_chooses(

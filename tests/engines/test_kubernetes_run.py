@@ -28,6 +28,7 @@ pytestmark = pytest.mark.lab
 EVENTS = (
     '{"event":"start","t":1,"device":"gpu","batch":8,"steps":2,"workload":"cifar10"}',
     '{"event":"step","t":2,"step":0,"loss":4.5,"examples_per_second":null,"seconds_per_batch":null}',
+    '{"event":"checkpoint","t":2.5,"step":2,"path":"checkpoints/step-2.npz","seconds":0.1}',
     '{"event":"finish","t":3,"step":2,"seconds":2}',
 )
 
@@ -113,6 +114,41 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
     assert shown.stdout.splitlines()[1:] == ["step 0"]
     closed = shelf.load(RUN)
     assert (closed.status, closed.exit_code, closed.summary.loss_first) == ("finished", 0, 4.5)
+
+
+def test_a_training_goes_on_in_a_second_run_from_the_checkpoint_that_the_first_left_on_the_claim(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
+    words = (
+        "run",
+        "pytorch:25.03-py3",
+        "--engine",
+        "kubernetes",
+        "--gpus",
+        "none",
+        "--train",
+        "cifar10",
+        "--batch",
+        "8",
+    )
+    resume = ("--data-pvc", "cifar", "--resume", "last")
+    containers = []
+    for number, more in enumerate((("--data-pvc", "cifar"), resume)):
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "ngcdl", *words, *more], stderr=subprocess.PIPE, text=True
+        ) as process:
+            api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
+            containers += api.only("jobs")["spec"]["template"]["spec"]["containers"]
+            play(api, tmp_path / f"pod{number}")
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    second, first = Store(tmp_path / "ngcdl" / "runs").ids()
+    mounts = {one["mountPath"]: one for one in containers[1]["volumeMounts"] if one["name"] == "claim"}
+    assert {inside: one["subPath"] for inside, one in mounts.items()} == {
+        "/ngcdl/run": f"ngcdl-runs/{second}", "/ngcdl/resume": f"ngcdl-runs/{first}",
+    }  # fmt: skip
+    assert [" --resume /ngcdl/resume " in " ".join(one["args"]) for one in containers] == [False, True]
 
 
 def test_nodes_are_compared_by_one_job_when_the_other_has_ended(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import filelock
 import pytest
 from house import until
 
@@ -212,9 +213,7 @@ def test_what_can_t_be_started_is_an_error_with_its_reason(engine: local.LocalEn
 
 def test_an_image_is_not_for_this_engine(engine: local.LocalEngine) -> None:
     image = ImageRef.parse("tensorflow:1")
-    assert engine.has(image) is None
-    with pytest.raises(LocalUnavailable):
-        engine.pull(image, list[PullEvent]().append)
+    assert (engine.has(image), engine.config(image)) == (None, None)
 
 
 def test_there_is_a_lock_for_each_kind_of_host() -> None:
@@ -248,6 +247,17 @@ def test_an_installation_that_fails_says_so_and_is_tried_anew(engine: local.Loca
     assert sum("once" in event.status for event in shown) == 2
 
 
+def test_an_installer_sees_no_key_of_ngc(
+    engine: local.LocalEngine, no_tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "nvapi-hush")
+    monkeypatch.setenv("NGC_CLI_API_KEY", "nvapi-hush")
+    no_tools.write_text("#!/bin/sh\nenv | grep -c '^NGC_'\nexit 2\n")
+    with pytest.raises(LocalUnavailable) as caught:
+        engine.prepare(False, list[PullEvent]().append)
+    assert caught.value.message.endswith("\n0.")
+
+
 def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEngine, no_tools: Path) -> None:
     count = no_tools.with_name("count")
     no_tools.write_text(f'#!/bin/sh\necho "$1" >> {count}\n[ "$1" = venv ] && mkdir -p "$5/bin"\nexit 0\n')
@@ -259,6 +269,19 @@ def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEng
         thread.join()
     assert count.read_text().split() == ["venv", "pip"]
     assert engine.prepare(False, shown.append) == engine.python(False)
+
+
+def test_whoever_waits_for_another_s_installation_is_told(engine: local.LocalEngine, no_tools: Path) -> None:
+    folder = engine._environment(local.lock_name(has_gpu=False))
+    folder.mkdir(parents=True)
+    shown: list[PullEvent] = []
+    with filelock.FileLock(f"{folder}.lock"):
+        other = threading.Thread(target=engine.prepare, args=(False, shown.append))
+        other.start()
+        until(lambda: shown, "a word about the wait")
+        (folder / local.READY).touch()
+    other.join()
+    assert [event.status for event in shown] == [f"Another ngcdl is installing TensorFlow into {folder}; waiting."]
 
 
 def test_a_place_that_can_t_be_written_is_told(tmp_path: Path, no_tools: Path) -> None:

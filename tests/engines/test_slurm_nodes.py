@@ -40,6 +40,11 @@ def test_the_default_partition_s_nodes_are_told_with_their_cards(programs: Path)
     assert nodes.of(Placement(), 0) == (Node("n1", "amd64"), Node("n2", "arm64"), Node("n3"))
 
 
+def test_an_architecture_that_hardly_any_image_is_made_for_is_not_taken_for_unknown(programs: Path) -> None:
+    says(programs, "scontrol", "NodeName=n1 Arch=ppc64le CoresPerSocket=1 Gres=gpu:v100:4 Partitions=main")
+    assert nodes.of(Placement(), 1) == (Node("n1", "ppc64le", card="v100", gpus=4),)
+
+
 @pytest.mark.parametrize(
     ("placement", "variable", "names"),
     [

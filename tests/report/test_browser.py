@@ -76,7 +76,7 @@ def shown(tab: Browser, folder: Path, document: str, width: int = 1400, dark: bo
     tab.sized(width, scale=1)
     scheme = "dark" if dark else "light"
     tab.ask("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-    tab.open((folder / "page.html").as_uri())
+    tab.load("Page.navigate", {"url": (folder / "page.html").as_uri()})
 
 
 def complaints(tab: Browser) -> list[str]:
@@ -234,6 +234,31 @@ def _size(png: bytes) -> tuple[int, ...]:
     return tuple(int.from_bytes(png[at : at + 4]) for at in (16, 20))
 
 
+def test_a_picture_needs_no_file_that_the_browser_might_not_see(
+    tab: tuple[Browser, list[bytes]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "like-a-snap"  # which has a /tmp of its own
+    script.write_text(f'#!/bin/sh\nmount -t tmpfs none "$TMPDIR" && exec {browser.found()} "$@"\n')
+    script.chmod(0o755)
+    start = tmp_path / "start"
+    start.write_text(f'#!/bin/sh\nexec unshare --user --map-root-user --mount {script} --no-sandbox "$@"\n')
+    start.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    document = "<!doctype html><body style='margin:0'><div style='height:10000px'>x</div>"
+    here = browser.picture(document)
+    monkeypatch.setenv("NGCDL_BROWSER", str(start))
+    assert browser.picture(document) == here
+
+
+def test_a_page_that_can_t_be_loaded_is_an_error_and_not_a_picture_of_one(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path
+) -> None:
+    with pytest.raises(NoBrowser, match="can't load the page: net::ERR_FILE_NOT_FOUND"):
+        tab[0].load("Page.navigate", {"url": (tmp_path / "none.html").as_uri()})
+
+
 @pytest.mark.parametrize(("height", "share"), [(10_000, 1.0), (15_998, 1.0), (40_000, 0.4)])
 def test_a_long_page_is_drawn_smaller_and_only_what_could_not_be_read_is_cut(
     tab: tuple[Browser, list[bytes]], height: int, share: float
@@ -274,3 +299,12 @@ def test_a_browser_that_ends_at_once_is_told(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("NGCDL_BROWSER", str(stand_in(tmp_path, "chromium", body)))
     with pytest.raises(NoBrowser, match="ended"):
         browser.picture("<p>x")
+
+
+def test_a_browser_sees_no_key_of_ngc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "nvapi-hush")
+    monkeypatch.setenv("NGC_CLI_API_KEY", "nvapi-hush")
+    monkeypatch.setenv("NGCDL_BROWSER", str(stand_in(tmp_path, "chromium", f"env > {tmp_path}/env")))
+    with pytest.raises(NoBrowser, match="ended"):
+        browser.picture("<p>x")
+    assert "hush" not in (tmp_path / "env").read_text()

@@ -232,7 +232,14 @@ def test_an_old_driver_is_asked_by_its_older_calls(card: Host, old_library: Path
         "from ngcdl.telemetry import gpu\nwith gpu.open_nvml() as n: print(n.driver().cuda, n.read() == n.read())"
     )
     assert done.stdout == "12.2 True\n"
-    assert done.stderr.count("nvmlDeviceGetTemperatureV") == 1
+    assert done.stderr == "", "its older calls answer, and what no call answers is shown as n/a"
+
+
+def test_versions_that_the_driver_does_not_report_are_told_in_a_line_of_ngcdl_s(card: Host) -> None:
+    card.set(**{"fail__SystemGetDriverVersion": 999})
+    done = card.python("from ngcdl.telemetry import gpu\nprint(gpu.probe().driver.version)")
+    assert done.stdout == "None\n"
+    assert done.stderr.startswith("ngcdl: the driver does not report its versions: SystemGetDriverVersion: unknown")
 
 
 MIG = {

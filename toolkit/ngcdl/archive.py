@@ -6,12 +6,14 @@
     SHA256SUMS                                                                       last; `sha256sum -c` reads it
 
 No absolute names, no owners, no links. What the record redacts stays redacted; a log is packed as it is. Reading trusts
-nothing: it accepts only these names and only regular files, and checks every checksum and every record. It imports
-either everything or nothing.
+nothing: it accepts only these names and only regular files, and checks every checksum and every record. Nothing is
+imported unless all of it is valid. If the disk fills up or Ctrl-C arrives while it is moved into place, a part may be
+there; importing the file again adds the rest.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -137,7 +139,7 @@ class _Summed(io.RawIOBase):
 
 def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
     """Import the runs and comparisons in `file`, and return their ids. Those already here are left as they are,
-    and reported. Raise ArchiveBroken, and then keep nothing."""
+    and reported. Raise ArchiveBroken, and then keep nothing; StateNotWritable may leave a part, see above."""
     store.ensure_writable()
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
@@ -146,12 +148,14 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
             for folder in folders:
                 _accept(file, Store(Path(draft)), folder.name)
             comparisons = [_read(file, path) for path in found if path.parent.name == COMPARISONS]
-            placed = [folder.name for folder in folders if _placed(folder, store, say)]
-            return placed + [kept.id for kept in comparisons if _saved(kept, store, say)]
+            # First what has to be written: once that fits on the disk, placing the runs only renames their folders.
+            saved = [kept.id for kept in comparisons if _saved(kept, store, say)]
+            return [folder.name for folder in folders if _placed(folder, store, say)] + saved
     except tarfile.TarError as error:
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
-        if error.filename is not None and str(error.filename).startswith(str(store.root)):
+        is_ours = error.filename is not None and str(error.filename).startswith(str(store.root))
+        if is_ours or error.errno in (errno.ENOSPC, errno.EDQUOT):  # a write does not name its file
             raise StateNotWritable(store.root, error.strerror or str(error)) from error
         raise ArchiveBroken(file, error.strerror or str(error)) from error
 
@@ -209,7 +213,8 @@ def _sums(file: Path, text: bytes) -> dict[str, str]:
 
 
 def _accept(file: Path, drafts: Store, run_id: str) -> None:
-    """Check a record and remove its owner: processes and containers of another machine are not ours to stop."""
+    """Check a record, remove its owner (processes and containers of another machine are not ours to stop), and mark the
+    run as imported."""
     try:
         run = drafts.load(run_id)
     except NgcdlError as error:
@@ -217,6 +222,8 @@ def _accept(file: Path, drafts: Store, run_id: str) -> None:
     if run.status == "running":
         raise ArchiveBroken(file, f"the record of {run_id} says that it is still running")
     drafts.save(replace(run, owner=None, engine_id=None, container=None))
+    (drafts.folder(run_id) / HOME).mkdir(mode=0o700)
+    (drafts.folder(run_id) / IMPORTED).touch(mode=0o600)
 
 
 def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
@@ -224,8 +231,6 @@ def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
     if target.exists() or target.is_symlink():
         say(f"{folder.name} is here already, and is left as it is")
         return False
-    (folder / HOME).mkdir(mode=0o700)
-    (folder / IMPORTED).touch(mode=0o600)
     folder.rename(target)
     return True
 
@@ -234,6 +239,7 @@ def _read(file: Path, path: Path) -> Kept:
     """Read and check a comparison. Its runs may be here already, or missing: its results will say which."""
     try:
         kept = Kept.from_json(json.loads(path.read_bytes()))
+        json.dumps(kept.as_json(), allow_nan=False)  # as `save` will
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArchiveBroken(file, f"{path.stem} is not a readable comparison") from error
     known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)

@@ -8,13 +8,15 @@ $XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ngcdl import settings
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import opened
 from ngcdl.store import Store, age, named, write_whole
@@ -23,6 +25,7 @@ FORMAT = 1
 FOLDER = "comparisons"
 KIND = "compare"  # in their ids, where a run has what it trains
 STOPPED = "it was stopped: not all of its runs were finished"
+LOCK_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,55 @@ def has(comparison_id: str, shelf: Store) -> bool:
 
 def save(kept: Kept, shelf: Store) -> None:
     """Save `kept`. Raise StateNotWritable."""
-    file = path(kept.id, shelf)
+    _made(shelf)
+    write_whole(path(kept.id, shelf), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+
+
+def _made(shelf: Store) -> Path:
+    """Return the folder of the comparisons, created if it is missing. Raise StateNotWritable."""
+    folder = shelf.root.with_name(FOLDER)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StateNotWritable(file.parent, error.strerror or str(error)) from error
-    write_whole(file, json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+        raise StateNotWritable(folder, error.strerror or str(error)) from error
+    return folder
 
 
-def stop(kept: Kept, shelf: Store) -> None:
-    """Close a comparison, so that the ngcdl that runs it starts no more runs. Raise StateNotWritable."""
-    if kept.finished is None:
-        save(replace(kept, finished=time.time(), remarks=(*kept.remarks, STOPPED)), shelf)
+@contextlib.contextmanager
+def alone(shelf: Store) -> Iterator[None]:
+    """Keep every other ngcdl out of such a block, so that a comparison can be loaded, changed and saved.
+
+    Enter it regardless on a file system without locks, or if another ngcdl stays in its block for LOCK_SECONDS.
+    Raise StateNotWritable."""
+    import filelock
+
+    lock = filelock.FileLock(_made(shelf) / ".lock")
+    try:
+        with contextlib.suppress(OSError, NotImplementedError):  # the lock's timeout is an OSError, too
+            lock.acquire(timeout=LOCK_SECONDS)
+        yield
+    finally:
+        lock.release()
 
 
-def is_named(name: str) -> bool:
-    """Is `name` a comparison's id, or enough of one, rather than a run's?"""
-    return KIND in name
+def stop(kept: Kept, shelf: Store) -> Kept:
+    """Close a comparison, so that the ngcdl that runs it starts no more runs, and return it with all that began.
+
+    Raise StateNotWritable, NoSuchComparison or RecordBroken."""
+    with alone(shelf):
+        now = load(kept.id, shelf)
+        if now.finished is None:
+            now = replace(now, finished=time.time(), remarks=(*now.remarks, STOPPED))
+            save(now, shelf)
+    return now
+
+
+def is_named(name: str, shelf: Store | None = None) -> bool:
+    """Is `name` a comparison's id, or enough of one, rather than a run's? A run of an image such as compare-x has the
+    word in its id, too. Without `shelf`, look at the caller's own runs."""
+    if KIND not in name:
+        return False
+    return named(name, (shelf or Store(settings.load().runs)).ids()) is None
 
 
 def find(name: str, shelf: Store) -> str:

@@ -1,6 +1,6 @@
 """What people see: results on stdout, everything else on stderr, and how an error is shown.
 
-No colour when not on a terminal or with NO_COLOR; what containers and registries send is stripped of control bytes.
+No colour with NO_COLOR or without a terminal; control characters are removed from what containers and registries send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ngcdl.errors import NgcdlError
 if TYPE_CHECKING:
     from rich.console import Console
 
-# The last range reverses the order in which the following text is shown: gpj.exe would look like exe.jpg.
+# The last two ranges change the direction of the text that follows: gpj.exe would look like exe.jpg.
 # https://www.unicode.org/reports/tr9/#Explicit_Directional_Embeddings
 _CONTROL = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|"
@@ -29,7 +29,7 @@ _CONTROL = re.compile(
 )
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
-# Set by scripts/ngcdl, which starts Python in its own place: what was typed.
+# What was typed; set by scripts/ngcdl, which replaces itself with Python.
 TYPED = "NGCDL_TYPED"
 COMMANDS = (
     *("login", "logout", "pull", "check", "images", "resolve", "run", "compare", "workloads", "suite"),
@@ -39,7 +39,7 @@ _COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--hel
 
 
 def out() -> Console:
-    """The console for results. Made on each call: streams may have been replaced since."""
+    """Return the console for results. It is made on each call, because the streams may have been replaced."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
@@ -52,12 +52,12 @@ def err() -> Console:
 
 
 def plain(text: str) -> str:
-    """Take out control characters and escape sequences; line ends and tabs stay."""
+    """Remove control characters and escape sequences, but not newlines and tabs."""
     return _CONTROL.sub("", text)
 
 
 def program() -> str:
-    """Name ngcdl as this caller can type it: where PATH has none, the path that was typed."""
+    """Return ngcdl's name as the caller can type it: if it is not on PATH, the path that was typed."""
     import shutil
 
     typed = os.environ.get(TYPED) or sys.argv[0]
@@ -67,17 +67,17 @@ def program() -> str:
 
 
 def typable(text: str) -> str:
-    """Put that name into the command lines that stand in a text for people."""
+    """Put that name into the command lines in a text for people."""
     return _COMMAND_LINE.sub(lambda _: program(), text)
 
 
 def say(text: str) -> None:
-    """Tell one line on stderr. A stderr that is closed or full loses it: nothing depends on it."""
+    """Print a message on stderr. If stderr is closed or full, it is lost: nothing depends on it."""
     _write(sys.stderr, wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr) + "\n")
 
 
 def wrapped(text: str, stream: Any, indent: int = 2) -> str:
-    """Break `text` between words where `stream` is a terminal, with the later lines indented; commands stay whole."""
+    """Wrap `text` if `stream` is a terminal, with continuation lines indented; lines with commands stay whole."""
     width = columns(stream)
     if width is None:
         return text
@@ -90,7 +90,7 @@ def wrapped(text: str, stream: Any, indent: int = 2) -> str:
 
 
 def columns(stream: Any) -> int | None:
-    """How wide the terminal is; None where `stream` is none, and nothing is to be broken."""
+    """Return the terminal's width, at least 40; None if `stream` is not a terminal, and lines must not be wrapped."""
     if not stream or stream.closed or not stream.isatty():
         return None
     import shutil
@@ -99,8 +99,8 @@ def columns(stream: Any) -> int | None:
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Container[int] = ()) -> list[str]:
-    """Align `rows`, the head first. Columns that `width` has no room for stand indented on a line below; `right`
-    names those that are flush right. What a cell holds stays in it."""
+    """Return the lines of a table of `rows`, the head first. Columns that don't fit into `width` go on an indented line
+    below; `right` has the indices of the right-aligned ones. Newlines in a cell become spaces."""
     rows = [[plain(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
@@ -122,7 +122,7 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def _spans(widths: Sequence[int], width: int | None) -> list[tuple[int, int]]:
-    """Which columns share a line."""
+    """Return which columns share a line, as (first, end)."""
     spans, first, used = [], 0, 0
     for at, wide in enumerate(widths):
         if width is not None and at > first and used + wide > width:
@@ -133,20 +133,20 @@ def _spans(widths: Sequence[int], width: int | None) -> list[tuple[int, int]]:
 
 
 def result_stream() -> IO[bytes]:
-    """Give stdout for bytes. Raises OSError where it was closed (`>&-`)."""
+    """Return stdout for bytes. Raise OSError if it was closed (`>&-`)."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "stdout is closed")
     return sys.stdout.buffer
 
 
 def result(text: str, styled: bool = False) -> None:
-    """Write a result for people to stdout. Records hold what containers wrote: all but what is `styled` by ourselves is
-    cleaned. Raises OSError where stdout takes nothing."""
+    """Write a result for people to stdout. Control characters are removed unless ngcdl itself has `styled` the text,
+    because records hold what containers wrote. Raise OSError if stdout can't be written."""
     _result(typable(text if styled else plain(text)))
 
 
 def result_exact(text: str) -> None:
-    """The same of what programs take, as a script or a path: where no terminal shows it, each byte of it counts."""
+    """Write a result that programs read, such as a script or a path: unchanged, unless stdout is a terminal."""
     result(text, styled=columns(sys.stdout) is None)
 
 
@@ -156,7 +156,7 @@ def _result(text: str) -> None:
     encoding = sys.stdout.encoding or "ascii"
     try:
         text.encode(encoding, sys.stdout.errors or "strict")
-    except UnicodeEncodeError:  # LANG=C, or a name on the disk that is no text
+    except UnicodeEncodeError:  # LANG=C, or a file name that is not valid text
         text = text.encode(encoding, "backslashreplace").decode(encoding)
     print(text, flush=True)  # noqa: T201
 
@@ -194,7 +194,7 @@ def size(value: float | None) -> str:
 
 
 def operations(flops: float, share: float | None, source: str | None = None, recalled: bool | None = None) -> str:
-    """2.4e12, 0.31 -> 2.40 TFLOP/s, 31 % of the card's peak [where that is from]."""
+    """2.4e12, 0.31 -> 2.40 TFLOP/s, 31 % of the card's peak [the source of that peak]."""
     size, unit = (1e12, "T") if flops >= 1e12 else (1e9, "G")
     text = f"{flops / size:.2f} {unit}FLOP/s"
     if share is None:
@@ -204,12 +204,12 @@ def operations(flops: float, share: float | None, source: str | None = None, rec
 
 
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """A figure with its unit, or n/a without."""
+    """Format a figure with its unit; None -> n/a."""
     return NOT_AVAILABLE if value is None else f"{value:,.{digits}f}{unit}"
 
 
 def measured(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """The same, but of a small figure two digits at least: 0.93, never 0.9 or 0.0 where it is not 0."""
+    """The same, with at least two significant digits: 0.93, never 0.9, nor 0.0 for a value that is not 0."""
     if value and math.isfinite(value):
         digits = max(digits, 1 - math.floor(math.log10(abs(value))))
     return number(value, digits, unit)
@@ -221,5 +221,5 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def on_terminal(stream: Any) -> bool:
-    """Is it a terminal that understands movement?"""
+    """Is it a terminal that can move the cursor?"""
     return bool(stream and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"))

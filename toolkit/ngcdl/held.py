@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ngcdl.errors import NgcdlError
 from ngcdl.owner import is_alive, this_process
@@ -45,9 +45,14 @@ def _holds(run: Run) -> bool:
 
 
 @contextlib.contextmanager
-def turn(shelf: Store) -> Iterator[None]:
+def turn(shelf: Store, say: Callable[[str], None]) -> Iterator[None]:
     """Keep other processes from recording a run on free cards meanwhile. Without file locks this does nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            fcntl.flock(stack.enter_context((shelf.root / ".cards.lock").open("wb")), fcntl.LOCK_EX)
+            lock = stack.enter_context((shelf.root / ".cards.lock").open("wb"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("waiting for another ngcdl to choose its GPUs")
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield

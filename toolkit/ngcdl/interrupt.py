@@ -18,6 +18,8 @@ TIME_IS_UP = "stopped when its time was up"
 STOPPING = "stopping; press Ctrl-C again to kill"
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
 KILL_SECONDS = 5.0
+# How long to wait before a job whose time is up is asked again, if it could not be asked.
+RETRY_SECONDS = 30.0
 
 
 class Interrupted(BaseException):
@@ -69,12 +71,18 @@ class Stopper:
 
     `is_late`: its time was up, and it was stopped without a signal."""
 
-    def __init__(self, grace_seconds: float, say: Callable[[str], None], kill_seconds: float = KILL_SECONDS) -> None:
+    def __init__(
+        self,
+        grace_seconds: float,
+        say: Callable[[str], None],
+        kill_seconds: float = KILL_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
         self.job: Job | None = None
         self.signal: int | None = None
         self.is_late = False
         self._grace_seconds = grace_seconds
-        self._kill_seconds = kill_seconds
+        self._kill_seconds, self._retry_seconds = kill_seconds, retry_seconds
         self._say = say
         self._is_over = False
         self._alarm: threading.Timer | None = None
@@ -97,7 +105,7 @@ class Stopper:
             self._alarm.daemon = True
             self._alarm.start()
         # In a thread: the stop waits for the job, which may save a checkpoint, while its output must be read.
-        threading.Thread(target=self._stop if first else self._kill, daemon=True).start()
+        threading.Thread(target=self._stop_as_asked if first else self._kill, daemon=True).start()
 
     @property
     def why(self) -> str | None:
@@ -111,27 +119,41 @@ class Stopper:
     def stop_at(self, until: float | None) -> None:
         """Stop the job, which exists by now, at `until` (s since the epoch)."""
         if until is not None:
-            self._bell = threading.Timer(max(until - time.time(), 0.0), self._time_is_up)
-            self._bell.daemon = True
-            self._bell.start()
+            self._set_bell(max(until - time.time(), 0.0))
+
+    def _set_bell(self, seconds: float) -> None:
+        self._bell = threading.Timer(seconds, self._time_is_up)
+        self._bell.daemon = True
+        self._bell.start()
 
     def _time_is_up(self) -> None:
-        if not self._is_over and not self.signal:
+        if self._is_over or self.signal:
+            return
+        if not self.is_late:
             self.is_late = True
-            self._stop("the time is up: stopping")
+            self._say("the time is up: stopping")
+        if not self._stop() and not self._is_over:
+            self._set_bell(self._retry_seconds)
 
-    def _stop(self, said: str = STOPPING) -> None:
-        self._say(said)
-        with contextlib.suppress(NgcdlError):
-            if self.job:
-                self.job.stop(self._grace_seconds)
+    def _stop_as_asked(self) -> None:
+        self._say(STOPPING)
+        self._stop()
+
+    def _stop(self) -> bool:
+        """Ask the job to stop; if that fails, say why and return False."""
+        return self._tried(lambda job: job.stop(self._grace_seconds))
 
     def _kill(self) -> None:
+        self._tried(lambda job: job.kill())
+
+    def _tried(self, ask: Callable[[Job], None]) -> bool:
         try:
             if self.job:
-                self.job.kill()
+                ask(self.job)
         except NgcdlError as error:
             self._say(error.message)
+            return False
+        return True
 
     def _wake(self) -> None:
         """Raise Unkillable in the main thread, whatever engine call it is in."""

@@ -1,6 +1,6 @@
-"""One run, from start to recorded end, however it ends. Nothing else makes a run happen.
+"""One run, from start to recorded end, however it ends. Nothing else starts a run.
 
-Start, sample, stream, and close the record: after an exit, an error, Ctrl-C, SIGTERM or a lost engine.
+Start, sample, stream, and close the record: after an exit, an error, Ctrl-C, SIGTERM or the loss of the engine.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.meanwhile import Show, Terminal
 from ngcdl.nodesamples import samples
 from ngcdl.prepare import Ready
+from ngcdl.reconcile import SUBMISSION_SECONDS
 from ngcdl.record import Run
 from ngcdl.report.diagnosis import diagnosed, told
 from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
 GRACE_SECONDS = 10.0
+MAY_BE_ACCEPTED = "Interrupted before the cluster answered: it may have accepted the job, or may yet accept it."
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 
 
@@ -37,13 +39,13 @@ def follow(
     leave: bool = False,
     begun: Job | None = None,
 ) -> Run:
-    """Start what is ready and see it through, at most `until` (s since the epoch): then it is stopped.
+    """Start what is ready and follow it to its end; at `until` (s since the epoch) it is stopped.
 
-    `begun`: its job, where a cluster has taken it before.
+    `begun` is its job, if a cluster has already accepted it. Return the closed record. After closing it, raise
+    NgcdlError, or Interrupted if a signal came before there was a job to stop.
 
-    Gives the closed record; raises NgcdlError after closing it.
-    A person who detaches from a terminal gets the record as it is, running; reconcile closes it later. So does who asks
-    to `leave` what a cluster has taken; one that can't be asked any more leaves the record running, too.
+    If a user detaches from the terminal, or with `leave` once a cluster has accepted the job, return the record while
+    the run goes on; reconcile closes it later. If a cluster stops answering, its record stays open, too.
     """
     stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS, show.say)
     course = Course(ready, shelf, show, stopper)
@@ -60,7 +62,7 @@ def follow(
             course.interrupted()
         except Unkillable:
             course.given_up()
-        except Exception as error:  # a fault of ngcdl too leaves nothing running, and no record open
+        except Exception as error:  # even a bug in ngcdl leaves nothing running, and no record open
             course.failed(error)
         stopper.ended()
         course.close()
@@ -69,7 +71,7 @@ def follow(
 
 
 class Course:
-    """One run on its way: its record so far, its job once it has started, and how both ended."""
+    """One run in progress: its record so far, its job once it has started, and how it ended."""
 
     def __init__(self, ready: Ready, shelf: Store, show: Show, stopper: Stopper) -> None:
         self._ready, self._shelf, self._show, self._stopper = ready, shelf, show, stopper
@@ -78,14 +80,14 @@ class Course:
         self._ended = Exit(None)
         self._is_recorded = False
         self._is_lost = False
-        self._may_be_left = False  # the container of a start that was given up
+        self._may_be_left = False  # a container, from a start that was given up
         self._is_cluster = ready.engine.is_cluster
         self.run = ready.run
         self.job: Job | None = None
         self._trouble: Exception | None = None
 
     def start(self, begun: Job | None = None) -> Job:
-        """Start the job and record what it runs in, and which GPUs it sees; one that has `begun` is as its record."""
+        """Start the job, and record what it runs in and which GPUs it sees. For one that has `begun`, return that."""
         if begun:
             self.job = self._stopper.job = begun
             return begun
@@ -94,14 +96,14 @@ class Course:
             job = self.job = self._stopper.job = engine.start(self._ready.order)
         for note in job.started.news:
             self._show.say(note)
-        owner = None if self._is_cluster else self.run.owner  # a cluster's run needs nobody to watch it
+        owner = None if self._is_cluster else self.run.owner  # a run on a cluster needs no watcher
         self.run = replace(self.run, container=job.identity, owner=owner).noting(*job.started.notes)
         self._save()
         self.run = meanwhile.gpus_inside(self.run, self._ready, job, self._show)
         return job
 
     def watch(self, job: Job, terminal: Terminal | None) -> None:
-        """Measure, and bring the output to log and screen, until the job has ended or a person has detached."""
+        """Sample, and copy the output to log and screen, until the job has ended or the user has detached."""
         if self._is_cluster:
             self._stream(job, terminal)
             self._ended = job.wait()
@@ -121,19 +123,36 @@ class Course:
         meanwhile.stream(job, self._folder, self._show, terminal, look)
 
     def interrupted(self) -> None:
-        """A signal came before there was a job that could be asked to stop."""
+        """Clean up after a signal that came before there was a job to stop."""
         self._ended = Exit(None, reason="interrupted before it had started")
         if self.job:
             self.job.kill()
+        elif self._is_cluster:
+            self._withdraw()
         else:
             self._remove_left(is_given_up=True)
 
-    def _remove_left(self, is_given_up: bool) -> None:
-        """Remove the job that the engine may have created before it could return it.
+    def _withdraw(self) -> None:
+        """Remove the job that a cluster may have accepted without ngcdl seeing its answer.
 
-        `is_given_up`: its answer was not waited for, and it may still create one. The record keeps its owner then, and
-        reconcile looks for the job."""
-        self._may_be_left = is_given_up and self._ready.engine.has_containers and not self._is_cluster
+        If none is found, or it can't be removed, it may still run: the record stays open, and reconcile looks again."""
+        with contextlib.suppress(NgcdlError, Interrupted):
+            if left := self._ready.engine.find(self.run.id):
+                left.remove()
+                return
+        self._is_lost = True
+        self.run = self.run.noting(MAY_BE_ACCEPTED)
+        self._save()
+        later = f"{SUBMISSION_SECONDS / 60:.0f} min from now"
+        look, stop = f"ngcdl show {self.run.id}", f"ngcdl stop {self.run.id}"
+        self._show.say(f"{MAY_BE_ACCEPTED} What became of it, {later}:  {look}; to stop it:  {stop}")
+
+    def _remove_left(self, is_given_up: bool) -> None:
+        """Remove the job that the engine may have created without returning it.
+
+        `is_given_up`: ngcdl stopped waiting for the answer, so the engine may still create one. Then the record keeps
+        its owner, and reconcile looks for the job."""
+        self._may_be_left = is_given_up and self._ready.engine.has_containers
         with contextlib.suppress(NgcdlError, Interrupted):
             left = self._ready.engine.find(self.run.id)
             if left:
@@ -144,7 +163,7 @@ class Course:
             self._show.say("the engine may still have its container, or create it: the next ngcdl command removes it")
 
     def given_up(self) -> None:
-        """A second signal came, and the kill did not end the job: ask once how it stands, and leave it."""
+        """A second signal came, and the kill did not end the job: query its state once, and leave it."""
         self._stopper.ended()
         ended = None
         if self.job:
@@ -157,11 +176,12 @@ class Course:
             self._show.say(unknown + (f"; what became of it:  ngcdl show {self.run.id}" if self._is_cluster else ""))
 
     def failed(self, error: Exception) -> None:
+        """Remember what went wrong, and end the job unless the engine is lost."""
         self._is_lost = isinstance(error, EngineLost)
         if isinstance(error, EngineLost) and not self._is_cluster and self.job and self._ready.order.spec.workload:
             error = type(error)(error.doing, is_training=True).with_traceback(error.__traceback__)
         self._trouble = error
-        if not self.job and not self._is_cluster:  # what a cluster may have taken goes on there
+        if not self.job and not self._is_cluster:  # what a cluster may have accepted goes on there
             self._remove_left(is_given_up=isinstance(error, EngineHangs))
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):
@@ -169,14 +189,14 @@ class Course:
                 self._ended = self.job.wait()
 
     def close(self) -> None:
-        """Record how it ended: from the engine, the trainer's events and our own signals.
+        """Record how it ended, according to the engine, the trainer's events and our own signals.
 
-        Raises where it goes on, as far as anybody knows, on a cluster: its record stays open."""
+        Raise, and leave the record open, if for all that is known the run goes on on a cluster."""
         if self._is_cluster and self._is_lost:
             raise self._trouble or Interrupted(self._stopper.signal or signal.SIGINT)
         events = list(self._events())
         self._trouble = self._trouble or ending.gpu_not_met(events, self._ended)
-        if self._is_cluster:  # others may have written into its record
+        if self._is_cluster:  # other commands may have added notes to its record
             with contextlib.suppress(NgcdlError):
                 self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
@@ -189,21 +209,21 @@ class Course:
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl command closes it.")
 
     def _diagnose(self) -> None:
-        """Record the famous failure that the log or the error tells of, and say it, unless the error's hint does."""
+        """Record the known failure that the log or the error shows, and report it unless the error's hint does."""
         hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
         self.run = diagnosed(self.run, self._folder / LOG, str(self._trouble or ""))
         if self.run.diagnosis and str(self.run.diagnosis.cause) not in hint:
             self._show.say(told(self.run.diagnosis))
 
     def clean_up(self) -> None:
-        """Take away what the engine keeps of a job whose end is recorded, and the HOME that nothing was left in."""
+        """Remove what the engine keeps of a job whose end is recorded, and the run's HOME if it is empty."""
         if self.job and self._is_recorded and not self._is_lost:
             try:
                 self.job.remove()
             except EngineLost as error:
                 if self._is_cluster:
                     raise
-                # The container alone has what could not be read.
+                # Only the container has what could not be read.
                 note = f"log.txt may lack its end ({error.message}):  docker logs {self.job.identity[:12]}"
                 self._show.say(note)
                 self.run = self.run.noting(note)
@@ -212,7 +232,7 @@ class Course:
             (self._folder / HOME).rmdir()
 
     def came_out(self) -> Run:
-        """Give the closed record. Raises what went wrong, or Interrupted where a signal ended nothing."""
+        """Return the closed record. Raise what went wrong, or Interrupted if a signal came but ended no job."""
         if self._trouble:
             raise self._trouble
         if self._stopper.signal and (self.job is None or self.run.status == "lost"):
@@ -223,7 +243,7 @@ class Course:
         return lines(self._folder / EVENTS)
 
     def _save(self, otherwise: str = "The run goes on; its record is not up to date.") -> bool:
-        """A record that can't be written does not stop what runs: it is said, with what comes of it. Was it written?"""
+        """Save the record and return whether that worked. If not, report it with what follows; the run goes on."""
         try:
             self._shelf.save(self.run)
         except StateNotWritable as error:

@@ -1,5 +1,5 @@
-"""What is done while a run starts and runs: a slow start is reported, its GPUs are looked for, its output goes to log
-and screen, and its figures are sampled."""
+"""What ngcdl does while a run starts and runs: reports a slow start, checks the GPUs, copies the output to log and
+screen, and samples."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ngcdl.telemetry import apart, sampler
 
 SAMPLE_SECONDS = 1.0
-# Longer than nearly every start takes. Each further message comes after twice the pause, up to 5 min.
+# Nearly every start is quicker. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
 class Show(Protocol):
-    """Where a run tells what it does and writes."""
+    """Where messages about a run, and its output, are shown."""
 
     def say(self, text: str) -> None: ...
 
@@ -36,13 +36,13 @@ class Show(Protocol):
 
 
 class Terminal(Protocol):
-    """The caller's stdin, while the container has it."""
+    """The caller's terminal or stdin, while it is connected to the container."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
 
 
 class Herald:
-    """Says at once when a training that was free to choose computes on the CPU, although it was given a GPU."""
+    """Reports at once if a training with device "auto" computes on the CPU although it was given a GPU."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
@@ -50,7 +50,7 @@ class Herald:
         self.told: tuple[str, ...] = ()
 
     def look(self, run: Run, events: Iterable[dict[str, object]]) -> None:
-        """Look whether the trainer has said what it computes on; nothing is read of `events` once it has."""
+        """Check whether the trainer has reported its device; once it has, `events` is not read any more."""
         workload = run.workload
         if self._is_known or not run.gpus or workload.get("device") != "auto":
             return
@@ -66,7 +66,9 @@ class Herald:
 def telling(
     say: Callable[[str], None], waits_for: Callable[[], str | None], pause: float = FIRST_SECONDS
 ) -> Iterator[None]:
-    """Report now and then what is waited for, and for how long: without it a slow engine looks like a hung ngcdl."""
+    """Report now and then what `waits_for` returns, and for how long; None is not reported.
+
+    Otherwise it would seem that ngcdl hangs, and not the engine."""
     over, began = threading.Event(), time.monotonic()
 
     def tell() -> None:
@@ -84,15 +86,16 @@ def telling(
         finally:
             over.set()
     finally:
-        over.set()  # a signal may have interrupted the first one
+        over.set()  # a signal may have interrupted the first call
         thread.join()
 
 
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
-    """Look for the GPUs in the started container. Raises GpuNotInside where they were demanded and are missing.
+    """Check which GPUs the started container sees, and return the run with those. Raise GpuNotInside if they were
+    explicitly requested and are missing.
 
-    Where nobody can look, the run's GPUs stay those that it was given; so they do where there are others beside them,
-    which WSL does not keep out."""
+    If that can't be checked, the run keeps the GPUs that it was given; also if the container sees others besides them,
+    which WSL does not prevent."""
     if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
         return run
     try:
@@ -110,7 +113,7 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
         show.say(error.message)
         return run.noting(error.message)
     if inside is None:
-        return run.noting("It ended before the GPUs inside could be looked at.")
+        return run.noting("It ended before the GPUs inside could be checked.")
     asked = ready.order.spec.gpus
     wanted = len(asked.devices) or asked.count
     if wanted is None or len(inside) <= wanted:
@@ -118,15 +121,14 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     named = [name for name in run.gpus or asked.devices if "-" in name]
     its = tuple(uuid for uuid in inside if any(map(uuid.startswith, named))) or run.gpus
     whose = f"the run's are {', '.join(its)}" if its else "which of them are the run's is not known"
-    note = f"nvidia-smi in the container lists more GPUs than were asked for, {len(inside)} and not {wanted}: {whose}."
+    note = f"nvidia-smi in the container lists more GPUs than requested, {len(inside)} instead of {wanted}: {whose}."
     show.say(note)
     return replace(run, gpus=its).noting(note)
 
 
 def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> None:
-    """Bring the output to the log and the screen. A log that can't be written is said once; the run goes on.
-
-    `look` is called after each piece of it."""
+    """Copy the output to log and screen, and call `look` after each chunk. A log that can't be written is reported
+    once; the run goes on."""
     output = terminal.pump(job, job.output()) if terminal else job.output()
     with contextlib.ExitStack() as stack:
         log = None
@@ -148,7 +150,7 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """Takes the sampler's place when the run is on a machine that can't be measured from here."""
+    """Stands in for the sampler if the run is on a machine that can't be measured from here."""
 
     problems: tuple[str, ...] = ("The engine is on another machine: nothing was measured there.",)
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, lines
+from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, lines, size
 
 
-def samples(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the samples of the run in `folder`. Those of several nodes in the same second become one, with the GPUs of
-    all: `_OF_NODES` combines its fields, and the first node provides the others."""
-    found = sample_files(folder)
-    return _together(found) if len(found) > 1 else lines(found[0])
+def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the samples of the run in `folder`, or those in the `last_bytes` of each file. Those of several nodes in
+    the same second become one, with the GPUs of all: `_OF_NODES` combines its fields, and the first node provides the
+    others."""
+    found = [_last(path, last_bytes) for path in sample_files(folder)]
+    return _together(found) if len(found) > 1 else found[0]
+
+
+def _last(path: Path, size_bytes: int | None) -> Iterator[dict[str, Any]]:
+    if size_bytes is None:
+        return lines(path)
+    end = size(path)
+    return lines(path, (max(end - size_bytes, 0), end))
 
 
 def sample_files(folder: Path) -> list[Path]:
@@ -24,10 +32,10 @@ def sample_files(folder: Path) -> list[Path]:
     return sorted(folder.glob(SAMPLES_OF_NODES)) or [folder / SAMPLES]
 
 
-def _together(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def _together(of_nodes: Sequence[Iterable[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     began = 0.0
-    for t, node, sample in heapq.merge(*(_timed(path, node) for node, path in enumerate(paths)), key=itemgetter(0)):
+    for t, node, sample in heapq.merge(*(_timed(one, node) for node, one in enumerate(of_nodes)), key=itemgetter(0)):
         if found and (node in found or t - began > 0.5):
             yield _one(found)
             found = {}
@@ -37,8 +45,8 @@ def _together(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield _one(found)
 
 
-def _timed(path: Path, node: int) -> Iterator[tuple[float, int, dict[str, Any]]]:
-    return ((sample["t"], node, sample) for sample in lines(path) if isinstance(sample.get("t"), int | float))
+def _timed(samples: Iterable[dict[str, Any]], node: int) -> Iterator[tuple[float, int, dict[str, Any]]]:
+    return ((sample["t"], node, sample) for sample in samples if isinstance(sample.get("t"), int | float))
 
 
 def _mean(values: Sequence[float]) -> float:

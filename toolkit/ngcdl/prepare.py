@@ -124,10 +124,11 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
     settled = settle(asked, settings, shelf, show)
     if not _chose_free(settled):
         return begin(settled, shelf)
-    with held.turn(shelf):
+    with held.turn(shelf, show.say):
         if not held.cards(shelf).keys().isdisjoint(settled.picked.uuids or ()):
             show.say("another run took the GPU meanwhile: choosing again")
-            settled = settle(asked, settings, shelf, show, settled.data)
+            fetched = replace(asked, always_pull=False)  # it has just been pulled, and others wait
+            settled = settle(fetched, settings, shelf, show, settled.data)
         return begin(settled, shelf)
 
 

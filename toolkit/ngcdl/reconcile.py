@@ -46,6 +46,8 @@ QUIET_SECONDS = 30.0
 DEAD_SECONDS = 300.0
 # How long an engine may take to create a container after ngcdl stopped waiting for it. A later command looks once more.
 LATE_SECONDS = 3600.0
+# How long a submission may take: sbatch waits up to 120 s for a busy controller, kubectl up to 135 s in three calls.
+SUBMISSION_SECONDS = 180.0
 FOLLOW_SECONDS = 0.3
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is shared by all its users
 RESTARTED = "the host or its engine was restarted while it ran"
@@ -233,7 +235,10 @@ def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
 
 
 def _by_cluster(shelf: Store, run: Run) -> Run:
-    """Ask its cluster. If that can't be asked, or is a different one now, the run stays as it is."""
+    """Ask its cluster. If that can't be asked, or is a different one now, the run stays as it is; so does a run that
+    may be in submission, by an ngcdl of another login node perhaps: that there is no job yet says nothing."""
+    if run.container is None and time.time() - run.started < SUBMISSION_SECONDS:
+        return run
     engine = engines.connect(str(run.engine))
     if run.engine_id not in (None, engine.identity):
         return run

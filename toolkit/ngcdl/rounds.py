@@ -76,7 +76,8 @@ class Comparing:
         comparisons.save(self.kept, self._shelf)
         with self._nothing_left():
             self._hand_in(is_followed=False)
-            self._queued.clear()
+            if not self._is_stopped():
+                self._queued.clear()
 
     @contextlib.contextmanager
     def _nothing_left(self) -> Iterator[None]:
@@ -138,6 +139,8 @@ class Comparing:
         place = self._place(number)
         queued = self._queued.pop((name, number), None)
         ready, job = (queued.ready, queued.job) if queued else (self._begin(name, number), None)
+        if ready is None:
+            return False
         try:
             run = launch.follow(ready, self._shelf, self._show, until=self._until, begun=job)
         except NgcdlError as error:
@@ -157,11 +160,15 @@ class Comparing:
     def _place(self, number: int) -> str:
         return f"round {number} of {self.kept.repeat}"
 
-    def _begin(self, name: str, number: int) -> Ready:
-        """Record a run as running, with its place in the comparison."""
-        ready = prepare.begin(self.arms[name], self._shelf, f"compare {self.kept.id}: {name}, {self._place(number)}")
-        self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
-        comparisons.save(self.kept, self._shelf)
+    def _begin(self, name: str, number: int) -> Ready | None:
+        """Record a run as running, with its place in the comparison; return None if the comparison was stopped."""
+        note = f"compare {self.kept.id}: {name}, {self._place(number)}"
+        with comparisons.alone(self._shelf):  # a stop comes before, or sees this run
+            if self._is_stopped():
+                return None
+            ready = prepare.begin(self.arms[name], self._shelf, note)
+            self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
+            comparisons.save(self.kept, self._shelf)
         return ready
 
     # -- in a queue -------------------------------------------------------------------------------------------------
@@ -173,18 +180,22 @@ class Comparing:
         their turn, if this ngcdl stays to do that (`is_followed`)."""
         for number in range(1, self.kept.repeat + 1):
             for name in self._order(number):
+                before = self.kept
                 try:
-                    self._queue(name, number)
+                    if not self._queue(name, number):
+                        return
                 except NgcdlError as error:
                     if not (is_followed and self._queued) or isinstance(error, EngineLost):
                         raise
-                    self.kept = replace(self.kept, trials=self.kept.trials[:-1])
+                    self.kept = before
                     self._show.say(f"{error.message} The others will be submitted when it is their turn.")
                     return
 
-    def _queue(self, name: str, number: int) -> None:
-        """Submit one run, to begin when those before it have ended."""
+    def _queue(self, name: str, number: int) -> bool:
+        """Submit one run, to begin when those before it have ended; return False if the comparison was stopped."""
         ready = self._begin(name, number)
+        if ready is None:
+            return False
         before = tuple(queued.job.identity for queued in self._queued.values())
         ready = replace(ready, order=replace(ready.order, after=before))
         run = launch.follow(ready, self._shelf, self._show, leave=True)
@@ -193,6 +204,7 @@ class Comparing:
         job = ready.engine.find(run.id)
         assert job is not None  # it has just been accepted
         self._queued[name, number] = _Queued(replace(ready, run=run), job)
+        return True
 
     def _withdraw(self, *names: str) -> None:
         """Kill the queued runs of `names`, the last first; reconcile closes their records."""

@@ -11,6 +11,8 @@ from pathlib import Path
 from ngcdl.errors import BadOption, BadReference
 from ngcdl.spec import NVCR, ImageRef
 
+KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -63,15 +65,20 @@ def host(text: str, typed: str) -> str:
     return host
 
 
+def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` without NGC's keys, for a program that has no use for them."""
+    return {name: value for name, value in environ.items() if name not in KEY_VARIABLES}
+
+
 def _read(path: Path) -> dict[str, str]:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadOption(f"{path} is not TOML: {error}", "Fix it, or move it away.") from error
     except OSError as error:
-        raise BadOption(f"{path} can't be read: {error.strerror}", "Fix it, or move it away.") from error
+        raise BadOption(f"{path} can't be read: {error.strerror}", "Make it readable, or move it away.") from error
     unknown = set(data) - {"registry"}
     if unknown or not isinstance(data.get("registry", ""), str):
         raise BadOption(

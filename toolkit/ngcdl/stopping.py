@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from ngcdl import comparisons
+from ngcdl import comparisons, console, meanwhile
 from ngcdl.comparisons import Kept
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS
-from ngcdl.errors import NoSuchRun, RecordBroken, RunOfOthers
+from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import engine_of, reconcile, standing
 from ngcdl.record import Run
@@ -20,16 +20,26 @@ from ngcdl.store import Store
 COMMAND_GRACE_SECONDS = 10.0
 
 
-def stopped(shelf: Store, run: Run) -> Run:
+def stopped(
+    shelf: Store, run: Run, say: Callable[[str], None] = console.say, pause: float = meanwhile.FIRST_SECONDS
+) -> Run:
     """Stop `run`, which is running, and return it as it ended, or in its last known state if its watcher is gone and
-    nobody can tell. Wait for a cluster until it answers.
+    nobody can tell. Wait for a cluster until it answers. From `pause` s on, `say` now and then what is waited for.
 
     Ask its watcher or, if that is gone, its engine. Raise EngineError, RunElsewhere or RunOfOthers."""
-    if run.owner and is_alive(run.owner):
-        os.kill(run.owner.pid, signal.SIGTERM)
-    else:
-        _ask_engine(shelf, run)
-    return next(now for now in standing(shelf, run.id) if now.status != "running" or _is_left(now))
+    away: dict[str, NgcdlError] = {}
+
+    def waits_for() -> str:
+        silent = "".join(f" ({error.message.rstrip('.')})" for error in tuple(away.values()))
+        return f"{run.id} to end{silent}"
+
+    with meanwhile.telling(say, waits_for, pause):
+        if run.owner and is_alive(run.owner):
+            os.kill(run.owner.pid, signal.SIGTERM)
+        else:
+            _ask_engine(shelf, run)
+        states = standing(shelf, run.id, away=away)
+        return next(now for now in states if now.status != "running" or _is_left(now))
 
 
 def _is_left(run: Run) -> bool:
@@ -55,9 +65,7 @@ def comparison(shelf: Store, kept: Kept) -> Iterator[Run]:
     """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
 
     Yield each as it ended. Raise as `stopped` does."""
-    left = _left(shelf, kept)
-    comparisons.stop(kept, shelf)
-    for run_id in left:
+    for run_id in _left(shelf, comparisons.stop(kept, shelf)):
         run = reconcile(shelf, shelf.load(run_id))
         yield stopped(shelf, run) if run.status == "running" else run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,13 +30,25 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-        if is_new:
-            os.link(draft, path)  # fails if there is one, unlike a rename
-        else:
+        if not (is_new and _linked(draft, path)):
             draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def _linked(draft: Path, path: Path) -> bool:
+    """Link `path` to `draft`, which fails if `path` exists, unlike a rename. Return False if `path` is free, but its
+    file system (FAT, exFAT) has no hard links: another file may take the name between this check and the rename."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:

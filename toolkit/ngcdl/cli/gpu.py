@@ -18,7 +18,7 @@ from ngcdl.telemetry.driver import within
 from ngcdl.telemetry.gpu import Nvml, connect
 
 _ENGINE_SECONDS = 1
-_SHORTEST_SECONDS = 0.1
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1_000_000_000  # time.sleep takes up to 9.2e9
 _NONE = console.NOT_AVAILABLE
 
 
@@ -31,8 +31,8 @@ class _Report:
 
 def gpu(json: bool = False, watch: float | None = None) -> None:
     """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raise NvmlUnavailable."""
-    if watch is not None and not watch > 0:
-        raise BadOption(f"--watch {watch:g}: must be a number of seconds above 0.")
+    if watch is not None and not 0 < watch <= _LONGEST_SECONDS:
+        raise BadOption(f"--watch {watch:g}: must be a number of seconds above 0, at most {_LONGEST_SECONDS:,}.")
     nvml = within(connect)
     try:
         if watch is not None:

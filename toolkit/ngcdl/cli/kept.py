@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, settings
 from ngcdl.errors import NgcdlError
-from ngcdl.folder import EVENTS, has_checkpoint, lines
-from ngcdl.nodesamples import samples
+from ngcdl.folder import EVENTS, has_checkpoint, lines, size
+from ngcdl.nodesamples import sample_files, samples
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
 from ngcdl.spec import kind_of
@@ -20,6 +24,13 @@ from ngcdl.store import Store
 if TYPE_CHECKING:
     from ngcdl.comparisons import Kept
 
+RECENT_BYTES = 8 << 20  # of the samples of one card: hours
+RECENT = (
+    "it is still running: its figures are those of its first steps and of the last 8 MiB of events.jsonl and "
+    "samples.jsonl; its record will have those of the whole run"
+)
+_FIRST_BYTES = 65_536
+_NO_STEP = re.compile(rb'"event": ?"(?!step")')
 SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
 SILENT_STEPS = 20  # times the interval between the last two reported steps
 
@@ -34,13 +45,29 @@ def loaded(store: Store, name: str) -> Run:
 
 
 def with_figures(store: Store, run: Run) -> Run:
-    """Return `run` with its figures. A run recorded by the trainer alone, or still running, has them in its files."""
+    """Return `run` with its figures. A run recorded by the trainer alone, or still running, has them in its files. Of
+    a long one that is still running, only the recent ones are read, which a note says: a week of them takes 10 s."""
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
     from ngcdl.report.filled import filled
 
     folder = store.folder(run.id)
-    return filled(run, list(lines(folder / EVENTS)), samples(folder))
+    if run.status != "running":
+        return filled(run, list(lines(folder / EVENTS)), samples(folder))
+    if size(folder / EVENTS) > RECENT_BYTES or any(size(file) > RECENT_BYTES for file in sample_files(folder)):
+        run = replace(run, notes=(*run.notes, RECENT))
+    return filled(run, list(_recent(folder / EVENTS)), samples(folder, RECENT_BYTES))
+
+
+def _recent(events: Path) -> Iterator[dict[str, Any]]:
+    """Yield all events but most of a long run's steps: of these the first, which tell what it began with, and those in
+    the last RECENT_BYTES."""
+    end = size(events)
+    recent = max(end - RECENT_BYTES, 0)
+    first = min(_FIRST_BYTES, recent)
+    yield from lines(events, (0, first))
+    yield from lines(events, (first, recent), _NO_STEP)
+    yield from lines(events, (recent, end))
 
 
 def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> float | None:
@@ -58,7 +85,9 @@ def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> f
         return None
     from ngcdl.report.lines import number
 
-    steps = (number(event.get("t")) for event in lines(path) if event.get("event") == "step")
+    end = size(path)
+    recent = lines(path, (max(end - RECENT_BYTES, 0), end))
+    steps = (number(event.get("t")) for event in recent if event.get("event") == "step")
     last = deque((t for t in steps if t is not None), maxlen=2)
     return seconds if seconds > SILENT_STEPS * (last[-1] - last[0] if last else 0.0) else None
 
@@ -79,12 +108,25 @@ def say_silence(run: Run, silent_seconds: float) -> None:
 
 def say_how_to_go_on(store: Store, run: Run) -> None:
     """Say the next command after an unfinished training that has a checkpoint."""
-    if run.status in ("finished", "running") or not has_checkpoint(store.folder(run.id)):
+    words = None if run.status in ("finished", "running") else _words_to_resume(store.folder(run.id), run)
+    if words is None:
         return
     if run.is_open:  # its engine may come back, and its container may have gone on
         console.say(f"what became of it is not known yet: ngcdl show {run.id}")
     else:
-        console.say(f"a checkpoint was saved; continue from it with: ngcdl run ... --resume {run.id}")
+        line = shlex.join(["ngcdl", "run", "...", *words, "--resume", run.id])
+        console.say(f"a checkpoint was saved; continue from it with: {line}")
+
+
+def _words_to_resume(folder: Path, run: Run) -> list[str] | None:
+    """Return the options that a run needs to see the checkpoints of `run`; None if it saved none."""
+    if kind_of(run.engine).shares_files:
+        return [] if has_checkpoint(folder) else None
+    claim, namespace = run.placement.get("data_pvc"), run.placement.get("namespace")
+    if not claim or not any(event.get("event") == "checkpoint" for event in lines(folder / EVENTS)):
+        return None
+    place = ["--data-pvc", claim, *(["--namespace", namespace] if namespace else [])]
+    return ["--engine", str(run.engine), *place]
 
 
 def comparison(store: Store, name: str) -> Kept:

@@ -122,7 +122,7 @@ def logout(registry: str | None = None) -> None:
         console.result(f"Docker's configuration keeps no key for {host}.")
     for name in credentials.key_variables(host):
         console.say(f"{name} is still set, and takes precedence over any other key: unset {name}")
-    left, _trouble = credentials.find_or_none(host, _without_keys(os.environ))
+    left, _trouble = credentials.find_or_none(host, settings.without_keys(os.environ))
     if left is not None:
         console.say(f"A key for {host} is still found in {left.source}.")
 
@@ -130,10 +130,6 @@ def logout(registry: str | None = None) -> None:
 def _host(registry: str | None) -> str:
     named = settings.host(registry, registry) if registry else settings.load().registry
     return named.partition("/")[0]
-
-
-def _without_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name not in credentials.KEY_VARIABLES}
 
 
 def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[str, str]:

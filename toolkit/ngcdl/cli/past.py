@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from ngcdl.report.unlike import Measured
 from ngcdl.report.words import Written, written
 
 if TYPE_CHECKING:
+    from ngcdl.asked import Asked
     from ngcdl.comparisons import Kept
     from ngcdl.store import Store
 
@@ -110,7 +112,7 @@ def export(words: Sequence[str]) -> None:
     from ngcdl import archive, comparisons
 
     store = kept.shelf()
-    compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name)}
+    compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name, store)}
     named = [run for name in names for run in (_there(compared[name], store) if name in compared else [name])]
     runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]
@@ -151,11 +153,22 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
         again = repeat.again(before, config, store, screen, dry=dry_run, trust=trust)
     for remark in again.remarks:
         console.say(remark)
+    asked = _on_this_terminal(again.asked, detach)
     try:
         if dry_run:
-            return starting.dry_run(again.asked, config, store, screen, as_json)
-        code = starting.carry_out(again.asked, config, store, screen, detach=detach, as_json=as_json)
+            return starting.dry_run(asked, config, store, screen, as_json)
+        code = starting.carry_out(asked, config, store, screen, detach=detach, as_json=as_json)
     except (UnknownTag, UnknownRepository, BlobMissing) as error:
         raise NotRepeatable(before.id, f"its image is no longer available: {error.message}") from error
     console.say(f"what differs:  ngcdl runs diff {before.id} {store.find('last')}")
     return code
+
+
+def _on_this_terminal(asked: Asked, detach: bool) -> Asked:
+    """Return `asked` without the terminal that its command had, if there is none to give it now."""
+    from ngcdl.cli import terminal
+
+    if not asked.own or not asked.own.tty or (terminal.is_here() and not detach):
+        return asked
+    console.say("its command had a terminal; this time it has none, and no stdin")
+    return replace(asked, own=replace(asked.own, tty=False, stdin=False))

@@ -33,6 +33,7 @@ _TABLE7 = ("alexnet-r", "resnet-56", "fcn-r", "fcn-s", "lstm", "alexnet-s", "res
 SUITES = ("articles", "table7")
 # This many of the last runs show how fast this machine is.
 _LOOKED_AT = 100
+_MOST_MINUTES = 10_000_000  # threading.Timer takes up to 9.2e9 s
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ def _is_of_cards(vary: str | None) -> bool:
 
 def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     """Run one experiment after another and return the exit code. Say what is left when the time is up."""
-    if minutes is not None and not minutes > 0:
-        raise BadOption("--budget must be a number of minutes above 0.")
+    if minutes is not None and not 0 < minutes <= _MOST_MINUTES:
+        raise BadOption(f"--budget {minutes:g}: must be a number of minutes above 0, at most {_MOST_MINUTES:,}.")
     until = None if minutes is None else time.time() + minutes * 60
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)

@@ -1,4 +1,5 @@
-"""Gives a container the caller's keyboard: raw bytes in, the window's size, the old state restored at the end."""
+"""Connects a container to the caller's keyboard: passes on raw bytes and the window's size, and restores the terminal
+at the end."""
 
 from __future__ import annotations
 
@@ -12,15 +13,21 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 from ngcdl import console
 from ngcdl.engines.base import Chunk, Job
 
-UNHEARD = "the keyboard is no longer connected to the run; Ctrl-C stops it from now on"
+UNHEARD = "the keyboard is no longer connected to the run; from now on Ctrl-C stops the run"
+
+
+def is_here() -> bool:
+    """Are both stdin and stdout a terminal?"""
+    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 class Pipe:
-    """A stdin that is not a terminal: passed on to its end."""
+    """A stdin that is not a terminal: it is forwarded until it ends."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         threading.Thread(target=_forward, args=(job,), daemon=True).start()
@@ -28,44 +35,54 @@ class Pipe:
 
 
 class RawTerminal:
-    """A terminal as stdin and stdout. While the container has the keyboard, Ctrl-C is a byte for it."""
+    """A terminal as stdin and stdout. While the container has the keyboard, Ctrl-C is just a byte sent to it."""
 
-    # The interval between checks that somebody reads it, and then the wait to see if that was the end: see DockerJob.
+    # How often to check that the container still reads its input, and then how long to wait for the run to end before
+    # saying that it does not: see DockerJob.
     settle_seconds = 2.5
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
+        over = threading.Event()
+        resized: SimpleQueue[bool] = SimpleQueue()  # False at the end
 
-        def resize(*_: object) -> None:
+        def resize() -> None:
             columns, rows = shutil.get_terminal_size()
             job.resize(rows, columns)
+
+        def follow() -> None:
+            while resized.get():
+                resize()
 
         def listen() -> None:
             _forward(job, self.settle_seconds)
             if over.wait(self.settle_seconds):
                 return
-            with contextlib.suppress(termios.error):  # the terminal has gone
+            with contextlib.suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
                 console.say(UNHEARD)
 
-        over = threading.Event()
-        old = signal.signal(signal.SIGWINCH, resize)
+        # A signal handler may only do what can be nested: a request to the engine holds locks, and so does Event.set.
+        old = signal.signal(signal.SIGWINCH, lambda *_: resized.put(True))
         try:
             tty.setraw(descriptor)
             resize()
-            threading.Thread(target=listen, daemon=True).start()
+            for target in (listen, follow):
+                threading.Thread(target=target, daemon=True).start()
             yield from output
         finally:
             over.set()
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+            resized.put(False)
             signal.signal(signal.SIGWINCH, old)
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 def _forward(job: Job, look_seconds: float | None = None) -> None:
-    """Pass the caller's stdin on. One that was closed (`<&-`) ends at once.
+    """Forward the caller's stdin until it ends; one that was closed (`<&-`) has ended already.
 
-    Every `look_seconds` without input, pass on nothing: a job that can no longer be typed to raises OSError even so."""
+    After every `look_seconds` without input, write b"": that raises OSError if nobody reads it any more."""
     try:
         with contextlib.suppress(OSError):
             while sys.stdin:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -14,8 +13,7 @@ from pathlib import Path, PurePosixPath
 from ngcdl import console, plan, settings, trainings
 from ngcdl.asked import Asked
 from ngcdl.engines.base import HERE
-from ngcdl.errors import BadOption, RecordBroken
-from ngcdl.folder import EVENTS, has_checkpoint, lines
+from ngcdl.errors import BadOption
 from ngcdl.registry import docker_config
 from ngcdl.spec import (
     REDACTED,
@@ -61,7 +59,7 @@ class Typed:
     teacher: str | None = None
     data: str = "auto"
     resume: str | None = None
-    evaluate: bool = True
+    no_eval: bool = False
     gpus: str = "auto"
     device: str | None = None
     engine: str = "auto"
@@ -189,7 +187,7 @@ def _of_a_training(typed: Typed) -> list[str]:
     names += ["clip", "trace", "amp", "compile", "autotune", "teacher", "device"]
     given = {f"--{name}": getattr(typed, name) != getattr(plain, name) for name in names}
     given |= {"--channels-last": typed.channels_last is True, "--channels-first": typed.channels_last is False}
-    given |= {"--no-eval": not typed.evaluate}
+    given |= {"--no-eval": typed.no_eval}
     return [name for name, is_given in given.items() if is_given]
 
 
@@ -213,7 +211,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         seed=typed.seed,
         data=typed.data,
         device=typed.device or "auto",
-        evaluate=typed.evaluate,
+        evaluate=not typed.no_eval,
         resume=shelf.find(typed.resume) if typed.resume else None,
         threads=typed.threads,
         feed=typed.feed or (None if typed.autotune else "ahead"),
@@ -230,7 +228,9 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         autotune=typed.autotune,
     )
     if asked.resume:
-        _check_resume(asked, asked.resume, shelf)
+        from ngcdl.cli import resumed
+
+        resumed.check(asked, asked.resume, typed.engine, typed.placement, shelf)
     return asked
 
 
@@ -240,36 +240,6 @@ def _batch(text: str | None, usual: int) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise BadOption(f"--batch {text}: must be a whole number, 1 or more, or largest.")
     return int(text)
-
-
-def _check_resume(asked: Workload, before: str, shelf: Store) -> None:
-    """Raise BadOption if the run `before` is still running, or the trainer would refuse to continue from it."""
-    from ngcdl.reconcile import reconcile, still_runs
-
-    with contextlib.suppress(RecordBroken):  # the checkpoints beside it may be whole
-        if still_runs(shelf, reconcile(shelf, shelf.load(before))):
-            raise BadOption(
-                f"--resume {before}: it is still running; a second training would do the same work beside it.",
-                f"Watch it, or stop it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",
-            )
-    folder = shelf.folder(before)
-    start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
-    if start is None:
-        raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
-    compared = ("workload", "seed") if asked.largest_batch else ("workload", "batch", "seed")
-    trained = {name: start.get(name) for name in compared}
-    wanted = {"workload": asked.name, "batch": asked.batch, "seed": asked.seed}
-    other = [name for name, value in trained.items() if value is not None and value != wanted[name]]
-    if other:
-        said = ", ".join(f"{name} {trained[name]}" for name in other)
-        same = [f"--{name} {start[name]}" for name in ("batch", "seed") if start.get(name) is not None]
-        words = [f"--train {trained['workload'] or asked.name}", *same, f"--resume {before}"]
-        raise BadOption(
-            f"--resume {before}: it trained with {said}, and can continue with nothing else.",
-            f"    ngcdl run ... {' '.join(words)}",
-        )
-    if not has_checkpoint(folder):
-        raise BadOption(f"--resume {before}: it saved no checkpoint to continue from.", f"    ngcdl show {before}")
 
 
 # https://github.com/docker/go-units/blob/v0.5.0/ulimit.go

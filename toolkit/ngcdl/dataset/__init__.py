@@ -39,8 +39,8 @@ class Dataset:
 
 
 def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> Dataset:
-    """Find a folder of the user's own images, one subfolder per class. Raises BadOption if it does not exist, has not
-    `wanted` classes, or, if `is_tested`, has other classes to test with."""
+    """Find a folder of the user's own images, one subfolder per class. Raise BadOption if it does not exist, does not
+    have `wanted` classes, or, if `is_tested`, has different classes to test with."""
     place = Path(folder).expanduser().absolute()
     try:
         is_folder = place.is_dir()
@@ -54,12 +54,12 @@ def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> 
     if len(found) != wanted:
         raise BadOption(
             f"--data {folder}: {there} has {classes.said(found)}; it needs {wanted}, one per class, of JPEG or PNG.",
-            f"Such as {there / 'cats'} and {there / 'dogs'}. Synthetic images:\n    ngcdl run ... --data synthetic",
+            f"For example {there / 'cats'} and {there / 'dogs'}. Synthetic images:\n    ngcdl run ... --data synthetic",
         )
     beside, others = classes.found(place, classes.TESTING)
     if is_tested and beside != place and others is not None and not classes.alike(found, others):
         raise BadOption(
-            f"--data {folder}: {beside} has {classes.said(others)}; the test needs the classes that are trained on, "
+            f"--data {folder}: {beside} has {classes.said(others)}; the test needs the same classes as the training, "
             f"{', '.join(found)}.",
             "Without a test:\n    ngcdl run ... --no-eval",
         )
@@ -83,7 +83,7 @@ def prepare(
     DatasetUnavailable.
 
     `say` gets one line at a time; `progress` the bytes so far, the total, and bytes/s (None while unknown).
-    Raises DatasetWrong if a named folder is not CIFAR-10, DiskFull, and BadOption for an invalid variable.
+    Raise DatasetWrong if a named folder is not CIFAR-10, DiskFull, and BadOption for an invalid variable.
     On any failure the partial download is kept, and nothing else is left behind.
     """
     if choice == "auto":
@@ -149,7 +149,7 @@ def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Datase
 
 
 def _made(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None], packed: Path | None = None) -> Dataset:
-    """Fill the cache, one process at a time; what another process has made meanwhile is used as is."""
+    """Fill the cache, one process at a time; use what another process has prepared meanwhile."""
     from filelock import FileLock, Timeout
 
     with disk.written(kept.cache):

@@ -1,4 +1,4 @@
-"""Downloads the official archive from the first address that is fast enough; it arrives complete or not at all."""
+"""Downloads the official archive from the first address that is fast enough, complete or not at all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Offline(Exception):
 
 @dataclass(frozen=True)
 class Fetch:
-    """One download: what, to where, and whom to inform."""
+    """One download: what, where to, and whom to inform."""
 
     archive: Archive
     path: Path
@@ -50,7 +50,7 @@ class Fetch:
     def run(self, urls: Sequence[str]) -> None:
         """Put the verified archive at `path`. On any failure, what arrived stays in `path`.part.
 
-        Raises Offline if no address answers, DatasetUnavailable if one does but the archive does not arrive.
+        Raise Offline if no address answers, DatasetUnavailable if one does but the archive does not arrive.
         """
         failures: list[tuple[str, Failure]] = []
         if self.part.bytes == self.archive.bytes and self._accept():
@@ -71,21 +71,22 @@ class Fetch:
 
     def _from(self, url: str) -> None:
         """Get the rest from one address, and retry after transient failures."""
-        before = self.part.bytes
-        self._rest(url)
+        is_resumed = self._rest(url)
         if self._accept():
             return
-        if before:  # the first part may be from another address or day: this one gets one clean try
+        if is_resumed:  # its parts may be from other addresses or days: this one gets one clean try
             self._rest(url)
             if self._accept():
                 return
         raise Failure(f"it does not send the official bytes (kept as {self.part.path.stem}.bad)")
 
-    def _rest(self, url: str) -> None:
+    def _rest(self, url: str) -> bool:
+        """Download what is missing. Return whether the archive came in more than one part."""
         pace = Pace(self.archive.bytes, self.part.bytes, self.patience, self.progress)
-        tries, reached = 0, False
+        tries, reached, is_resumed = 0, False, False
         while self.part.bytes != self.archive.bytes:
             before = self.part.bytes
+            is_resumed = is_resumed or before > 0
             try:
                 self._once(url, pace)
             except Failure as failure:
@@ -98,6 +99,7 @@ class Fetch:
                 pause = 2.0 ** (tries - 1) if failure.wait is None else min(failure.wait, _LONGEST_WAIT_SECONDS)
                 log.info("%s: %s; trying again in %g s", address.host(url), failure.why, pause)
                 self.patience.sleep(pause)
+        return is_resumed
 
     def _once(self, url: str, pace: Pace) -> None:
         """Send one request and store what arrives."""
@@ -106,13 +108,11 @@ class Fetch:
         have = self.part.bytes
         headers = {"Accept-Encoding": "identity"}  # the archive as it is, not compressed again
         if have:
-            headers["Range"] = f"bytes={have}-"
-            if validator := self.part.validator(url):
-                headers["If-Range"] = validator
+            headers["Range"] = f"bytes={have}-"  # no If-Range: only the official bytes are accepted, wherever from
         with address.answer(url, headers, self.patience, self.environ) as response:
             if response.status_code == 416:
                 self.part.forget()
-                raise Failure("it has less than is already here", again=True)
+                raise Failure("it has fewer bytes than are already here", again=True)
             at = _begins_at(response, have, self.archive)
             self._store(url, response, at, pace)
 
@@ -127,7 +127,6 @@ class Fetch:
             megabytes, done = self.archive.bytes / 1e6, f", {have / self.archive.bytes:.0%} are here" if have else ""
             self.say(f"Downloading CIFAR-10 ({megabytes:.0f} MB{done}) from {address.host(url)} to {self.path.parent}.")
         with disk.written(self.path.parent), self.part.path.open("ab" if have else "wb") as file:
-            self.part.remember(url, response.headers)
             while chunk:
                 have += len(chunk)
                 if have > self.archive.bytes:
@@ -151,7 +150,7 @@ class Fetch:
 
 
 def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
-    """Return where in the archive the body begins. Raises Failure if it can't be the archive."""
+    """Return the offset in the archive at which the body begins. Raise Failure if it can't be the archive."""
     status, headers = response.status_code, response.headers
     if status in _PASSING:
         wait = headers.get("Retry-After", "")
@@ -174,7 +173,7 @@ def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
 
 
 def _read(response: requests.Response, patience: Patience) -> bytes:
-    """Read what has arrived, without waiting for a full chunk: a trickle must not delay the check of the clock.
+    """Read what has arrived without waiting for a full chunk: a trickle must not delay the check of the pace.
 
     Return b"" at the end; a cut connection is an end that comes too early.
     """

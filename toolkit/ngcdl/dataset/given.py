@@ -1,4 +1,4 @@
-"""Does a folder that the user names hold CIFAR-10, in which form, and is it the official one to the bit?"""
+"""Does a folder that the user names contain CIFAR-10, in which form, and is it bit-identical to the official one?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Batches:
 
 
 def batches(given: Path, archive: Archive) -> Batches | None:
-    """Check the batches in either form; None if there are none. Raises DatasetWrong at the first wrong file."""
+    """Check the batches in either form; None if there are none. Raise DatasetWrong at the first wrong file."""
     binary = {member.name: member.md5 for member in archive.batches}
     for name, official in ((archive.folder, binary), (archive.pickled_folder, archive.pickles)):
         for folder in (given / name, given):
@@ -82,8 +82,8 @@ def mountable(found: Batches, cache: Path) -> Path:
     """Return a folder that holds the batches under their proper name and may be mounted.
 
     If the user named the batches' own folder, its parent must not be mounted (it may be a home), and a symbolic link
-    to elsewhere is broken inside a container. Both cases get a folder in the cache, of hard links where the file
-    system allows it and of copies elsewhere.
+    to elsewhere is broken inside a container. Both cases get a folder in the cache, with hard links if the file system
+    allows them, else copies.
     """
     above = cache / f"given-{found.sha256[:16]}"
     with disk.written(cache):

@@ -5,7 +5,7 @@ CACHE/cifar-10.json                    the stamp, format 1: {"format", "archive"
                                        "checked": s since the epoch,
                                        "files": {name: {"bytes", "sha256", "mtime_ns", "ctime_ns"}}}
 CACHE/cifar-10.lock                    held while any of this changes
-CACHE/cifar-10-binary.tar.gz           kept, so that a damaged file needs no second download; .part: see part.py
+CACHE/cifar-10-binary.tar.gz           kept, so that a damaged file needs no second download; .part: the part so far
 """
 
 from __future__ import annotations

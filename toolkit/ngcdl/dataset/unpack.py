@@ -26,7 +26,7 @@ _BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, gz
 def unpack(path: Path, archive: Archive, into: Path) -> None:
     """Check the archive's hash, then unpack it to `into`/<archive.folder>, or leave everything as it was.
 
-    Raises DatasetWrong if anything in it is unexpected, DiskFull if there is no room.
+    Raise DatasetWrong if anything in it is unexpected, DiskFull if there is no room.
     """
     with disk.written(into.parent):
         if disk.sha256(path) != archive.sha256:

@@ -50,7 +50,7 @@ def write(
     redact: Redactor | None = None,
     info: Callable[[], Mapping[str, Any]] = docker_info,
 ) -> tuple[str, ...]:
-    """Write the archive, readable by this user only, and return its members' names. Raises BadOption."""
+    """Write the archive, readable by this user only, and return its members' names. Raise BadOption if it can't."""
     redact = redact or Redactor(secrets(hands), known_names(hands.environ))
     members = {name: _shown(text, redact) for name, text in _texts(document, hands, info)}
     try:
@@ -59,7 +59,7 @@ def write(
         raise BadOption(f"--bundle {file}: it already exists and is left as it is.") from error
     except OSError as error:
         raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
-    # gzip's own header gets neither name nor date.
+    # gzip's own header contains neither name nor date.
     with (
         os.fdopen(descriptor, "wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
@@ -142,7 +142,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _kernel_log(hands: Hands) -> str | None:
-    """Pick the lines about NVIDIA's module; None if this user may not read the log."""
+    """Return the lines about NVIDIA's module; None if there are none, or this user may not read the log."""
     text = hands.run(["dmesg"], _SECONDS) or hands.run(
         ["journalctl", "-k", "-b", "--no-pager", "-o", "short"], _SECONDS
     )

@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ngcdl.errors import BadOption
 from ngcdl.spec import ImageRef, Placement, RunSpec, kind_of
 
 
@@ -270,8 +271,8 @@ class Engine(Protocol):
 class Node:
     """A machine that a cluster may choose, as the cluster describes it; what it does not report is None.
 
-    `architecture` is amd64 or arm64. The node has `gpus` cards of the model `card`: one with two models is two of
-    these. `capability` is their compute capability, if it is reported separately from the name."""
+    `architecture` is named as images name it: amd64, arm64, ... The node has `gpus` cards of the model `card`: one
+    with two models is two of these. `capability` is their compute capability, if reported separately from the name."""
 
     name: str
     architecture: str | None = None
@@ -279,6 +280,15 @@ class Node:
     card: str | None = None
     capability: str | None = None
     gpus: int = 0
+
+
+def architecture(machine: object) -> str | None:
+    """Return the name that images have for a machine: amd64 for x86_64, arm64 for aarch64; of others, their own.
+
+    https://go.dev/doc/install/source#environment"""
+    if not isinstance(machine, str) or not machine:
+        return None
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.lower(), machine.lower())
 
 
 @runtime_checkable
@@ -295,7 +305,7 @@ class Cluster(Protocol):
 
 
 class OfKind:
-    """The part of an Engine that follows from its name alone; and an Engine whose `start` keeps nobody waiting."""
+    """The part of an Engine that follows from its name alone, and that of one with nothing to place or wait for."""
 
     name: str
     waits_for: str | None = None
@@ -312,9 +322,19 @@ class OfKind:
     def shares_files(self) -> bool:
         return kind_of(self.name).shares_files
 
+    def placed(self, placement: Placement | None) -> Placement | None:
+        del placement
+        return None
+
+    def fits(self, order: Order) -> str | None:
+        del order
+        return None
+
 
 class NoImages:
-    """The image methods of an Engine that keeps no images on this host."""
+    """The image methods of an Engine that keeps no images on this host: it is never asked to pull one."""
+
+    name: str
 
     def has(self, image: ImageRef) -> str | None:
         del image
@@ -324,5 +344,15 @@ class NoImages:
         del image
         return None
 
+    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+        del show, auth
+        raise BadOption(f"The engine {self.name} does not pull to this host.", f"    ngcdl pull {image}")
+
+    def layer_store(self) -> LayerStore:
+        return LayerStore(f"the engine {self.name} keeps no images on this host")
+
     def untag(self, image: ImageRef) -> None:
         del image
+
+    def target(self, image: ImageRef, digest: str) -> str:
+        return image.pinned(digest)

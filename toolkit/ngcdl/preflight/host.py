@@ -17,7 +17,7 @@ _FORM = (
     "One gpu= per card, with its name or with capability and brand, or one --gpu per card:\n"
     "    --host driver=535.104.05,gpu=T4,gpu=6.1:geforce\n"
     "    --host driver=535.104.05 --gpu T4 --gpu cc=8.0,brand=tesla,name=A100\n"
-    "Also: avx=yes or no, free=SIZE (where the engine keeps images), engine=VERSION"
+    "Also: avx=yes or avx=no, free=SIZE (where the engine stores images), engine=VERSION"
 )
 _ARCHITECTURES = {
     "amd64": "amd64", "x86_64": "amd64", "x86-64": "amd64", "x64": "amd64",
@@ -30,9 +30,9 @@ _CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]", re.ASCII)
 
 
 def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
-    """Parse --host and every --gpu. What is not typed is unknown; a host without any card named has none.
+    """Parse --host and every --gpu. Whatever is not typed is unknown; without any card, the host has none.
 
-    A driver alone implies one card, about which nothing is known. Raises BadOption, which shows the expected form.
+    A driver alone implies one card, of which nothing is known. Raise BadOption, which shows the expected form.
     """
     pairs = _pairs("--host", text, (*_OF_A_HOST, *_OF_A_CARD, "gpu"))
     if not pairs and not gpus:
@@ -98,7 +98,7 @@ def _short(option: str, value: str) -> Gpu:
 
 
 def _card(option: str, values: dict[str, str]) -> Gpu:
-    """Make a card; what is typed takes precedence over what the card's name implies."""
+    """Make a card. What was typed takes precedence over what the card's name implies."""
     name, capability = values.get("name"), values.get("cc")
     if capability is not None and not _CAPABILITY.fullmatch(capability):
         raise BadOption(f"{option} cc={capability}: it must be a compute capability such as 7.5.", _FORM)

@@ -22,6 +22,7 @@ from typing import IO
 from ngcdl.errors import ConfigBroken, HelperFailed, HelperHung, HelperMissing
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import Secret
+from ngcdl.settings import without_keys
 
 HELPER_SECONDS = 10.0
 _ANSWER_LIMIT_BYTES = 65536
@@ -85,15 +86,13 @@ class Helper:
         program = shutil.which(self.program, path=self.environ.get("PATH", os.defpath))
         if program is None:
             raise HelperMissing(self.config, self.program)
-        # Keys in variables are no business of a helper.
-        environ = {name: value for name, value in self.environ.items() if not name.startswith("NGC_")}
         try:
             process = subprocess.Popen(
                 [program, action],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environ,
+                env=without_keys(self.environ),
                 start_new_session=True,
             )
         except OSError as error:

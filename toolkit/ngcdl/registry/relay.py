@@ -1,22 +1,21 @@
-"""A registry on the loopback that serves one image, and passes its layers on while they still arrive.
+"""A registry on loopback that serves one image, and passes its layers on while they are still arriving.
 
-The engine pulls the layers from here, by digest, and verifies them as always. It gets what Docker's own download lacks:
-layers that outlive a killed client, tokens renewed during a pull, patience with 429 and 5xx, and one download for two
-pulls. A path of 128 random bits serves as the password: other users of this machine can't guess it, and any other path
-leads nowhere. Nothing is logged, and no key gets here: it stays with `registry.client`.
+The engine pulls the layers from here, by digest, and verifies them as always. It gains what Docker's own download
+lacks: layers that survive a killed client, tokens renewed during a pull, patience with 429 and 5xx, and one download
+for two pulls. A path with 128 random bits serves as the password: other users of this machine can't guess it, and no
+other path leads anywhere. Nothing is logged, and no key gets here: it stays in `registry.client`.
 
 dockerd accepts plain http from 127.0.0.0/8 by default:
 https://docs.docker.com/reference/cli/dockerd/#insecure-registries
 
-docs/performance.md compares it with `docker pull`. It uses six connections, as each often has its own limit: at 12 MB/s
-each, a pull of 302 MB over 3, 4, 6 and 8 of them took 1.10, 0.94, 0.79 and 0.73 of docker's time (Docker 26.1, 2 cores,
-2026-11-21); eight gain little, and the registry has other guests.
+docs/performance.md compares it with `docker pull`. It uses six connections, because each is often limited separately:
+at 12 MB/s each, a pull of 302 MB over 3, 4, 6 and 8 of them took 1.10, 0.94, 0.79 and 0.73 times as long as Docker's
+(Docker 26.1, 2 cores, 2026-11-21). Eight gain little more, and the registry has other clients to serve.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import secrets
 import threading
@@ -31,10 +30,8 @@ from ngcdl.registry.inflate import Lead, NoGzip, lead_bytes
 from ngcdl.registry.offer import Offer
 from ngcdl.spec import ImageRef
 
-log = logging.getLogger(__name__)
-
 CONNECTIONS = 6
-# Connections start one after the other: on a fast line the lowest layer arrives first, and the engine begins with it.
+# Connections start one after another: on a fast line the lowest layer arrives first, and the engine starts with it.
 _APART_SECONDS = 0.2
 _SHOWN_SECONDS = 0.1
 _LOOK_SECONDS = 0.05  # between the server's checks for shutdown
@@ -42,7 +39,7 @@ _OWN = re.compile(r"ngcdl-[0-9a-f]{32}/")
 
 
 class Source(Protocol):
-    """Where blobs come from; one per thread, as connections are not shared."""
+    """Where blobs come from. One per thread, because connections are not shared."""
 
     def open(self, repository: str, digest: str, start: int = 0) -> Body: ...
 
@@ -50,16 +47,16 @@ class Source(Protocol):
 
 
 def is_relays(name: ImageRef) -> bool:
-    """Is it a relay's name, present or past?"""
+    """Is it the name of a relay, running or past?"""
     return name.registry.startswith("127.0.0.1:") and bool(_OWN.match(name.repository))
 
 
 class Relay:
-    """Serve within a `with` block. Several threads call `grown` with each blob as it arrives.
+    """Serves within a `with` block. Several threads call `grown` with each blob as it arrives.
 
-    The blobs in `ahead` are fetched before the engine asks for them, `connections` at a time; the others when it asks.
-    `failure` is the error that ended it, from the registry, the disk or a layer that is not a gzip; the engine gets
-    nothing more after that. `lead` holds tars back, and must be told what the engine has unpacked.
+    The blobs in `ahead` (None: all) are fetched before the engine asks for them, `connections` at a time; the others
+    when it asks. `failure` is the error that ended it, from the registry, the disk, or a layer that is not gzip; after
+    that the engine gets nothing more. `lead` holds tars back, and must be told what the engine has unpacked.
     """
 
     def __init__(
@@ -85,19 +82,19 @@ class Relay:
 
     @property
     def name(self) -> ImageRef:
-        """The name that the engine pulls."""
+        """The name for the engine to pull."""
         port = self._server.server_port
         image = self.offer.image
         return ImageRef(f"127.0.0.1:{port}", f"{self._token}/{image.repository}", None, image.digest)
 
     @property
     def is_no_gzip(self) -> bool:
-        """Did it end because a layer can't be decompressed? The engine may accept that layer as it is."""
+        """Did it end because a layer is not gzip? The engine may accept that layer as it is."""
         return isinstance(self.failure, NoGzip)
 
     @property
     def came_bytes(self) -> int:
-        """The number of blob bytes that the registry has sent."""
+        """How many bytes of blobs the registry has sent."""
         return sum(blob.came_bytes for blob in self.offer.blobs)
 
     def __enter__(self) -> Self:
@@ -107,7 +104,7 @@ class Relay:
         return self
 
     def __exit__(self, *_about: object) -> None:
-        """Stop. The threads end by themselves, at the latest when the registry is silent for a while."""
+        """Stop. The threads end on their own, at the latest when their read from the registry times out."""
         self._stopping.set()
         self.lead.stop()
         with self._changed:
@@ -126,11 +123,11 @@ class Relay:
                     self._fill(blob, source)
         except Stopped:
             return
-        except Exception as error:  # a thread ends here: `failure` carries it to whoever waits
+        except Exception as error:  # the thread ends here; `failure` passes the error to whoever waits
             self.fail(error)
 
     def _next(self) -> Blob | None:
-        """Wait for a blob to fetch and return it, None at the end."""
+        """Wait for a blob to fetch and return it; None at the end."""
         with self._changed:
             while not (self._wanted or self._waiting):
                 if self._is_over():
@@ -164,7 +161,7 @@ class Relay:
         self._grown(blob)
 
     def fail(self, error: Exception) -> None:
-        """Give the engine nothing more, because of `error`."""
+        """Stop serving, because of `error`."""
         with self._changed:
             self.failure = self.failure or error
             self._changed.notify_all()
@@ -174,7 +171,7 @@ class Relay:
                 blob.fail(error)
 
     def want(self, digest: str) -> Blob | None:
-        """Return a blob that is here, or make it the next to be fetched; None if it does not exist, or no longer."""
+        """Return the blob, and fetch it next if it is not here. Return None if there is none, or fetching has ended."""
         for blob in self.offer.blobs:
             if blob.digest == digest and (blob.is_whole or not self._is_over()):
                 with self._changed:
@@ -192,7 +189,7 @@ class Relay:
         return (self.offer.media_type, self.offer.manifest) if path == self._path("manifests") else None
 
     def blob(self, path: str) -> tuple[Blob, str] | None:
-        """Return the requested blob, and the digest it was requested by: its own, or its tar's."""
+        """Return the requested blob and the digest in the request: its own, or its tar's. None if there is none."""
         folder, _, digest = path.rpartition("/")
         if folder != self._path("blobs").rpartition("/")[0]:
             return None

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ngcdl.errors import NoBrowser
+from ngcdl.settings import without_keys
 
 NAMES = (
     "chromium", "chromium-browser", "chromium-headless-shell", "google-chrome", "google-chrome-stable",
@@ -53,13 +54,12 @@ class Picture:
 
 def picture(page: str) -> Picture:
     """Draw `page`, an HTML document without scripts: a long one scaled down, one too long cut. Raise NoBrowser."""
-    with tempfile.TemporaryDirectory(prefix="ngcdl-") as folder:
-        file = Path(folder) / "page.html"
-        file.write_text(page, encoding="utf-8")
-        with Browser.started(found(), Path(folder)) as browser:
-            browser.sized(_WIDTH)
-            browser.open(file.as_uri())
-            return browser.picture()
+    with tempfile.TemporaryDirectory(prefix="ngcdl-") as folder, Browser.started(found(), Path(folder)) as browser:
+        browser.sized(_WIDTH)
+        # Not by a file: a browser in a snap has a /tmp of its own, and would draw its "not found" page.
+        frame = browser.ask("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        browser.load("Page.setDocumentContent", {"frameId": frame, "html": page})
+        return browser.picture()
 
 
 class Browser:
@@ -96,10 +96,11 @@ class Browser:
         shape = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
         self.ask("Emulation.setDeviceMetricsOverride", shape)
 
-    def open(self, address: str) -> None:
-        """Load a page and wait for its load event."""
+    def load(self, method: str, parameters: Mapping[str, Any]) -> None:
+        """Load a page with `method` and wait for its load event. Raise NoBrowser."""
         self.told.clear()
-        self.ask("Page.navigate", {"url": address})
+        if error := self.ask(method, parameters).get("errorText"):  # what is drawn then is an error page
+            raise NoBrowser(f"it can't load the page: {error}")
         while not any(event["method"] == "Page.loadEventFired" for event in self.told):
             self.told.append(self._next(time.monotonic() + _SECONDS))
 
@@ -124,7 +125,7 @@ class Browser:
         asked |= {"sessionId": self.session} if self.session else {}
         end = time.monotonic() + _SECONDS
         try:
-            os.write(self._to, json.dumps(asked).encode() + b"\0")
+            self._send(json.dumps(asked).encode() + b"\0", end)
         except OSError as error:
             raise NoBrowser(f"it ended at once ({error.strerror})") from error
         while (message := self._next(end)).get("id") != self._number:
@@ -133,6 +134,13 @@ class Browser:
             raise NoBrowser(f"it refused {method}: {message['error'].get('message')}")
         result: dict[str, Any] = message["result"]
         return result
+
+    def _send(self, data: bytes, end: float) -> None:
+        left = memoryview(data)
+        while left:
+            if not select.select([], [self._to], [], max(0.0, end - time.monotonic()))[1]:
+                raise NoBrowser(f"it did not answer within {_SECONDS:g} s")
+            left = left[os.write(self._to, left[: select.PIPE_BUF]) :]  # this much never blocks
 
     def _next(self, end: float) -> dict[str, Any]:
         while b"\0" not in self._left:
@@ -162,7 +170,7 @@ def _spawn(program: str, folder: Path, more: tuple[str, ...]) -> tuple[int, int,
     try:
         actions = [(os.POSIX_SPAWN_DUP2, nowhere, number) for number in (0, 1, 2)]
         actions += [(os.POSIX_SPAWN_DUP2, high[0], 3), (os.POSIX_SPAWN_DUP2, high[1], 4)]
-        pid = os.posix_spawn(program, words, os.environ, file_actions=actions, setpgroup=0)
+        pid = os.posix_spawn(program, words, without_keys(os.environ), file_actions=actions, setpgroup=0)
     except OSError as error:
         for one in (ours_out, ours_in):
             os.close(one)

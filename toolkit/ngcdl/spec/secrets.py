@@ -2,6 +2,8 @@
 
 A run with a hidden word can't be repeated, so in words only the last part of a name decides: HF_TOKEN and --api-key
 name a secret; --tokenizer, --max-tokens, --num-key-value-heads and AUTHOR do not. A small number or `none` is none.
+A variable is hidden if its name merely contains such a part, unless the value is plainly harmless (MAX_TOKENS=512,
+TOKENIZERS_PARALLELISM=false) and the name is none that could stand for a PIN.
 Secrets under any name: an NGC key, a password in an address, and the credentials in a request's header.
 """
 
@@ -11,6 +13,13 @@ import re
 
 REDACTED = "***"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?<![^_.-])PAT(?![^_.\d-])", re.IGNORECASE)
+# Here a number may be a PIN, and any word a password.
+_HIDES_ALL = re.compile(
+    r"PASSW|PASS_?PHRASE|SECRET|CREDENTIAL|(?:(?:API|ACCESS|AUTH)[_-]?(?:KEY|TOKEN)S"
+    r"|KEY|TOKEN|PASS|AUTH|PAT|PIN|OTP|CODE|VALUE|WORD)[_.-]?\d*\Z",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(r"(?!(?:\.?[0-9]){7})[0-9]+(?:\.[0-9]+)?|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
 _NAME = (
     r"(?!-*no[-_])(?:(?:[\w.+-]*[_.+-])?(?:key|token|pass|auth|credentials?|(?-i:PAT))"
     r"|[\w.+-]*(?:password|passwd|passphrase|secret|sshpass|(?:api|access|secret|auth)[_-]?(?:key|token))s?"
@@ -53,7 +62,8 @@ _IN_A_LINE = _anywhere(rf"{_TEMPLATE}|\$[\w({{]")  # a line for a shell, such as
 
 def redacted(name: str, value: str) -> str:
     """Return `value`, or REDACTED if the variable's name or content marks it as a secret."""
-    return REDACTED if _SECRET_NAME.search(name) or _shown(value, _ANYWHERE) != value else value
+    is_named = _SECRET_NAME.search(name) and (_HIDES_ALL.search(name) or not _HARMLESS.fullmatch(value))
+    return REDACTED if is_named or _shown(value, _ANYWHERE) != value else value
 
 
 def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:

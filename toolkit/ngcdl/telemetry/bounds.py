@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
-log = logging.getLogger(__name__)
-
 # Above what any card has.
 BYTES, MILLIWATTS, MILLIJOULES, MHZ, CELSIUS, PERCENT, REASONS = 1 << 50, 10**8, 1 << 60, 10**5, 150, 100, (1 << 32) - 1
 
@@ -21,7 +17,6 @@ class Bounds:
         if value is None or 0 <= value <= most:
             return value
         self.dropped += 1
-        log.debug("NVML returned %s, but at most %s is possible", value, most)
         return None
 
     def thousandths(self, value: int | None, most: int) -> float | None:

@@ -19,11 +19,11 @@ def cards(
     held: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> tuple[str, ...]:
-    """Return the UUIDs of the `count` least used cards on which nothing computes, except those in `unfit` and `held`;
-    if MIG is on, of its devices, after the whole cards.
+    """Return the UUIDs of the `count` least used cards that nothing computes on, excluding those in `unfit` and `held`.
+    Where MIG is on, its devices count instead of the card, and come after the whole cards.
 
-    `held` maps a card to the run that holds it; `shown` is what the function of that name returned, and its MIG
-    devices are used first. Raises NoGpu, NvmlUnavailable."""
+    `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
+    come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
     runs = held or {}
     every = driver.within(_all)
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
@@ -47,12 +47,12 @@ def cards(
 
 
 def shown(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return what CUDA_VISIBLE_DEVICES shows to the caller's programs: UUIDs of cards, and MIG devices as named there;
-    None if it is not set. Read as CUDA does, up to the first word that names no card or several.
+    """Return what CUDA_VISIBLE_DEVICES makes visible to the caller's programs: UUIDs of cards, and MIG devices as named
+    there; None if it is not set. As in CUDA, the list ends at the first entry that matches no card, or more than one.
 
-    A number is NVML's index: the local engine passes the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. By default CUDA
-    counts the fastest card first, so on a host with several models the user may mean another card; only CUDA knows
-    which is the fastest. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+    A number is taken as NVML's index: the local engine passes the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's
+    default order puts the fastest card first, so on a host with several models the user may mean another card; only
+    CUDA knows which one is fastest. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
     """
     said = environ.get(VARIABLE)
     if said is None:

@@ -1,18 +1,18 @@
 """What the NVIDIA driver reports about this host's GPUs, through NVML. The only module that imports pynvml.
 
-A reading that the driver does not offer is None, never 0. One that fails is None too, and the row's `error` says why:
-a lost card is a row, not a crash, and is not queried again.
+A value that the driver does not offer is None, never 0. A query that fails also yields None, and the row's `error` says
+why: a lost card is a row, not a crash, and is not queried again.
 """
 
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ngcdl import console
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
@@ -20,29 +20,26 @@ from ngcdl.telemetry.sample import MEASURED
 
 __all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "open_nvml", "probe"]
 
-log = logging.getLogger(__name__)
-
 # The binding has no type annotations.
 Binding = Any
 Handle = Any
 
 _SUCCESS = 0
-# The questions of calls.questions() with answers that change quickly, and the others, in the order in which
-# _use_and_power() and _state() unpack the answers.
+# The queries in calls.questions() whose answers change quickly, and the others, in the order in which
+# _use_and_power() and _state() unpack them.
 _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 
 
 class _Gone(Exception):
-    """The card can't be read at all; the text says why."""
+    """The card can't be read at all; the message says why."""
 
 
 @dataclass
 class _Row:
-    """One card (or the driver: no handle) being queried. `trouble`: what failed, as {code: first call that met it}.
-
-    `not_offered` are the codes that do not count as failures."""
+    """One card being queried, or the driver, which has no handle. `trouble`: what failed, as {code: first call that
+    returned it}; `not_offered`: the codes that do not count as failures."""
 
     which: int | str | None = None
     handle: Handle = None
@@ -55,7 +52,7 @@ class _Row:
 
 
 class Nvml:
-    """An open connection to the driver; connect() makes it. `dropped` counts implausible values."""
+    """An open connection to the driver, made by connect(). `dropped` counts the implausible values it discarded."""
 
     def __init__(self, binding: Binding) -> None:
         self._n = binding
@@ -88,24 +85,24 @@ class Nvml:
             f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
         if row.error:
-            log.warning("the driver does not report its versions: %s", row.error)
+            console.say(f"the driver does not report its versions: {row.error}")
         return found
 
     def count(self) -> int:
-        """Count the cards. Raises NvmlUnavailable if the driver can't report them."""
+        """Return the number of cards. Raise NvmlUnavailable if the driver can't report it."""
         try:
             return int(self._n.nvmlDeviceGetCount())
         except self._n.NVMLError as error:
             raise driver.unavailable(error.value) from error
 
     def inventory(self) -> tuple[Card, ...]:
-        """Describe each card. Raises NvmlUnavailable as count() does."""
+        """Describe each card. Raise NvmlUnavailable as count() does."""
         return tuple(self._card(index) for index in range(self.count()))
 
     def read(
         self, which: int | Sequence[int | str] | None = None, processes: bool = False, limits: bool = True
     ) -> tuple[GpuReading, ...]:
-        """Read one card, those named by index or UUID, or all (which raises NvmlUnavailable as count() does).
+        """Read one card, those named by index or UUID, or all. Only the last raises NvmlUnavailable, as count() does.
 
         `processes` adds the processes on each card, `limits` adds watts_limit and sm_mhz_max."""
         wanted = range(self.count()) if which is None else (which,) if isinstance(which, int) else which
@@ -122,9 +119,9 @@ class Nvml:
     def use(
         self, which: int | str, processes: bool = False, limits: bool = False, is_brief: bool = False
     ) -> tuple[dict[str, Any], str | None]:
-        """Return a card's identity and current state, by GpuReading's fields, and what failed.
+        """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        With `is_brief`, query only its use and power."""
+        With `is_brief`, query only its utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -169,7 +166,7 @@ class Nvml:
         }
 
     def _card(self, which: int | str) -> Card:
-        """Describe a card; queried once, or until nothing fails."""
+        """Describe a card. It is queried once, or again until nothing fails."""
         known = self._cards.get(which)
         if known and known.error is None:
             return known
@@ -200,12 +197,12 @@ class Nvml:
         return replace(card, error=row.error)
 
     def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
-        """Return the existing ones, out of as many as the card could have."""
+        """Return the card's existing MIG devices; indices up to the maximum may be empty."""
         found: list[Card] = []
         for index in range(self._ask(row, "DeviceGetMaxMigDeviceCount") or 0):
             try:
                 uuid = self._n.nvmlDeviceGetUUID(self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index))
-            except self._n.NVMLError:  # this index has none, or this user may not see it
+            except self._n.NVMLError:  # no device has this index, or this user may not see it
                 continue
             card = self._cards[uuid] = replace(self._card(uuid), index=index)
             found.append(card)
@@ -244,7 +241,7 @@ class Nvml:
         return _Gone(f"there is no GPU {which} (any more)" if absent else driver.words(code))
 
     def _otherwise(self, row: _Row, question: calls.Question, code: int) -> Sequence[int | None]:
-        """Fall back to the older calls if this driver lacks the newer one; None if the card offers no value."""
+        """Fall back to the older calls if this driver lacks the newer one. Return None for values it doesn't offer."""
         self._refused(row, question.ways[0].name, code)
         if code != driver.FUNCTION_NOT_FOUND or len(question.ways) == 1:
             return (None,) * len(question.most)
@@ -260,7 +257,7 @@ class Nvml:
         return answers
 
     def _first(self, row: _Row, calls: Sequence[str]) -> Any:
-        """Query with the first of `calls` that this driver has."""
+        """Return the answer of the first of `calls` that this driver has, None if it has none of them."""
         for call in calls:
             value = self._ask(row, call)
             if call not in self._missing:
@@ -268,7 +265,7 @@ class Nvml:
         return None
 
     def _ask(self, row: _Row, call: str, *arguments: object) -> Any:
-        """Query through the binding's own function, for rare queries."""
+        """Query through the binding's own function, which is slow: for rare queries."""
         function = None if call in self._missing else getattr(self._n, f"nvml{call}", None)
         if function is None:
             self._missing.add(call)
@@ -283,8 +280,6 @@ class Nvml:
         if code == driver.GPU_LOST and row.which is not None:
             raise self._gone(row.which, code)
         if code == driver.FUNCTION_NOT_FOUND:
-            if call not in self._missing:
-                log.warning("this driver has no nvml%s; what it would report is unknown", call)
             self._missing.add(call)
         elif code not in row.not_offered:
             row.trouble.setdefault(code, call)
@@ -307,7 +302,7 @@ def _binding() -> Binding:
 
 
 def connect() -> Nvml:
-    """Connect to the driver. Raises NvmlUnavailable with the cause and a remedy."""
+    """Connect to the driver. Raise NvmlUnavailable, with the cause and a remedy, if that fails."""
     binding = _binding()
     try:
         binding.nvmlInit()
@@ -318,7 +313,7 @@ def connect() -> Nvml:
 
 @contextmanager
 def open_nvml() -> Iterator[Nvml]:
-    """Connect to the driver, and disconnect at the end. Raises as connect() does."""
+    """Connect to the driver, and disconnect when the block ends. Raise NvmlUnavailable as connect() does."""
     nvml = connect()
     try:
         yield nvml
@@ -327,7 +322,7 @@ def open_nvml() -> Iterator[Nvml]:
 
 
 def probe() -> Probe:
-    """Find this host's GPUs, without raising."""
+    """Find this host's GPUs. Never raises NvmlUnavailable: the result carries the error."""
     try:
         return driver.within(_probe)
     except NvmlUnavailable as error:

@@ -2,20 +2,20 @@
 
     {"t": s since the epoch, "seconds": since the sampler started (monotonic), "host_cpu_percent": 0..100,
      "cpu_percents": [0..100 of each logical processor of the host, in its order, at most 512],
-     "threads_running": on the host besides the sampler, running or waiting for a processor at this moment,
+     "threads_running": threads on the host, without the sampler's, that run or wait for a processor at this moment,
      "host_memory_bytes", "container_cpu_percent": 100 = one core, "memory_bytes": of the container or process tree,
      "memory_limit_bytes": the most it can get, "memory_pressure_percent": 0..100, the share of the last 10 s in which
-     some of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel has killed so far,
+     at least one of its threads waited for memory, "memory_oom_kills": how many of its processes the kernel has killed,
      "gpus": [{"index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes",
                "memory_total_bytes", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz",
                "memory_mhz", "throttle_reasons": [why its clocks are limited now, in NVIDIA's terms: card.REASONS],
                "foreign_processes", "error"}],
-     "gap": null or why something is missing here, or before}
+     "gap": null, or why something is missing in this sample or before it}
 
-null means unknown, never 0. Unknown fields are ignored and missing ones are null, so that old and new files load. If
-samples are closer than 0.5 s, full samples are 0.5 s apart, and those in between hold only the GPUs' use and power: the
-fields from host_cpu_percent to memory_oom_kills, and a GPU's from memory_used_bytes to foreign_processes, are left out
-because they were not read.
+null means unknown, never 0. Unknown fields are ignored and missing ones read as null, so that old and new files load.
+If the interval is shorter than 0.5 s, full samples are 0.5 s apart, and those in between have only the GPUs'
+utilization and power: the fields from host_cpu_percent to memory_oom_kills, and a GPU's from memory_used_bytes to
+foreign_processes, are omitted because they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
 energy_joules, memory_mhz and throttle_reasons were added later in format 1.
 """
@@ -33,7 +33,7 @@ T = TypeVar("T", "GpuSample", "Sample")
 
 @dataclass(frozen=True)
 class GpuSample:
-    """`foreign_processes`: how many processes that are not the run's compute on this card; None: unknown."""
+    """`foreign_processes`: the number of processes, other than the run's, that compute on this card; None: unknown."""
 
     index: int | None = None
     uuid: str | None = None
@@ -56,7 +56,7 @@ class GpuSample:
         return cls(**{name: _tupled(data.get(name)) for name in _OF_A_GPU})
 
 
-# Computed once: every line of a long run is read with them.
+# Computed once, because they are used for every line of a long run.
 _OF_A_GPU = tuple(one.name for one in fields(GpuSample))
 # What the driver reports about a GPU; the other two come from the sampler.
 MEASURED = tuple(name for name in _OF_A_GPU if name not in ("foreign_processes", "error"))
@@ -84,7 +84,7 @@ class Sample:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """Parse a line. Raises ValueError if it is not a sample, such as the last line of a truncated file."""
+        """Parse a line. Raise ValueError if it is not a sample, such as the last line of a truncated file."""
         data = orjson.loads(line)
         if not isinstance(data, dict) or not isinstance(data.get("t"), int | float):
             raise ValueError("this is not a sample")
@@ -94,8 +94,8 @@ class Sample:
 
 
 def whole(kind: type[T], values: dict[str, Any]) -> T:
-    """Make a Sample or GpuSample from all its values, in order, and take ownership of them. Each tick makes nine, and
-    a frozen dataclass is slow to set each field."""
+    """Return a Sample or GpuSample with `values` (every field, in order), which it takes over. Each tick makes nine,
+    and the constructor of a frozen dataclass is slow, as it sets each field separately."""
     made = kind.__new__(kind)
     object.__setattr__(made, "__dict__", values)
     return made

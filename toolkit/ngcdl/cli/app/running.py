@@ -2,18 +2,89 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ngcdl.cli import options
-from ngcdl.cli.app.placed import placed
+from ngcdl.cli.app.declared import takes
+from ngcdl.cli.app.placed import Placed
 from ngcdl.cli.app.root import app
 from ngcdl.cli.app.sections import Sectioned
 from ngcdl.cli.options import Json
 
 if TYPE_CHECKING:
-    from ngcdl.spec import Placement
+    from ngcdl.cli.typed import Typed
+
+
+class RunOptions:
+    """The options of `ngcdl run`, in the order of its --help."""
+
+    image: Annotated[
+        str | None,
+        typer.Argument(metavar="IMAGE", help="What to run; its command comes after --."),
+    ] = None
+    stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None
+    train: options.Train = None
+    steps: options.Steps = None
+    epochs: options.Epochs = None
+    seconds: options.Seconds = None
+    times: options.Times = 1
+    batch: options.Batch = None
+    seed: options.Seed = 0
+    clip: options.Clip = None
+    threads: options.Threads = None
+    feed: options.Feed = None
+    precision: options.Precision = "auto"
+    amp: options.Amp = False
+    compile: options.Compile = False
+    channels_last: options.ChannelsLast = None
+    autotune: options.Autotune = False
+    teacher: options.Teacher = None
+    data: options.Data = "auto"
+    resume: Annotated[
+        str | None,
+        options.training(metavar="RUN", help="Continue from a run's last checkpoint."),
+    ] = None
+    trace: Annotated[
+        int | None,
+        options.training(metavar="N", help="Keep a timeline of the first N steps, for Chrome or Perfetto."),
+    ] = None
+    no_eval: Annotated[bool, options.training("--no-eval", help="Don't evaluate the trained network.")] = False
+    gpus: options.Gpus = "auto"
+    device: options.Device = None
+    engine: options.EngineName = "auto"
+    placement: Placed
+    volumes: options.Volumes = None
+    environment: options.Variables = None
+    ports: Annotated[
+        list[str] | None,
+        options.container("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port."),
+    ] = None
+    shm_size: options.ShmSize = "1g"
+    ulimits: options.Limits = None
+    workdir: Annotated[
+        str | None,
+        options.container("-w", "--workdir", metavar="DIR", help="Working directory in the container."),
+    ] = None
+    interactive: Annotated[
+        bool,
+        options.container("-i", "--interactive", help="Pass stdin on even if it is not a terminal."),
+    ] = False
+    tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False
+    rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False
+    root: options.AsRoot = False
+    pull: options.Pull = "missing"
+    force: options.Force = False
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the request, script or manifest; start nothing, but ask the engine about an image."
+        ),
+    ] = False
+    json: Json = False
 
 
 @app.command(
@@ -23,122 +94,68 @@ if TYPE_CHECKING:
     "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
 )
-@placed
-def run(
-    context: typer.Context,
-    image: Annotated[
-        str | None, typer.Argument(metavar="IMAGE", help="What to run; its command comes after --.")
-    ] = None,
-    stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
-    *,
-    train: options.Train = None,
-    steps: options.Steps = None,
-    epochs: options.Epochs = None,
-    seconds: options.Seconds = None,
-    times: options.Times = 1,
-    batch: options.Batch = None,
-    seed: options.Seed = 0,
-    clip: options.Clip = None,
-    threads: options.Threads = None,
-    feed: options.Feed = None,
-    precision: options.Precision = "auto",
-    amp: options.Amp = False,
-    compile_step: options.Compile = False,
-    channels_last: options.ChannelsLast = None,
-    autotune: options.Autotune = False,
-    teacher: options.Teacher = None,
-    data: options.Data = "auto",
-    resume: Annotated[
-        str | None,
-        options.training(metavar="RUN", help="Continue from a run's last checkpoint."),
-    ] = None,
-    trace: Annotated[
-        int | None,
-        options.training(metavar="N", help="Keep a timeline of the first N steps, for Chrome or Perfetto."),
-    ] = None,
-    no_eval: Annotated[bool, options.training("--no-eval", help="Don't evaluate the trained network.")] = False,
-    gpus: options.Gpus = "auto",
-    device: options.Device = None,
-    engine: options.EngineName = "auto",
-    placement: Placement,
-    volume: options.Volumes = None,
-    env: options.Variables = None,
-    publish: Annotated[
-        list[str] | None,
-        options.container("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port."),
-    ] = None,
-    shm_size: options.ShmSize = "1g",
-    ulimit: options.Limits = None,
-    workdir: Annotated[
-        str | None,
-        options.container("-w", "--workdir", metavar="DIR", help="Working directory in the container."),
-    ] = None,
-    interactive: Annotated[
-        bool,
-        options.container("-i", "--interactive", help="Pass stdin on even if it is not a terminal."),
-    ] = False,
-    tty: Annotated[bool, typer.Option("-t", "--tty", hidden=True)] = False,
-    rm: Annotated[bool, typer.Option("--rm", hidden=True)] = False,
-    root: options.AsRoot = False,
-    pull: options.Pull = "missing",
-    force: options.Force = False,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print the request, script or manifest; start nothing, but ask the engine about an image."
-        ),
-    ] = False,
-    json: Json = False,
-) -> int:
+@takes(RunOptions)
+def run(typed: Typed, tty: bool, rm: bool) -> int:
     """Run a training, a command or a shell, measured and recorded."""
     del tty, rm  # typed out of habit: a terminal is used if there is one, and no container is left behind
     from ngcdl.cli import run as it
-    from ngcdl.cli.typed import Typed
 
-    typed = Typed(
-        image=image,
-        stray=tuple(stray or ()),
-        command=context.obj or (),
-        train=train,
-        steps=steps,
-        epochs=epochs,
-        seconds=seconds,
-        times=times,
-        batch=batch,
-        seed=seed,
-        clip=clip,
-        threads=threads,
-        feed=feed,
-        precision=precision,
-        amp=amp,
-        compile=compile_step,
-        channels_last=channels_last,
-        autotune=autotune,
-        teacher=teacher,
-        data=data,
-        resume=resume,
-        trace=trace,
-        evaluate=not no_eval,
-        gpus=gpus,
-        device=device,
-        engine=engine,
-        placement=placement,
-        volumes=tuple(volume or ()),
-        environment=tuple(env or ()),
-        ports=tuple(publish or ()),
-        shm_size=shm_size,
-        ulimits=tuple(ulimit or ()),
-        workdir=workdir,
-        interactive=interactive,
-        root=root,
-        pull=pull,
-        force=force,
-        detach=detach,
-        dry_run=dry_run,
-        json=json,
-    )
     return it.run(typed)
+
+
+class CompareOptions:
+    """The options of `ngcdl compare`, in the order of its --help."""
+
+    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Name several to compare them.")] = None
+    train: options.Train = None
+    vary: Annotated[
+        str | None,
+        options.comparison(
+            metavar="NAME=A,B",
+            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image, framework or "
+            "device; default: the question that the training poses, else CPU against GPU.",
+        ),
+    ] = None
+    scaling: Annotated[
+        str | None,
+        options.comparison(
+            metavar="strong|weak", help="For --vary gpus or nodes: --batch is for all replicas together, or for each."
+        ),
+    ] = None
+    repeat: Annotated[int, options.comparison(help="Number of rounds; one alone gives no ratio.")] = 3
+    show: Annotated[
+        str | None,
+        options.comparison(metavar="ID|last", help="Print an earlier comparison again, from its records."),
+    ] = None
+    steps: options.Fewer = None
+    epochs: options.Epochs = None
+    seconds: options.Seconds = None
+    batch: options.FixedBatch = None
+    seed: options.Seed = 0
+    clip: options.Clip = None
+    threads: options.Threads = None
+    feed: options.Feed = None
+    precision: options.Precision = "auto"
+    amp: options.Amp = False
+    compile: options.Compile = False
+    channels_last: options.ChannelsLast = None
+    teacher: options.Teacher = None
+    data: options.Data = "auto"
+    gpus: options.Gpus = "auto"
+    device: options.Device = None
+    engine: options.EngineName = "auto"
+    placement: Placed
+    volumes: options.Volumes = None
+    environment: options.Variables = None
+    shm_size: options.ShmSize = "1g"
+    ulimits: options.Limits = None
+    root: options.AsRoot = False
+    pull: options.Pull = "missing"
+    force: options.Force = False
+    detach: Annotated[
+        bool, typer.Option("-d", "--detach", help="Hand all runs to Slurm and print the comparison's id.")
+    ] = False
+    json: Json = False
 
 
 @app.command(
@@ -149,102 +166,18 @@ def run(
     "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10\n"
     "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4",
 )
-@placed
+@takes(CompareOptions)
 def compare(
-    context: typer.Context,
-    image: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Name several to compare them.")] = None,
-    *,
-    train: options.Train = None,
-    vary: Annotated[
-        str | None,
-        options.comparison(
-            metavar="NAME=A,B",
-            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image, framework or "
-            "device; default: the question that the training poses, else CPU against GPU.",
-        ),
-    ] = None,
-    scaling: Annotated[
-        str | None,
-        options.comparison(
-            metavar="strong|weak", help="For --vary gpus or nodes: --batch is for all replicas together, or for each."
-        ),
-    ] = None,
-    repeat: Annotated[int, options.comparison(help="Number of rounds; one alone gives no ratio.")] = 3,
-    show: Annotated[
-        str | None,
-        options.comparison(metavar="ID|last", help="Print an earlier comparison again, from its records."),
-    ] = None,
-    steps: options.Fewer = None,
-    epochs: options.Epochs = None,
-    seconds: options.Seconds = None,
-    batch: options.FixedBatch = None,
-    seed: options.Seed = 0,
-    clip: options.Clip = None,
-    threads: options.Threads = None,
-    feed: options.Feed = None,
-    precision: options.Precision = "auto",
-    amp: options.Amp = False,
-    compile_step: options.Compile = False,
-    channels_last: options.ChannelsLast = None,
-    teacher: options.Teacher = None,
-    data: options.Data = "auto",
-    gpus: options.Gpus = "auto",
-    device: options.Device = None,
-    engine: options.EngineName = "auto",
-    placement: Placement,
-    volume: options.Volumes = None,
-    env: options.Variables = None,
-    shm_size: options.ShmSize = "1g",
-    ulimit: options.Limits = None,
-    root: options.AsRoot = False,
-    pull: options.Pull = "missing",
-    force: options.Force = False,
-    detach: Annotated[
-        bool, typer.Option("-d", "--detach", help="Hand all runs to Slurm and print the comparison's id.")
-    ] = False,
-    json: Json = False,
+    typed: Typed, images: list[str] | None, vary: str | None, scaling: str | None, repeat: int, show: str | None
 ) -> int:
     """Train in turn on the CPU and the GPU, or vary one thing."""
     from ngcdl.cli import compare as it
-    from ngcdl.cli.typed import Typed
 
     if show:
-        return it.show(show, json)
-    images = tuple(image or ())
-    typed = Typed(
-        image=images[0] if images else None,
-        command=context.obj or (),
-        train=train,
-        steps=steps,
-        epochs=epochs,
-        seconds=seconds,
-        batch=batch,
-        seed=seed,
-        clip=clip,
-        threads=threads,
-        feed=feed,
-        precision=precision,
-        amp=amp,
-        compile=compile_step,
-        channels_last=channels_last,
-        teacher=teacher,
-        data=data,
-        evaluate=False,  # the comparison is of training speed
-        gpus=gpus,
-        device=device,
-        engine=engine,
-        placement=placement,
-        volumes=tuple(volume or ()),
-        environment=tuple(env or ()),
-        shm_size=shm_size,
-        ulimits=tuple(ulimit or ()),
-        root=root,
-        pull=pull,
-        force=force,
-        detach=detach,
-        json=json,
-    )
-    return it.compare(typed, images[1:], it.Rounds(vary, repeat, scaling=scaling))
+        return it.show(show, typed.json)
+    first, *others = images or [""]
+    typed = replace(typed, image=first or None, no_eval=True)  # the comparison is of training speed
+    return it.compare(typed, others, it.Rounds(vary, repeat, scaling=scaling))
 
 
 @app.command()
@@ -281,5 +214,5 @@ def suite(
     from ngcdl.cli.suite import suite
     from ngcdl.cli.typed import Typed
 
-    typed = Typed(image=image, steps=steps, data=data, evaluate=False, gpus=gpus, engine=engine, json=json)
+    typed = Typed(image=image, steps=steps, data=data, no_eval=True, gpus=gpus, engine=engine, json=json)
     return suite(name, typed, repeat, budget)

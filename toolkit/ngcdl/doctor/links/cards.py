@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ngcdl.catalog.rows import comparable
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
+from ngcdl.engines.base import architecture
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, ImageFacts, known
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import Card, Probe
@@ -108,7 +109,7 @@ def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
 
     card = min(old, key=lambda one: comparable(one.compute_capability or "0"))
     gpu = Gpu(card.compute_capability, card.name, BRANDS.get(card.brand) if card.brand is not None else None)
-    machine = "arm64" if sight.kernel.machine in ("aarch64", "arm64") else "amd64"
+    machine = architecture(sight.kernel.machine) or "amd64"
     host = HostFacts(machine, probe.driver.version if probe.driver else None, (gpu,))
     found = [f"{name}:{tag}" for name in releases.frameworks() if (tag := _newest(name, host)) is not None]
     if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight
+from ngcdl.engines.base import architecture
 
 _SHM_BYTES = 1 << 30  # what NVIDIA's own commands give a container: --shm-size=1g
 _SHM_URL = "https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem"
@@ -16,7 +17,7 @@ _WSL_URL = "https://docs.nvidia.com/cuda/wsl-user-guide/"
 
 def cpu(sight: Sight) -> Finding:
     kernel = sight.kernel
-    if kernel.machine not in ("x86_64", "AMD64", "amd64"):
+    if architecture(kernel.machine) != "amd64":
         return ok("cpu", f"{kernel.machine or 'unknown architecture'}: use images that are made for it")
     if kernel.cpu_flags is None:
         return unchecked("cpu", "/proc/cpuinfo does not list its features")

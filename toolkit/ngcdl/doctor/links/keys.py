@@ -30,10 +30,11 @@ def credentials(sight: Sight) -> Finding:
     if keys.error is not None:
         return from_error(name, "broken", keys.error)
     if keys.exposure is not None:
-        return warning(
-            name, f"a key in {keys.source}" if keys.source else "no key", keys.exposure.partition(": chmod")[0],
-            Step(f"chmod 600 {quote(str(keys.path))}"),
-        )  # fmt: skip
+        cause, is_ours, _ = keys.exposure.partition(": chmod")
+        file = quote(str(keys.path))
+        # Whoever owns it may need it: taking it away is for the user to decide.
+        step = Step(f"chmod 600 {file}") if is_ours else Step(f'sudo chown "$(id -u)" {file}', by_hand=True)
+        return warning(name, f"a key in {keys.source}" if keys.source else "no key", cause, step)
     if keys.source is None:
         cause = f"Public images need no key; {sight.registry_host} serves the others only to users who are signed in"
         return warning(name, f"no key for {sight.registry_host}", cause, Step("ngcdl login"), source=_KEYS_URL)

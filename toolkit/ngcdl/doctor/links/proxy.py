@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.engines.docker.host import without_password
 from ngcdl.registry import challenge
 
 NAME = "proxy"
@@ -13,36 +12,23 @@ _URL = "https://docs.docker.com/engine/daemon/proxy/"
 
 
 def judge(sight: Sight) -> Finding:
-    mine = _mine(sight)
+    address = sight.proxies.get("https_proxy") or sight.proxies.get("all_proxy")
+    mine = address and without_password(address)
     if _is_direct(sight):
         return ok(NAME, f"{sight.registry_host} needs none")
     if isinstance(sight.engine, Trouble):
         return unchecked(NAME, "needs engine")
     its = sight.engine.facts.https_proxy or sight.engine.facts.http_proxy
     if mine and not its:
-        cause = f"ngcdl uses {shown(mine)} for the registry, but the engine pulls without: behind a firewall it can't"
+        cause = f"ngcdl uses {mine} for the registry, but the engine pulls without: behind a firewall it can't"
         edit = 'sudoedit /etc/docker/daemon.json    # {"proxies": {"https-proxy": "http://PROXY:PORT"}}'
         return warning(NAME, "only this shell has one", cause, Step(edit, by_hand=True), source=_URL)
     if its and not mine:
-        cause = f"The engine pulls through {shown(its)}, but ngcdl queries without: behind a firewall it can't"
+        cause = f"The engine pulls through {its}, but ngcdl queries without: behind a firewall it can't"
         return warning(
-            NAME, "only the engine has one", cause, Step(f"export HTTPS_PROXY={shown(its)}", by_hand=True), source=_URL
+            NAME, "only the engine has one", cause, Step(f"export HTTPS_PROXY={its}", by_hand=True), source=_URL
         )
-    return ok(NAME, f"{shown(mine)} here, {shown(its)} for the engine" if mine and its else "none")
-
-
-def shown(address: str) -> str:
-    """Return a proxy's address without its user and password; of anything else, the part after the last @."""
-    try:
-        parts = urlsplit(address if "//" in address else f"//{address}")
-    except ValueError:
-        return address.rpartition("@")[2]
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}" if parts.scheme else host
-
-
-def _mine(sight: Sight) -> str | None:
-    return sight.proxies.get("https_proxy") or sight.proxies.get("all_proxy")
+    return ok(NAME, f"{mine} here, {its} for the engine" if mine and its else "none")
 
 
 def _is_direct(sight: Sight) -> bool:

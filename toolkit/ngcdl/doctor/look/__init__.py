@@ -1,4 +1,4 @@
-"""What doctor looks at: all probes run at once, each in a thread with a time limit; late ones are left behind.
+"""What doctor looks at: all probes run at once, each in a thread with a time limit; late ones are abandoned.
 
 A healthy host takes about a second. The limits are for sick ones, and a probe that hangs delays nothing else.
 """
@@ -24,7 +24,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
 def gather(hands: Hands | None = None) -> Sight:
-    """Look at everything. Raises BadOption if ngcdl's own settings can't be read."""
+    """Look at everything. Raise BadOption if ngcdl's own settings can't be read."""
     from ngcdl.doctor.look import kernel, keys, programs
     from ngcdl.engines.docker.engine import address
 

@@ -1,4 +1,4 @@
-"""Is CIFAR-10 here already, and intact?"""
+"""Is CIFAR-10 already here, and intact?"""
 
 from __future__ import annotations
 

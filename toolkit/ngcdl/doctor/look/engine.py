@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\"']?\bname[\"']?\s*:\s*[\"']?([^\"'\s,}]+)")
 
 
 def look(hands: Hands) -> Engine:
-    """Raises EngineError."""
+    """Connect to the engine and describe it. Raise EngineError."""
     engine = connect()
     facts = engine_facts(engine)
     pid = _daemon(hands, engine) if engine.is_here else None
@@ -72,7 +72,7 @@ def registered(hands: Hands, *, is_rootless: bool) -> Path | None:
 
 
 def cdi_specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
-    """Read the descriptions of GPUs, as text: they are YAML or JSON, and what matters looks the same in both."""
+    """Read the descriptions of GPUs as text: they are YAML or JSON, and the relevant parts look the same in both."""
     found = []
     for folder in folders:
         for file in sorted(path for kind in ("*.yaml", "*.json") for path in hands.at(folder).glob(kind)):
@@ -98,7 +98,7 @@ def _spec(hands: Hands, path: Path, text: str) -> CdiSpec:
 
 
 def _daemon(hands: Hands, engine: DockerEngine) -> int | None:
-    """Find the daemon behind a socket of this host: its listener, or if that is systemd, the only dockerd."""
+    """Return the PID of the daemon behind a local socket: its listener or, if that is systemd, the only dockerd."""
     if (pid := _listener(engine.address)) and (hands.read(f"/proc/{pid}/comm") or "").strip() == "dockerd":
         return pid
     pids = [

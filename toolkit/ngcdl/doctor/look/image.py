@@ -1,4 +1,4 @@
-"""How much room does the default image of a training take? Answered only from what earlier queries cached."""
+"""How much space does the default image of a training need? Answered only from what earlier queries cached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ngcdl.spec import ImageRef
 
 
 def look(hands: Hands, known: Settings) -> int | None:
-    """Return the bytes, compressed plus unpacked; None if that image's size was never queried."""
+    """Return its bytes, compressed plus unpacked; None if its size was never queried."""
     named = hands.environ.get("NGCDL_DEFAULT_IMAGE")
     ref = ImageRef.parse(named, known.registry) if named else default_image(known.registry)
     facts = imagefacts.of(ref, known.cache, offline=True).facts

@@ -1,4 +1,4 @@
-"""What /proc, /sys, /dev and /etc say: the module, the cards on the bus, the device nodes, the processor."""
+"""What /proc, /sys, /dev and /etc show: the module, the cards on the bus, the device nodes, the processor."""
 
 from __future__ import annotations
 

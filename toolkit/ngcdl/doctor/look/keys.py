@@ -1,4 +1,4 @@
-"""What Docker's config.json and similar files hold: the registry's key, who else can read it, and the context.
+"""What Docker's config.json and similar files contain: the registry's key, who else can read it, and the context.
 
 The key itself stays within `Once`, which the look at the registry shares.
 """

@@ -20,7 +20,7 @@ _OF_THE_DRIVER = re.compile(r"^installed ((?:libnvidia|nvidia|linux-modules-nvid
 
 def look(hands: Hands) -> Programs:
     names = {name: path for name in NAMES if (path := hands.which(name))}
-    if not hands.at("/run/systemd/system").exists():  # installed, but this host was booted by something else
+    if not hands.at("/run/systemd/system").exists():  # installed, but this host did not boot with it
         names.pop("systemctl", None)
     toolkit = None
     for name in ("nvidia-ctk", "nvidia-container-cli"):
@@ -33,7 +33,7 @@ def look(hands: Hands) -> Programs:
 
 
 def listed(hands: Hands) -> str | None:
-    """Return all packages dpkg knows, one line of state and name each; None without dpkg.
+    """Return all packages that dpkg knows, a line with state and name each; None without dpkg.
 
     No pattern is passed, because dpkg-query fails if one of several matches nothing.
     """

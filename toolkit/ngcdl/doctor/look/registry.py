@@ -9,7 +9,7 @@ from ngcdl.doctor.look.keys import Once
 from ngcdl.doctor.sight import Registry
 from ngcdl.errors import NgcdlError
 
-# For the connection and for the answer: shorter than elsewhere, since a slow registry is a finding.
+# To connect and to answer, in seconds: shorter than elsewhere, since a slow registry is a finding.
 _SECONDS = (2.0, 3.0)
 
 
@@ -50,7 +50,7 @@ def _no_wait(_: float) -> None:
 
 
 def _skew(date: str | None, now: float) -> float | None:
-    """Compare this clock with the header Date: https://www.rfc-editor.org/rfc/rfc9110#field.date"""
+    """Return by how many seconds this clock is ahead of the header Date: https://www.rfc-editor.org/rfc/rfc9110#field.date"""
     try:
         return now - email.utils.parsedate_to_datetime(date or "").timestamp()
     except (ValueError, OverflowError, TypeError):

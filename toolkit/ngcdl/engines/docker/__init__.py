@@ -1,7 +1,7 @@
 """The Docker engine: the only package that imports `docker`.
 
-The SDK's low-level API only: `images.pull` hides failed pulls, `login` believes old passwords, `auto_remove` loses
-exit codes. https://docker-py.readthedocs.io/en/stable/api.html
+Only the SDK's low-level API is used: `images.pull` hides failed pulls, `login` trusts old passwords, `auto_remove`
+loses exit codes. https://docker-py.readthedocs.io/en/stable/api.html
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The SDK's client without any key: ngcdl hands the engine the one key that a pull needs, and looks it up itself.
+"""The SDK's client without any keys: ngcdl itself looks up the one key that a pull needs, and passes it to the engine.
 
-The SDK's own reads all keys of config.json before its first call, and fails of one that is broken, whosever it is.
+The stock client reads all keys in config.json before its first call, and fails if any of them is broken.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from ngcdl.engines.docker import keys
 
 
 def client(version: str, timeout: int) -> Any:
-    """Make a docker.APIClient for the engine that `docker.from_env` finds. Raises what that raises."""
+    """Create a docker.APIClient for the engine that `docker.from_env` finds. Raise what that raises."""
     from docker import APIClient, DockerClient
 
     class Keyless(APIClient):
         @property
         def _general_configs(self) -> dict[str, Any]:
-            """What the SDK takes of config.json, where it looks for it: never the keys, and the proxies neither, which
-            are in ngcdl's requests already (proxies.py).
+            """What the SDK sees of config.json: never the keys, nor the proxies, which ngcdl's requests already contain
+            (proxies.py).
 
-            It reads the file once more where this is empty, and looks for keys in here until it meets a text: so there
-            is one always, and it comes first. https://github.com/docker/docker-py/blob/7.2.0/docker/auth.py
+            If this is empty, the SDK reads the file again; and it searches this for keys until it finds a string. So
+            there is always one, and it comes first. https://github.com/docker/docker-py/blob/7.2.0/docker/auth.py
             """
             return self._taken
 

@@ -1,6 +1,6 @@
-"""Which engine DOCKER_HOST or docker's context names, and what of it ngcdl does not take.
+"""Which engine DOCKER_HOST or docker's context names, and which addresses ngcdl does not support.
 
-The order is the docker command's: https://github.com/docker/cli/blob/v28.2.2/cli/command/cli.go (resolveContextName).
+Precedence as in the docker command: https://github.com/docker/cli/blob/v28.2.2/cli/command/cli.go (resolveContextName).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 
 def named_by() -> str:
-    """Say what names the engine's address, where it is not the default one."""
+    """Return what sets the engine's address, if it is not the default one: a variable or config.json."""
     return next((name for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(name)), CONFIG)
 
 
 def named() -> str:
-    """Give the address that is named, else DEFAULT_SOCKET.
+    """Return the configured address, else DEFAULT_SOCKET.
 
-    Raises EngineAbsent for a context that is gone, as docker refuses it: the SDK takes the default socket then, behind
-    which is another engine.
+    Raise EngineAbsent if the context no longer exists, as docker does: the SDK would fall back to the default socket,
+    which is another engine's.
     """
     if host := os.environ.get("DOCKER_HOST"):
         return host
@@ -33,18 +33,18 @@ def named() -> str:
     from docker.context.config import get_current_context_name
 
     name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name() or "default"
-    why = "there is none of that name beside docker's config.json"
+    why = "no context of that name exists beside docker's config.json"
     try:
         context = ContextAPI.get_context(name)
         if context and context.Host:
             return str(context.Host)
-    except Exception as error:  # the SDK has no narrower one for a file that is broken
-        why = f"docker's file of it can't be read ({error})"
+    except Exception as error:  # the SDK has no narrower class for a broken file
+        why = f"docker's file for it can't be read ({error})"
     raise EngineAbsent(f"the context {name}", why, is_default=False, named_by=named_by())
 
 
 def over_ssh(address: str) -> EngineElsewhere:
-    """Give the error for an ssh:// address, for which the SDK wants paramiko, with what to type in its place."""
+    """Return the error for an ssh:// address, for which the SDK needs paramiko, with the commands to use instead."""
     parts = urlsplit(address)
     host = shlex.quote("@".join(filter(None, (parts.username, parts.hostname or "HOST"))))
     port = re.search(r":(\d+)$", parts.netloc)
@@ -52,9 +52,9 @@ def over_ssh(address: str) -> EngineElsewhere:
     there = shlex.quote(parts.path if len(parts.path) > 1 else DEFAULT_SOCKET.removeprefix("unix://"))
     own = "docker context use default" if named_by() == CONFIG else "unset DOCKER_HOST DOCKER_CONTEXT"
     return EngineElsewhere(
-        "ngcdl speaks no ssh:// to it.",
-        "Where it has the same folders, ssh can bring its socket here:\n"
+        "ngcdl does not support ssh:// addresses.",
+        "If it has the same folders, ssh can forward its socket to this machine:\n"
         f"    ssh -nNT -L {here}:{there} {f'-p {port[1]} ' if port else ''}{host} &\n"
         f"    export DOCKER_HOST=unix://{here}\n"
-        f"This machine's own:\n    {own}",
+        f"To use this machine's own engine:\n    {own}",
     )

@@ -1,4 +1,4 @@
-"""The Docker engine: connection, what it can do, and starting a container."""
+"""The Docker engine: connecting to it, what it can do, and starting a container."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
-from ngcdl.spec import ImageRef, Placement, redacted
+from ngcdl.spec import ImageRef, redacted
 
 _PING_SECONDS = 10
-# Looks at a run that goes on: the engine has nothing to do for them, and a person may be waiting for the end.
+# For queries about a running container: the engine answers them at once, and a person may be waiting for the result.
 _LOOK_SECONDS = 8
-# WSL's door to the cards of every maker: a container that has it sees all of them, whichever NVIDIA_VISIBLE_DEVICES or
-# CDI names. https://github.com/NVIDIA/nvidia-container-toolkit/issues/21
+# WSL's device for the cards of every vendor: a container that has it sees all of them, whichever ones
+# NVIDIA_VISIBLE_DEVICES or CDI name. https://github.com/NVIDIA/nvidia-container-toolkit/issues/21
 DXG = Path("/dev/dxg")
 WAYS = {
     "runtime": "the runtime nvidia",
@@ -33,20 +33,20 @@ WAYS = {
 
 
 def address() -> str:
-    """Name the engine's address as the docker command finds it: DOCKER_HOST, the context's, the default socket."""
-    with contextlib.suppress(EngineAbsent):  # it is `connect`'s to say
+    """Return the engine's address as the docker command finds it: DOCKER_HOST, the context's, the default socket."""
+    with contextlib.suppress(EngineAbsent):  # `connect` reports it
         if (named := context.named()) != context.DEFAULT_SOCKET:
             return named
     return messages.DEFAULT_ADDRESS
 
 
 def is_socket(address: str) -> bool:
-    """Is it a socket of this machine? What listens there may be a virtual machine's all the same."""
+    """Is it a socket on this machine? The engine behind it may still run in a virtual machine."""
     return address == messages.DEFAULT_ADDRESS or address.startswith(("unix://", "http+unix://", "/"))
 
 
 def connect() -> DockerEngine:
-    """Connect as the docker command would (DOCKER_HOST, context, default socket). Raises EngineError."""
+    """Connect as the docker command would (DOCKER_HOST, context, default socket). Raise EngineError."""
     if (named := context.named()).startswith("ssh://"):
         raise context.over_ssh(named)
     with messages.docker_errors(address(), "the first call"):
@@ -63,7 +63,7 @@ class DockerEngine(OfKind):
     name = "docker"
 
     def __init__(self, client: Any, look: Callable[[], Any] | None = None) -> None:
-        """`look` makes a client that waits less long for an answer; without it `client` does all."""
+        """`look` creates a client with a shorter timeout; without it, `client` is used for everything."""
         self._client = client
         self._look = look
         self.address = address() if self.shares_files else str(client.base_url)
@@ -72,7 +72,7 @@ class DockerEngine(OfKind):
     @property
     def info(self) -> dict[str, Any]:
         if self._info is None:
-            with messages.docker_errors(self.address, "a look at it"):
+            with messages.docker_errors(self.address, "a query"):
                 self._info = self._client.info()
         return self._info
 
@@ -86,49 +86,41 @@ class DockerEngine(OfKind):
 
     @property
     def is_here(self) -> bool:
-        """A socket of this host whose daemon has this host's name. Desktop's virtual machine has another one."""
+        """A socket on this host whose daemon reports this host's name; Desktop's virtual machine has another."""
         return self.shares_files and self.info.get("Name") == os.uname().nodename
 
     @property
     def shares_files(self) -> bool:
         return str(self._client.base_url).startswith("http+docker://localhost")
 
-    def placed(self, placement: Placement | None) -> Placement | None:
-        del placement
-        return None
-
     def caller(self) -> str | None:
-        if self._is("rootless"):
-            # Root inside is the caller outside, every other uid one that nobody has; an image's own USER would be that.
+        if host.has_option(self.info, "rootless"):
+            # Root inside is the caller outside; any other uid, such as an image's own USER, is nobody's outside.
             # https://docs.docker.com/engine/security/rootless/
             return "0:0"
         return f"{os.getuid()}:{os.getgid()}"
 
-    def _is(self, option: str) -> bool:
-        """Does the daemon name it among its security options?"""
-        return any(f"name={option}" in one.split(",") for one in self.info.get("SecurityOptions") or ())
-
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
     def gpu_way(self) -> GpuWay:
-        """Choose how GPUs get in. NGCDL_GPU_WAY overrides; the daemon names runtimes and, from 28.2 on, CDI devices."""
+        """Choose how GPUs get in. NGCDL_GPU_WAY overrides; the daemon reports runtimes and, since 28.2, CDI devices."""
         asked = os.environ.get("NGCDL_GPU_WAY")
         if asked:
             if asked not in (*WAYS, "none"):
-                raise BadOption(f"NGCDL_GPU_WAY={asked}: one of {', '.join(WAYS)}, none.")
+                raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(WAYS)}, none.")
             return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
         if "nvidia" in (self.info.get("Runtimes") or {}):
             return GpuWay("runtime", f"{WAYS['runtime']} is there")
         if self.cdi_devices:
             return GpuWay("cdi", f"{WAYS['cdi']} is there", self.cdi_devices)
-        # The daemon does not tell whether --gpus works; the hook on this host's PATH is the best hint there is.
+        # The daemon does not report whether --gpus works; the hook on this host's PATH is the best available hint.
         if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
             return GpuWay("device-request", f"{WAYS['device-request']} is there")
         return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
 
     @cached_property
     def cdi_devices(self) -> tuple[str, ...]:
-        """Name the GPUs that CDI describes, as far as it is known: all, 0, 0:1, GPU-..., MIG-..."""
+        """Return the GPUs that CDI describes, as far as known: all, 0, 0:1, GPU-..., MIG-..."""
         kind = "nvidia.com/gpu="
         found = host.engine_facts(self).cdi_devices
         return tuple(name.removeprefix(kind) for name in found if name.startswith(kind))
@@ -149,10 +141,10 @@ class DockerEngine(OfKind):
         return {"architecture": found.get("Architecture"), "config": found.get("Config") or {}} if found else None
 
     def _inspected(self, name: str) -> Mapping[str, Any] | None:
-        """Give what the engine tells of the image of that name, None where it has none. Raises EngineError."""
+        """Return what the engine reports about the image of that name; None if it has none. Raise EngineError."""
         import docker.errors
 
-        with messages.docker_errors(self.address, "a look for the image"):
+        with messages.docker_errors(self.address, "the lookup of the image"):
             try:
                 found: Mapping[str, Any] = self._client.inspect_image(name)
             except docker.errors.NotFound:
@@ -164,7 +156,7 @@ class DockerEngine(OfKind):
             return pull(self._client, image, auth, show)
 
     def layer_store(self) -> LayerStore:
-        with messages.docker_errors(self.address, "a look at its images"):
+        with messages.docker_errors(self.address, "the listing of its images"):
             return layers.layer_store(self._client, self.info, self.is_here)
 
     def untag(self, image: ImageRef) -> None:
@@ -173,10 +165,10 @@ class DockerEngine(OfKind):
 
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
         del has_gpu, show
-        raise BadOption("Docker runs images: name one.", "    ngcdl run IMAGE ...")
+        raise BadOption("A run with Docker needs an image.", "    ngcdl run IMAGE ...")
 
     def target(self, image: ImageRef, digest: str) -> str:
-        """Name what is launched: by digest, or by id for an image that was made on this host."""
+        """Return what to start: the image by digest, or by id if it was built on this host."""
         pinned = image.pinned(digest)
         return pinned if self._inspected(pinned) else digest
 
@@ -191,24 +183,20 @@ class DockerEngine(OfKind):
         return request.command_line(self._allowed(order), self._terms(order))
 
     def _terms(self, order: Order) -> Terms:
-        # The caller's groups mean nothing to another machine, nor to a uid that the image or a rootless daemon has.
-        are_ours = self.is_here and order.spec.user is not None and not self._is("rootless")
+        # The caller's groups mean nothing on another machine, nor for a uid chosen by the image or a rootless daemon.
+        are_ours = self.is_here and order.spec.user is not None and not host.has_option(self.info, "rootless")
         groups = sorted({*os.getgroups()} - {os.getgid()}) if are_ours else ()
         described = self.cdi_devices if order.way == "cdi" else ()
-        shows_all = self.shares_files and DXG.exists()  # Desktop's virtual machine beside this one, too
-        return Terms(tuple(groups), proxies.variables(), self._is("userns"), described, shows_all)
+        shows_all = self.shares_files and DXG.exists()  # Desktop's virtual machine too
+        return Terms(tuple(groups), proxies.variables(), host.has_option(self.info, "userns"), described, shows_all)
 
     def _allowed(self, order: Order) -> Order:
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order
 
-    def fits(self, order: Order) -> str | None:
-        del order
-        return None
-
     def start(self, order: Order) -> Job:
-        """Create and start the container; where the host forbids the documented memlock, with what it allows.
+        """Create and start the container; if the host forbids the documented memlock limit, with what it allows.
 
-        On failure nothing is left behind; what a signal or a hanging engine leaves is returned by `find`. Raises
+        On failure nothing is left behind; what a signal or a hanging engine leaves is returned by `find`. Raise
         StartError, GpuError or EngineError.
         """
         with self._naming_its_folder():
@@ -250,7 +238,7 @@ class DockerEngine(OfKind):
 
     @contextlib.contextmanager
     def _naming_its_folder(self) -> Iterator[None]:
-        """A text of the daemon's does not tell which disk is full."""
+        """Add the folder to DiskFull: the daemon's message does not say which disk is full."""
         try:
             yield
         except DiskFull as error:
@@ -261,8 +249,8 @@ class DockerEngine(OfKind):
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Wait for an answer as long as docker does, which is until Ctrl-C: a volume that is filled at its first use,
-        the storage driver vfs and cards without persistence mode take their minutes."""
+        """Wait for an answer without a timeout, as docker does: filling a volume at its first use, the storage driver
+        vfs, and cards without persistence mode can take minutes. Ctrl-C cancels."""
         seconds, self._client.timeout = self._client.timeout, None
         try:
             yield
@@ -277,18 +265,18 @@ class DockerEngine(OfKind):
             self._client.remove_container(identity, force=True, v=True)
 
     def names(self) -> dict[str, str]:
-        """Give the names of the running containers by their ids."""
-        with messages.docker_errors(self.address, "a look at the containers"):
+        """Map the ids of the running containers to their names."""
+        with messages.docker_errors(self.address, "the listing of its containers"):
             return {one["Id"]: (one["Names"] or [one["Id"][:12]])[0].lstrip("/") for one in self._client.containers()}
 
     def find(self, run_id: str) -> Job | None:
         clients = self._clients()
-        with messages.docker_errors(self.address, "a look for the run"):
+        with messages.docker_errors(self.address, "the lookup of the run"):
             found = clients.quick.containers(all=True, filters={"label": f"{request.LABEL}={run_id}"})
             if not found:
                 return None
             if found[0].get("State") == "created":
-                # Its start may hang, and then every request about it hangs, too, except for the list above.
+                # Its start may hang, and then so does every request about it except the listing above.
                 clients.quick.timeout = HURRY_SECONDS
                 both = Clients(clients.quick, clients.quick)
                 return DockerJob(both, self.address, str(found[0]["Id"]), False, Started())

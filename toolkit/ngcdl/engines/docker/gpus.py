@@ -1,4 +1,4 @@
-"""Which GPUs a container sees: what nvidia-smi says in it; where that can't be run, whether any device is there."""
+"""Which GPUs a container sees: what nvidia-smi reports in it or, if it can't be run, whether /dev has any device."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Any
 from ngcdl.engines.docker import stream
 from ngcdl.errors import GpuNotInside, GpuUnknown
 
-# A driver that hangs never answers, and the run's output waits meanwhile.
+# A hung driver never answers, and the run's output waits meanwhile.
 LOOK_SECONDS = 30.0
-# 126 and 127: it can't be executed, or is not there. Only the capability `utility` brings it and NVML, without which it
-# ends with 12; and it wants an image with glibc.
+# 126 and 127: it can't be executed, or is missing. Only the capability `utility` provides it and NVML, without which it
+# exits with 12; and it needs an image with glibc.
 # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
 # https://docs.nvidia.com/deploy/nvidia-smi/index.html (RETURN VALUE)
-# 0 without a word: the SDK loses what comes together with the head of the answer.
+# 0 without output: the SDK loses what arrives together with the response's header.
 _NOT_ABLE = (0, 12, 126, 127)
-# The same in words, with a code that depends on the release of runc, and of a glibc that is too old.
+# The same as text, where the exit code depends on the release of runc; and a glibc that is too old.
 _NOT_RUN = re.compile(r"OCI runtime exec failed|exec [^:]*nvidia-smi[^:]*: |exec user process|version `GLIBC")
-# Of a card, of WSL, of a Jetson.
+# Of a card, WSL and a Jetson.
 _DEVICE = re.compile(r"nvidia\d+|dxg|nvhost\S*|nvmap")
 
 
 def look(client: Any, container: str, seconds: float = LOOK_SECONDS) -> tuple[str, ...] | GpuNotInside | GpuUnknown:
-    """Give the UUIDs of the GPUs inside, else the error that says why none are known. Raises the SDK's errors.
+    """Return the UUIDs of the GPUs inside, or the error that explains why none are known. Raise the SDK's errors.
 
-    A card with MIG on is listed above its MIG devices, and is none itself."""
+    A card with MIG enabled is listed above its MIG devices, and does not count itself."""
     code, text = _run(client, container, ["nvidia-smi", "-L"], seconds)
     if code == 0 and text:
-        uuids = [*re.findall(r"\(UUID: ([0-9A-Za-z/-]+)\)", text), ""]  # a Jetson's has no GPU- before it
+        uuids = [*re.findall(r"\(UUID: ([0-9A-Za-z/-]+)\)", text), ""]  # a Jetson's has no prefix GPU-
         return tuple(one for one, below in pairwise(uuids) if one.startswith("MIG-") or not below.startswith("MIG-"))
     if code is None:
         return GpuUnknown(f"nvidia-smi gave no answer within {seconds:g} s")
-    said = " ".join(text.split()) or f"nvidia-smi -L ended with {code}"
+    said = " ".join(text.split()) or f"nvidia-smi -L exited with {code}"
     if code not in _NOT_ABLE and not _NOT_RUN.search(said):
         return GpuNotInside(said)
     code, text = _run(client, container, ["ls", "/dev"], seconds)
@@ -44,10 +44,10 @@ def look(client: Any, container: str, seconds: float = LOOK_SECONDS) -> tuple[st
 
 
 def _run(client: Any, container: str, command: list[str], seconds: float) -> tuple[int | None, str]:
-    """Give the exit code, None where it has not ended in time, and what was written."""
+    """Return the exit code, None if it did not exit in time, and the output."""
     made = client.exec_create(container, command)
     end = time.monotonic() + seconds
-    # The SDK's own reading has no time limit.
+    # The SDK's own read has no timeout.
     with contextlib.closing(client.exec_start(made["Id"], socket=True)) as line:
         chunks = stream.attached(line, False, lambda: time.monotonic() < end)
         text = b"".join(chunk.data for chunk in chunks).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What `docker info` tells of an engine's machine: where images are, CDI, and what kind of engine it is. Pure.
+"""What `docker info` reports about an engine's machine: where images are, CDI, and the kind of engine. Pure.
 
 https://docs.docker.com/reference/api/engine/version/v1.50/#tag/System/operation/SystemInfo
 """
@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
+
+from ngcdl.engines.base import architecture as architecture  # re-exported for hostfacts
 
 if TYPE_CHECKING:
     from ngcdl.engines.docker.engine import DockerEngine
 
-# The mark of the containerd image store, the default of new installations from Docker 29 on:
+# Identifies the containerd image store, the default of new installations since Docker 29:
 # https://docs.docker.com/engine/storage/containerd/
 _CONTAINERD_STORE = "io.containerd.snapshotter.v1"
 _CONTAINERD_FOLDER = "/var/lib/containerd"
 _SYSTEM_S_CONTAINERD = ("/run/containerd/", "/var/run/containerd/")
-_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _RUNC = "org.opencontainers.runc.version"
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?[\w.+~-]*")
 _SPEC_LIMIT_BYTES = 4 << 20
@@ -30,8 +31,8 @@ _SPEC_LIMIT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Files:
-    """The files of the engine's machine, where that is this one: `read` gives a text, `list` the paths in a folder,
-    `free_bytes` what is left on the disk of a folder. Each gives None where it can't look.
+    """The files of the engine's machine, if that is this one: `read` returns a text, `list` the paths in a folder,
+    `free_bytes` the free space on a folder's disk. Each returns None if it has no access.
     """
 
     read: Callable[[str], str | None]
@@ -41,10 +42,10 @@ class Files:
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What is known of an engine. `images_folder` is where it keeps what a pull brings.
+    """What is known about an engine. `images_folder` is where it stores pulled images.
 
-    `cdi_dirs` is empty where CDI is off; `cdi_devices` are those that the engine tells (from Docker 28.2 on) and those
-    in the descriptions there. `is_desktop`: a virtual machine of Docker Desktop.
+    `cdi_dirs` is empty if CDI is off; `cdi_devices` are those that the engine reports (since Docker 28.2) and those in
+    the descriptions in `cdi_dirs`. `is_desktop`: a virtual machine of Docker Desktop.
     """
 
     version: str | None = None
@@ -70,15 +71,14 @@ class EngineFacts:
 
 
 def engine_facts(engine: DockerEngine) -> EngineFacts:
-    """Give what is known of an engine; of files only where it is on this machine. Raises EngineError."""
+    """Return what is known about an engine; look at its files only if it is on this machine. Raise EngineError."""
     return read(engine.info, here() if engine.is_here else None)
 
 
 def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
-    """Read what `docker info` gave. `files` None: the engine is another machine's, and its files are unknown."""
+    """Interpret what `docker info` returned. `files` None: the engine is on another machine, its files unknown."""
     root = _text(info, "DockerRootDir")
     folder = _images_folder(info, root, files) if is_containerd_store(info) else root
-    options = tuple(str(option) for option in info.get("SecurityOptions") or ())
     folders = tuple(str(one) for one in info.get("CDISpecDirs") or ())
     return EngineFacts(
         version=_text(info, "ServerVersion"),
@@ -89,14 +89,14 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
         default_runtime=_text(info, "DefaultRuntime"),
         cdi_dirs=folders,
         cdi_devices=tuple(_devices(info, folders, files)),
-        is_rootless=any("rootless" in option for option in options),
+        is_rootless=has_option(info, "rootless"),
         is_snap=(root or "").startswith("/var/snap/"),
         is_desktop=info.get("OperatingSystem") == "Docker Desktop",
         cgroup_driver=_text(info, "CgroupDriver"),
         live_restore=value if isinstance(value := info.get("LiveRestoreEnabled"), bool) else None,
         authorization_plugins=_authorization_plugins(info),
-        http_proxy=_without_password(_text(info, "HttpProxy")),
-        https_proxy=_without_password(_text(info, "HttpsProxy")),
+        http_proxy=_proxy(info, "HttpProxy"),
+        https_proxy=_proxy(info, "HttpsProxy"),
         runc_version=_runc(info),
         kernel=_text(info, "KernelVersion"),
         cores=_count(info, "NCPU"),
@@ -104,18 +104,18 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
     )
 
 
-def architecture(machine: object) -> str | None:
-    """Give the name that images have for a machine: x86_64 is amd64, aarch64 is arm64; others as they are."""
-    return _ARCHITECTURES.get(machine, machine) if isinstance(machine, str) and machine else None
+def has_option(info: Mapping[str, Any], name: str) -> bool:
+    """Does the daemon list `name` among its security options, as in name=rootless?"""
+    return any(f"name={name}" in str(option).split(",") for option in info.get("SecurityOptions") or ())
 
 
 def here() -> Files:
-    """This machine's files."""
+    """Return access to this machine's files."""
     return Files(_read, _list, free_bytes)
 
 
 def free_bytes(folder: str) -> int | None:
-    """Give what this user may still write on the disk of a folder; None where it can't be looked at."""
+    """Return the bytes that this user may still write on a folder's disk; None if the folder is inaccessible."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -129,20 +129,20 @@ def _text(info: Mapping[str, Any], key: str) -> str | None:
 
 
 def _count(info: Mapping[str, Any], key: str) -> int | None:
-    """A daemon that does not know it says 0."""
+    """Return a positive count: a daemon that does not know it reports 0."""
     value = info.get(key)
     return value if isinstance(value, int) and value > 0 else None
 
 
 def is_containerd_store(info: Mapping[str, Any]) -> bool:
-    """Are the images in containerd's store, and not in the engine's own?"""
+    """Are the images in containerd's store rather than the engine's own?"""
     return any(list(pair) == ["driver-type", _CONTAINERD_STORE] for pair in info.get("DriverStatus") or ())
 
 
 def _images_folder(info: Mapping[str, Any], root: str | None, files: Files | None) -> str:
-    """Find the folder of the containerd that the engine uses: the system's, or one of its own below its data root."""
+    """Find the folder of the containerd that the engine uses: the system's, or its own below its data root."""
     own = f"{root}/containerd/daemon"
-    address = str((info.get("Containerd") or {}).get("Address") or "")  # told from Docker 27 on
+    address = str((info.get("Containerd") or {}).get("Address") or "")  # reported since Docker 27
     if root and address:
         is_own = address.endswith("/containerd/containerd.sock") and not address.startswith(_SYSTEM_S_CONTAINERD)
         return own if is_own else _CONTAINERD_FOLDER
@@ -153,7 +153,7 @@ def _free_bytes(folder: str | None, root: str | None, files: Files | None) -> in
     if folder is None or files is None:
         return None
     found = files.free_bytes(folder)
-    # What lies below the data root is closed to others than root, and nearly always on the same disk.
+    # Only root may access what is below the data root, which is nearly always on the same disk.
     if found is None and root and folder.startswith(f"{root}/"):
         return files.free_bytes(root)
     return found
@@ -166,7 +166,7 @@ def _devices(info: Mapping[str, Any], folders: tuple[str, ...], files: Files | N
 
 
 def _described(folder: str, files: Files) -> Iterator[str]:
-    """Name the devices of the CDI descriptions in a folder, which are JSON or YAML."""
+    """Yield the devices in a folder's CDI descriptions, which are JSON or YAML."""
     for path in files.list(folder) or ():
         text = files.read(path) if path.endswith((".json", ".yaml")) else None
         if text is not None:
@@ -183,7 +183,7 @@ def _from_json(text: str) -> tuple[str, list[str]]:
 
 
 def _from_yaml(text: str) -> tuple[str, list[str]]:
-    """Read kind and names out of what `nvidia-ctk cdi generate` writes: blocks, not braces, and plain or quoted words.
+    """Extract kind and names from what `nvidia-ctk cdi generate` writes: block style, with plain or quoted strings.
 
     https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
     """
@@ -197,7 +197,7 @@ def _from_yaml(text: str) -> tuple[str, list[str]]:
 
 
 def _runc(info: Mapping[str, Any]) -> str | None:
-    """Give runc's version: Docker tells it among its features from 25.0 on, before that in the commit at times."""
+    """Return runc's version: Docker reports it among its features since 25.0, before that sometimes in the commit."""
     runc = (info.get("Runtimes") or {}).get("runc") or {}
     try:
         features = json.loads((runc.get("status") or {}).get("org.opencontainers.runtime-spec.features") or "{}")
@@ -208,14 +208,19 @@ def _runc(info: Mapping[str, Any]) -> str | None:
     return re.sub(r"-\d+-g[0-9a-f]+$", "", found[0]) if found else None  # what `git describe` adds
 
 
-def _without_password(proxy: str | None) -> str | None:
-    if proxy is None or "@" not in proxy:
-        return proxy
+def _proxy(info: Mapping[str, Any], key: str) -> str | None:
+    address = _text(info, key)
+    return without_password(address) if address else None
+
+
+def without_password(proxy: str) -> str:
+    """Return a proxy's address without user and password; of anything else, the part after the last @."""
     try:
         parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-    except ValueError:  # no address: what stands before the last @ may be one
+    except ValueError:
         return proxy.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).removeprefix("//")
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}" if parts.scheme else host
 
 
 def _read(path: str) -> str | None:

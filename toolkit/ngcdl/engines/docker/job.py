@@ -1,7 +1,7 @@
-"""One container that runs: its output, its end, its signals.
+"""One running container: its output, its end, its signals.
 
-An output that ends says nothing: when the daemon dies the stream just closes. So the end is always asked for, and an
-engine that is away is waited for (with live-restore the container goes on meanwhile).
+The end of the output means nothing: if the daemon dies, the stream just closes. So the container's state is always
+queried, and an absent engine is waited for (with live-restore the container keeps running meanwhile).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
 
-# How long a daemon may be away before the run is given up: a package update restarts it in a few seconds.
+# How long a daemon may be absent before the run is given up: a package update restarts it within a few seconds.
 PATIENCE_SECONDS = 20.0
-# How long a call may take once a person waits for the end.
+# The timeout of a call once a person waits for the end.
 HURRY_SECONDS = 3.0
-# A container that ends and the stream that this closes are this far apart at most, as its end is stamped.
+# The most time between a container's end, by its time stamp, and that of the stream that it closes.
 _APART_SECONDS = 0.5
-_READING = "a look at what the run wrote"
+_READING = "the reading of the run's output"
 
 
 @dataclass(frozen=True)
 class Clients:
-    """Two ways to one engine: `patient` for what takes its time, `quick` for what must not hold up a person."""
+    """Two clients of one engine: `patient` for slow operations, `quick` for those that a person waits for."""
 
     patient: Any
     quick: Any
 
 
 class DockerJob:
-    """A container by its id. `attachment` is the open stream, None for a container that somebody else started."""
+    """A container by its id. `attachment` is the open stream, None if another process started the container."""
 
     def __init__(
         self, clients: Clients, address: str, identity: str, tty: bool, started: Started, attachment: Any = None
@@ -49,8 +49,8 @@ class DockerJob:
         self._attachment = attachment
         self._killed_by_us = False
         self._given_up = False
-        self._is_torn = False  # what was read last may lack its end: it broke off, or the engine was away
-        self._is_kept = False  # the engine has output that we have not
+        self._is_torn = False  # the output read last may lack its end: it broke off, or the engine was absent
+        self._is_kept = False  # the engine has output that was not read
         self._is_deaf = False
         self._silent_since: float | None = None
         self._way_out = keys.typed(keys.named()) if tty and attachment is not None else b""
@@ -68,11 +68,11 @@ class DockerJob:
             yield from seen.noted(self._whole(stream.attached(self._attachment, self._tty, self._state_running)))
             self._is_deaf = True
         else:
-            # attach() shows only what is new; the log has the rest.
+            # attach() returns only new output; the log has the rest.
             yield from seen.noted(self._logged())
         closed, state = time.time(), None
         while not self.detached and (state := self._settled_state()):
-            # The stream broke, or the daemon came back: the container had gone on, and may have ended since.
+            # The stream broke, or the daemon came back: the container kept running, and may have ended since.
             if not state["Running"] and not self._may_lack(state, closed):
                 break
             yield from seen.noted(self._rest(seen))
@@ -84,16 +84,16 @@ class DockerJob:
             raise EngineLost(_READING)
 
     def _may_lack(self, state: dict[str, Any], closed: float) -> bool:
-        """May a container that has ended have written after `closed`, when what was read of it ended?
+        """Could a container that has ended have written after `closed`, when the output read from it ended?
 
-        A socket of systemd holds a question until a restarted dockerd answers it: then no engine was away, and only
-        the time of the end tells. Another machine's clock does not.
+        A systemd socket holds a request until a restarted dockerd answers it: then no engine seemed absent, and only
+        the time of the end tells. Another machine's clock is no help.
         """
         finished = _seconds(state.get("FinishedAt", "")) if self.started.pid else None
         return self._is_torn or (finished is not None and finished - closed > _APART_SECONDS)
 
     def _rest(self, seen: stream.Seen) -> Iterator[Chunk]:
-        """Give what the log has beyond `seen`, and go on with it."""
+        """Yield what the log has beyond `seen`, and follow it."""
         try:
             yield from seen.beyond(self._logged())
         except stream.Shortened:
@@ -103,7 +103,7 @@ class DockerJob:
         return self._whole(stream.logged(self._client, self.identity, self._tty, since))
 
     def _whole(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Pass `chunks` on, and remember whether they came to their end."""
+        """Pass `chunks` on, and remember whether they broke off."""
         self._is_torn = False
         try:
             yield from chunks
@@ -111,7 +111,7 @@ class DockerJob:
             self._is_torn = True
 
     def _state_running(self) -> bool:
-        """Does it run, or is it too early to give up an engine that does not say?"""
+        """Is it running, or is it too early to give up an engine that does not answer?"""
         state = self._inspect_or_none()
         return bool(state["Running"]) if state else not self._is_given_up()
 
@@ -121,11 +121,11 @@ class DockerJob:
         return self._given_up
 
     def write(self, data: bytes) -> None:
-        """Pass `data` on. Raises OSError once nobody reads it any more, for no data, too."""
+        """Send `data` to its input. Raise OSError, even for no data, once nothing reads it any more."""
         if self._is_deaf:
             raise BrokenPipeError("the attachment has ended")
         if self._attachment is not None:
-            # The daemon knows these keys as well, and closes the stream; why it did so it does not say.
+            # The daemon knows these keys as well and closes the stream, but does not report why.
             typed = self._typed + data
             self.detached = self.detached or (bool(self._way_out) and self._way_out in typed)
             self._typed = typed[max(0, len(typed) - len(self._way_out)) :]
@@ -137,7 +137,7 @@ class DockerJob:
     def close_input(self) -> None:
         if self._attachment is not None:
             with contextlib.suppress(OSError):
-                # SocketIO has no shutdown of its own; a duplicate of the same socket has.
+                # SocketIO has no shutdown(); a duplicate of its socket has.
                 half = socket.socket(fileno=os.dup(self._attachment.fileno()))
                 with half:
                     half.shutdown(socket.SHUT_WR)
@@ -149,9 +149,9 @@ class DockerJob:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _inspect_or_none(self) -> dict[str, Any] | None:
-        """Give the container's State, None where the engine does not answer. A container that is gone is 'removed'.
+        """Return the container's State; None if the engine does not answer. A missing container is 'Removed'.
 
-        An engine that was given up is not asked again: each question may cost seconds that a person waits.
+        An engine that was given up is not queried again: each query may keep a person waiting for seconds.
         """
         import docker.errors
 
@@ -172,7 +172,7 @@ class DockerJob:
         return state
 
     def _settled_state(self) -> dict[str, Any] | None:
-        """Wait until the engine says something final, or that it still runs after it had been away."""
+        """Wait until it has ended, or still runs after 2 s or an absence of the engine; None if that is given up."""
         was_away = False
         pause = 0.01
         running_since = time.monotonic()
@@ -199,7 +199,7 @@ class DockerJob:
     def ended(self) -> Exit | None:
         state = self._inspect_or_none()
         if state is None:
-            raise EngineLost("a look at the run")
+            raise EngineLost("a query about the run")
         return None if state["Running"] else self._exit(state)
 
     def _exit(self, state: dict[str, Any]) -> Exit:
@@ -208,15 +208,15 @@ class DockerJob:
         if state.get("Removed"):
             reason = "the container was removed outside ngcdl"
         elif state.get("Status") == "created":  # Docker gives these an exit code 0
-            return Exit(None, reason="the container was made but never started")
+            return Exit(None, reason="the container was created but never started")
         elif oom and code == 0:
-            reason = "out of memory: the kernel killed a process inside, though the command itself ended with 0"
+            reason = "out of memory: the kernel killed a process inside, although the command itself exited with 0"
         elif oom:
             reason = "out of memory: the kernel killed it"
         elif code == 137 and not self._killed_by_us:
-            reason = "killed (SIGKILL), not by ngcdl and not for want of memory"
+            reason = "killed (SIGKILL), not by ngcdl and not for lack of memory"
         elif code == 143 and not self._killed_by_us:
-            reason = "stopped (SIGTERM) from outside, by docker stop or a restart of the engine"
+            reason = "stopped (SIGTERM) from outside, as by docker stop or a restart of the engine"
         elif state.get("Error"):
             reason = str(state["Error"])
         return Exit(code, oom, reason, _seconds(state.get("FinishedAt", "")))
@@ -228,7 +228,7 @@ class DockerJob:
         import docker.errors
 
         self._killed_by_us = True
-        # The SDK adds the grace to its time-out.
+        # The SDK adds the grace period to its timeout.
         with docker_errors(self._address, "a stop"), contextlib.suppress(docker.errors.NotFound):
             self._quick.stop(self.identity, timeout=int(grace_seconds))
 
@@ -239,14 +239,14 @@ class DockerJob:
             self._quick.kill(self.identity)
 
     def remove(self) -> None:
-        """Raises EngineLost where only the container's log has the end of what it wrote: then it is kept."""
+        """Raise EngineLost, and keep the container, if only its log has the end of its output."""
         if self._is_kept:
             raise EngineLost(_READING)
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "the clean-up"):
             self._client.remove_container(self.identity, force=True, v=True)
 
     def _ends_soon(self) -> bool:
-        """Does it end within 2 s? While a container ends, an exec fails although the container counts as running."""
+        """Does it end within 2 s? While a container is ending, an exec fails although its state is still running."""
         end = time.monotonic() + 2
         while self._state_running():
             if time.monotonic() > end:
@@ -257,13 +257,13 @@ class DockerJob:
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
     def gpus_inside(self) -> tuple[str, ...] | None:
-        """Raises GpuUnknown, too, where nvidia-smi can't be asked."""
+        """As in Job; raise GpuUnknown also if the engine can't run nvidia-smi."""
         try:
-            with docker_errors(self._address, "the look for GPUs"):
+            with docker_errors(self._address, "the check for GPUs"):
                 found = gpus.look(self._client, self.identity)
         except (NgcdlError, stream.Torn) as error:
             if not self._ends_soon():
-                raise GpuUnknown(str(error).rstrip(".") or "the look for them broke off") from error
+                raise GpuUnknown(str(error).rstrip(".") or "the check for them broke off") from error
             return None
         if isinstance(found, tuple):
             return found
@@ -273,7 +273,7 @@ class DockerJob:
 
 
 def _seconds(stamp: str) -> float | None:
-    """Read Docker's time stamp (nanoseconds, Z); year 1 means never."""
+    """Parse Docker's time stamp (nanoseconds, Z) to seconds since the epoch; year 1 means never."""
     try:
         when = datetime.fromisoformat(stamp[:26].rstrip("Z") + "+00:00")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The keys by which a person leaves a container's terminal: those of docker's config.json, else Ctrl-P Ctrl-Q.
+"""The keys that detach from a container's terminal: those in docker's config.json, else Ctrl-P Ctrl-Q.
 
 https://docs.docker.com/reference/cli/docker/container/attach/#detach-keys
 """
@@ -6,11 +6,11 @@ https://docs.docker.com/reference/cli/docker/container/attach/#detach-keys
 from __future__ import annotations
 
 DEFAULT = "ctrl-p,ctrl-q"
-_CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"  # from 0 on
+_CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"  # of the codes from 0 up
 
 
 def named() -> str:
-    """Give them as the SDK sends them to the daemon, which takes the same default where nothing is sent."""
+    """Return them as the SDK sends them to the daemon, which has the same default if none are sent."""
     from docker.utils.config import load_general_config
 
     config = load_general_config()
@@ -19,9 +19,9 @@ def named() -> str:
 
 
 def typed(keys: str) -> bytes:
-    """Give the bytes that a keyboard sends for `keys`; none where the daemon refuses them.
+    """Return the bytes that a keyboard sends for `keys`; none if the daemon rejects them.
 
-    It reads them so: https://github.com/moby/term/blob/v0.5.2/ascii.go
+    How it parses them: https://github.com/moby/term/blob/v0.5.2/ascii.go
     """
     sent = [_sent(key) for key in keys.split(",")]
     return b"".join(sent) if all(sent) else b""

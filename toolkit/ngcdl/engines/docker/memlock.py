@@ -1,8 +1,8 @@
-"""Hosts that forbid the documented `--ulimit memlock=-1`: the run goes on with what they allow, and its record says so.
+"""Hosts that forbid the documented `--ulimit memlock=-1`: the run gets what they allow, and its record says so.
 
 Root may lack CAP_SYS_RESOURCE (rootless Docker, LXC, some virtual machines); then runc can't raise the hard limit:
-https://github.com/containerd/nerdctl/issues/1937. That one was learned costs a failed start, so it is remembered until
-the host restarts.
+https://github.com/containerd/nerdctl/issues/1937. Finding that out costs a failed start, so it is remembered until
+the host reboots.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ngcdl.engines.base import Order
 
 
 def is_refusal(text: str) -> bool:
-    """runc numbers the limits as setrlimit does: 8 is memlock."""
+    """Is this the refusal of memlock? runc numbers the limits as setrlimit does: memlock is 8."""
     return bool(re.search(r"rlimit type 8\b|RLIMIT_MEMLOCK", text))
 
 
 def without(order: Order) -> Order:
-    """Give `order` without the limit: the container then gets the engine's own. The same order where it has none."""
+    """Return `order` without the limit: the container then gets the engine's own. If it has none, `order` itself."""
     limits = tuple(limit for limit in order.spec.ulimits if limit[0] != "memlock")
     return order if limits == order.spec.ulimits else replace(order, spec=replace(order.spec, ulimits=limits))
 
 
 def note(pid: int) -> str:
-    """Say what the container with the first process `pid` (0: unknown) has instead."""
-    allowed = "what the engine has itself"
+    """Say which limit the container whose first process is `pid` (0: unknown) has instead."""
+    allowed = "the engine's own limit"
     with contextlib.suppress(OSError, IndexError):
         for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
             if line.startswith("Max locked memory"):

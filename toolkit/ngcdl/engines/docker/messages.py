@@ -1,7 +1,7 @@
 """What Docker's error texts mean.
 
-The status code is no class: the daemon wraps a registry's 401, 429 and 502 as 500, and 403 as 404. So the text is
-read, and kept in the message. What famous ones mean, and what helps, stands in catalog/failures.py alone.
+The status code does not tell: the daemon wraps a registry's 401, 429 and 502 as 500, and 403 as 404. So the text is
+parsed, and kept in the message. Only catalog/failures.py has the meaning of, and the advice for, well-known ones.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from ngcdl.errors import (
 
 DEFAULT_ADDRESS = "the default socket"
 
-# A status code is one only beside the words that make it one: digests, runs' names and paths have these figures, too.
+# A number counts as a status code only beside such words: digests, names of runs and paths contain these digits too.
 _TOO_MANY = r"toomanyrequests|\b429 Too Many|\b(?:HTTP|status(?: code)?:?) 429\b"
 _SERVER_TROUBLE = (
     r"\b(?:HTTP|status(?: code)?:?) 50[0234]\b|"
     r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
 )
 
-# By their numbers, which are the same on amd64 and arm64:
+# In the order of their numbers, which are the same on amd64 and arm64:
 # https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/resource.h
 _LIMITS = (
     *("cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock"),
     *("as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"),
 )
 
-# Rows of the catalogue's failures that are more than an answer of no.
+# Rows of the catalogue's failures that decide the error's class.
 _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "no-gpu-driver-in-docker": NoGpuWay,
     "runtime-unknown": NoGpuWay,
@@ -58,12 +58,12 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "driver-mismatch": GpuHookFailed,
     "no-driver-at-the-engine": GpuHookFailed,
     "requirement-unsatisfied": GpuHookFailed,
-    "docker-init-missing": EngineRefused,  # its words are those of a command that the image lacks
+    "docker-init-missing": EngineRefused,  # its text reads like that of a command missing from the image
     "rlimit-forbidden": lambda what, advice: _limit_refused(what, advice),
 }
 _HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECASE)
 
-# (text, what it is), the first that fits wins.
+# (pattern, what it means); the first match wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"bind source path does not exist: (?P<what>.+)", MountMissing),
     (r"executable file not found|exec: .*no such file or directory", lambda what: CommandNotFound(what)),
@@ -82,7 +82,7 @@ _TRANSIENT = re.compile(
 
 
 def meaning(text: str) -> NgcdlError:
-    """Say what the daemon meant by `text`; EngineRefused with its own words where that is not known."""
+    """Return the error that the daemon's `text` stands for; EngineRefused with that text if it is unknown."""
     clean = " ".join(text.split())
     failure = failures.find(clean)
     advice = failure.advice if failure else ""
@@ -98,7 +98,7 @@ def meaning(text: str) -> NgcdlError:
 
 
 def pull_meaning(text: str, host: str) -> NgcdlError:
-    """Say what `text` means where a pull from `host` ended with it."""
+    """Return the error that `text` stands for at the end of a failed pull from `host`."""
     clean = " ".join(text.split())
     if re.search(_TOO_MANY, clean, re.IGNORECASE):
         return RateLimited(host, None)
@@ -116,7 +116,7 @@ def pull_meaning(text: str, host: str) -> NgcdlError:
 
 
 def _limit_refused(what: str, advice: str) -> EngineRefused:
-    """Give the advice for the limit that is named: by its number in runc's words, by its name in crun's."""
+    """Return the error with advice for the limit in question, which runc names by number and crun by name."""
     found = re.search(r"rlimit type (\d+)|RLIMIT_([A-Z]+)", what)
     name = "NAME"
     if found and found[2]:
@@ -127,13 +127,13 @@ def _limit_refused(what: str, advice: str) -> EngineRefused:
 
 
 def is_transient(text: str) -> bool:
-    """Is it worth a second try? Never for a wrong key, a wrong name, wrong bytes or a full disk."""
+    """Is it worth a retry? Never for a wrong key, a wrong name, wrong bytes or a full disk."""
     return bool(_TRANSIENT.search(text)) and not re.search(r"denied|unauthorized|verif|no space|disk quota", text)
 
 
 @contextmanager
 def docker_errors(address: str, doing: str) -> Iterator[None]:
-    """Turn what the SDK, requests and urllib3 raise into ngcdl's errors; the cause stays attached."""
+    """Turn what the SDK, requests and urllib3 raise into ngcdl's errors, with the original as their cause."""
     import docker.errors
     import requests.exceptions
     import urllib3.exceptions
@@ -154,7 +154,7 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
 
 
 def _waited_seconds(text: str, usual: float) -> float:
-    """Return the timeout that requests names: Read timed out. (read timeout=8)."""
+    """Return the timeout, in seconds, that requests names: Read timed out. (read timeout=8)."""
     found = re.search(r"timeout=(\d+(?:\.\d+)?)", text)
     return float(found[1]) if found else usual
 

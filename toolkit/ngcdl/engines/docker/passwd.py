@@ -1,8 +1,8 @@
-"""The caller's name inside the container, without an image of one's own.
+"""The caller's name inside the container, without building an image for it.
 
-A uid that /etc/passwd does not have gives `I have no name!` and, in PyTorch, a KeyError from getpwuid
-(https://github.com/pytorch/pytorch/issues/140765); one of a group that /etc/group does not have makes bash complain.
-So lines are added to the files of the created container, before it starts; the image stays as it is.
+A uid missing from /etc/passwd gives `I have no name!` and, in PyTorch, a KeyError from getpwuid
+(https://github.com/pytorch/pytorch/issues/140765); a gid missing from /etc/group makes bash complain.
+So lines are added to the files of the created container before it starts; the image is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME = "ngcdl"
 
 
 def with_line(text: str, number: int, line: str) -> str:
-    """Give `text`, a passwd or group file, with `line` added; as it is where it has an entry for `number` already."""
+    """Return `text`, a passwd or group file, with `line` added; unchanged if it already has an entry for `number`."""
     for entry in text.splitlines():
         parts = entry.split(":")
         if len(parts) > 2 and parts[2] == str(number):
@@ -25,8 +25,8 @@ def with_line(text: str, number: int, line: str) -> str:
 
 
 def add_caller(client: Any, container: str, user: str | None, home: str, groups: Iterable[str] = ()) -> None:
-    """Add uid and gid of `user` (uid:gid), and `groups` (gids), to a created container. An image without these files is
-    left as it is."""
+    """Add uid and gid of `user` (uid:gid), and `groups` (gids), to a created container. If its image lacks these files,
+    leave it as it is."""
     if not user or ":" not in user or user.startswith("0:"):
         return
     uid, gid = (int(part) for part in user.split(":"))

@@ -1,6 +1,6 @@
-"""The proxies that Docker's config.json has for containers, as the variables that the docker command makes of them.
+"""The proxies that Docker's config.json sets for containers, as the variables that the docker command turns them into.
 
-They are in no record, as a proxy's address may have a password: each request gets them anew.
+No record contains them, as a proxy's address may contain a password: each request reads them again.
 https://docs.docker.com/engine/cli/proxy/
 """
 
@@ -21,7 +21,7 @@ _VARIABLES = {
 
 
 def variables() -> dict[str, str]:
-    """Give them in both spellings: those of the engine that is named, else the default ones."""
+    """Return them in both spellings: those for the engine in use, else the default ones."""
     from docker.utils.config import load_general_config
 
     asked = _table(_table(load_general_config()).get("proxies"))

@@ -1,7 +1,7 @@
-"""A pull that is believed only when its bytes are the digest's.
+"""A pull that counts only if the engine then has the image under its digest.
 
-The daemon's own progress stream is read to its end: an error in it is an error (the SDK's high-level pull drops it and
-gives the stale image). Layers that are whole are kept by the daemon, so trying again goes on from there.
+The daemon's progress stream is read to its end, and an error in it is raised (the SDK's high-level pull drops it and
+returns the stale image). The daemon keeps complete layers, so a retry continues from there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ngcdl.engines.docker.messages import is_transient, pull_meaning
 from ngcdl.errors import DigestMismatch
 from ngcdl.spec import ImageRef
 
-# The daemon resumes a cut layer by itself, but gives up at once on 429, 5xx and a slow token server.
+# The daemon resumes an interrupted layer by itself, but gives up at once on 429, 5xx and a slow token server.
 TRIES = 4
 _DIGEST = re.compile(r"Digest: (sha256:[0-9a-f]{64})")
 
 
 class PullFailed(Exception):
-    """What the stream said; not for users. `tried`: the engine has tried again by itself, as often as it does."""
+    """The stream's error text; not for users. `tried`: the engine has already used up its own retries."""
 
     def __init__(self, text: str, tried: bool = False) -> None:
         super().__init__(text)
@@ -36,9 +36,9 @@ def pull(
     show: Show,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Pull `image` with `client` (docker.APIClient) and give its digest. Raises RegistryError or EngineError.
+    """Pull `image` with `client` (docker.APIClient) and return its digest. Raise RegistryError or EngineError.
 
-    `auth` is {username, password} or None for anonymous; it is never looked up here.
+    `auth` is {username, password}, or None for anonymous; it is never looked up here.
     """
     for attempt in range(1, TRIES + 1):
         try:
@@ -59,7 +59,7 @@ def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: Sh
 
     digest, tried = image.digest, False
     try:
-        # An empty auth keeps the SDK from reading config.json and its helpers by itself.
+        # An empty auth keeps the SDK from reading config.json and calling its helpers.
         stream: Iterable[Mapping[str, Any]] = client.pull(
             image.name, tag=image.digest or image.tag, stream=True, decode=True, auth_config=dict(auth or {})
         )
@@ -81,7 +81,7 @@ def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: Sh
 
 def _check(client: Any, image: ImageRef, digest: str) -> None:
     if image.digest and image.digest != digest:
-        raise DigestMismatch(f"{image} came as {digest}")
+        raise DigestMismatch(f"{image} arrived as {digest}")
     import docker.errors
 
     try:

@@ -1,4 +1,4 @@
-"""The request that a RunSpec becomes: the Engine API's own JSON, and the equal `docker run` line. Pure.
+"""The request that a RunSpec becomes: the Engine API's own JSON, and the equivalent `docker run` line. Pure.
 
 https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate (1.41 is the
 oldest API that is supported: Docker 20.10).
@@ -15,7 +15,7 @@ from ngcdl.engines.base import RUN_FOLDER, TRAINING_GRACE_SECONDS, Order
 from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, redacted
 
 LABEL = "ngcdl.run"
-# Docker's own default is a log without end.
+# Docker's default is an unlimited log.
 _LOG = {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}}
 _PIDS = 32768
 
@@ -23,10 +23,10 @@ _PIDS = 32768
 @dataclass(frozen=True)
 class Terms:
     """What the caller and the engine add to every order: `groups` are the caller's besides the primary one, `proxies`
-    the variables that Docker's config.json asks for. With `remaps_users` a uid inside is another one outside.
+    the variables that Docker's config.json asks for. With `remaps_users`, a uid inside is a different one outside.
 
-    `cdi_devices` are the GPUs that CDI describes, as far as it is known: all, 0, GPU-... With `shows_all` a container
-    sees every card there is, whichever were named for it."""
+    `cdi_devices` are the GPUs that CDI describes, as far as known: all, 0, GPU-... With `shows_all`, a container sees
+    every card of the host, whichever were requested."""
 
     groups: tuple[int, ...] = ()
     proxies: Mapping[str, str] = field(default_factory=dict)
@@ -39,10 +39,10 @@ PLAIN = Terms()
 
 
 def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
-    """Give the body of POST /containers/create."""
+    """Return the body of POST /containers/create."""
     spec = order.spec
     host: dict[str, Any] = {
-        "Init": True,  # a first process of its own, or SIGTERM is ignored
+        "Init": True,  # as PID 1 the command itself would ignore SIGTERM by default
         "ShmSize": spec.shm_bytes,
         "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in spec.ulimits],
         "LogConfig": _LOG,
@@ -62,7 +62,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
     if terms.groups:
         host["GroupAdd"] = [str(group) for group in terms.groups]
     if terms.remaps_users:
-        # The run's folder is the caller's alone, and nobody's whom the daemon would make of the caller:
+        # Only the caller may use the run's folder, not the remapped uid that the daemon would turn the caller into:
         # https://docs.docker.com/engine/security/userns-remap/#disable-namespace-remapping-for-a-container
         host["UsernsMode"] = "host"
     environment = dict(terms.proxies)
@@ -76,7 +76,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         "Labels": _labels(spec, order.run_id),
         "User": spec.user or "",
         "WorkingDir": spec.workdir or "",
-        # for whoever stops it without ngcdl: docker stop, a restart of the daemon, a shutdown
+        # for stops that bypass ngcdl: docker stop, a restart of the daemon, a shutdown
         "StopTimeout": TRAINING_GRACE_SECONDS if spec.workload else None,
         "Tty": spec.tty,
         "OpenStdin": spec.stdin,
@@ -90,14 +90,14 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
 
 
 def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -> dict[str, str]:
-    """Put the GPUs into `host`, and give the variables that go with them.
+    """Add the GPUs to `host`, and return the variables that belong with them.
 
-    Not NVIDIA_DRIVER_CAPABILITIES: which of the driver's libraries are mounted is the image's to say (NGC's want video,
-    too), and the toolkit's default is to compute and to have nvidia-smi.
+    Not NVIDIA_DRIVER_CAPABILITIES: the image decides which of the driver's libraries are mounted (NGC's also ask for
+    video), and the toolkit's default includes compute and nvidia-smi.
     https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
     if way == "none" or gpus.kind == "none":
-        # NGC images say NVIDIA_VISIBLE_DEVICES=all by themselves; where nvidia is the default runtime that is enough.
+        # NGC images set NVIDIA_VISIBLE_DEVICES=all, which is enough if nvidia is the default runtime.
         return {"NVIDIA_VISIBLE_DEVICES": "void"}
     visible = ",".join(gpus.devices) if gpus.devices else "all"
     variables = {"NVIDIA_VISIBLE_DEVICES": visible}
@@ -107,10 +107,10 @@ def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -
     elif way == "cdi":
         names = gpus.devices or ("all",)
         missing = set(names) - set(terms.cdi_devices)
-        if missing and "all" in terms.cdi_devices and not any(":" in name for name in missing):  # 0:1 is none of CUDA's
+        if missing and "all" in terms.cdi_devices and not any(":" in name for name in missing):  # CUDA has no 0:1
             names, shows_all = ("all",), True
         host["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
-        variables["NVIDIA_VISIBLE_DEVICES"] = "void"  # the hook, if there is one too, must not add them again
+        variables["NVIDIA_VISIBLE_DEVICES"] = "void"  # a hook, if there is one as well, must not add them again
     else:
         chosen: dict[str, Any] = {"DeviceIDs": list(gpus.devices)} if gpus.devices else {"Count": gpus.count or -1}
         host["DeviceRequests"] = [{"Driver": "", **chosen, "Capabilities": [["gpu"]]}]
@@ -118,7 +118,7 @@ def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -
 
 
 def _kept_to(gpus: GpuRequest) -> dict[str, str]:
-    """Give the variables by which CUDA shows a program the cards that were named, and of all those inside no other.
+    """Return the variables that make CUDA show a program only the named cards of all those inside.
 
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
     """
@@ -140,9 +140,9 @@ def _labels(spec: RunSpec, run_id: str) -> dict[str, str]:
 
 
 def command_line(order: Order, terms: Terms = PLAIN) -> str:
-    """Give the `docker run` line that does the same, for people: one line a flag, secrets hidden."""
+    """Return the equivalent `docker run` line for people: one flag per line, secrets hidden."""
     spec = order.spec
-    body = create_body(order, replace(terms, proxies={}))  # which docker adds by itself
+    body = create_body(order, replace(terms, proxies={}))  # docker adds them by itself
     host = body["HostConfig"]
     words = ["docker run --rm --init"]
     words += ["-it"] if spec.tty else ["-i"] if spec.stdin else []
@@ -163,7 +163,7 @@ def command_line(order: Order, terms: Terms = PLAIN) -> str:
     words += [f"--label {name}={shlex.quote(value)}" for name, value in body["Labels"].items()]
     for variable in body["Env"]:
         name, _, value = variable.partition("=")
-        # a secret is taken from the caller's own variables: the line can be pasted, and does not show it
+        # for a secret, name only the variable: the line can be pasted, and docker takes the value from the caller
         shown = name if redacted(name, value) == REDACTED else variable
         words.append(f"-e {shlex.quote(shown)}")
     for mount in host["Mounts"]:
@@ -176,7 +176,7 @@ def command_line(order: Order, terms: Terms = PLAIN) -> str:
 
 
 def _csv(text: str) -> str:
-    """Quote one field of --mount, which docker reads as CSV."""
+    """Quote one field of --mount, which docker parses as CSV."""
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 

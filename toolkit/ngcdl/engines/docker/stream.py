@@ -1,4 +1,4 @@
-"""What a container writes: from its open attachment, or from the log that the engine keeps; each byte of it once."""
+"""A container's output: from its open attachment, or from the log that the engine keeps; each byte exactly once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD_BYTES = 256
 
 
 def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iterator[Chunk]:
-    """Give what comes out of an open attachment until it ends. Raises Torn where it breaks off."""
+    """Yield what arrives from an open attachment until it ends. Raise Torn if it breaks off."""
     read = _reader(attachment, is_running)
     if tty:
         yield from (Chunk("stdout", data) for data in read(65536, exact=False))
@@ -28,9 +28,9 @@ def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iter
 
 
 def logged(client: Any, container: str, tty: bool, since: float | None = None) -> Iterator[Chunk]:
-    """Give the log of a container from its beginning, or from `since` on, and what is added to it while it runs.
+    """Yield the log of a container from its beginning, or from `since` (s since the epoch), and follow it.
 
-    Raises Torn where it can't be read to its end. The SDK's own logs() does not tell the streams apart.
+    Raise Torn if it can't be read to its end. The SDK's own logs() does not tell the streams apart.
     https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerLogs
     """
     import requests.exceptions
@@ -38,7 +38,7 @@ def logged(client: Any, container: str, tty: bool, since: float | None = None) -
 
     query = {"stdout": 1, "stderr": 1, "follow": 1, **({"since": f"{since:.6f}"} if since else {})}
     address = f"{client.base_url}/v{client.api_version}/containers/{container}/logs"
-    # A container may be silent for hours: no time-out but for the connection.
+    # A container may be silent for hours: only connecting has a timeout.
     try:
         with client.get(address, params=query, stream=True, timeout=(client.timeout, None)) as answer:
             answer.raise_for_status()
@@ -57,11 +57,11 @@ class Torn(Exception):
 
 
 class Shortened(Exception):
-    """The log has lost its beginning (it is kept in two files of 50 MB); what was seen can't be counted off."""
+    """The log has lost its beginning (it is kept in two files of 50 MB), so what was seen can't be skipped by count."""
 
 
 class Seen:
-    """What has come of each stream: how many bytes, how they began, and when the last ones came."""
+    """What has arrived on each stream: how many bytes, their beginning, and when the last ones arrived."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, int] = {}
@@ -69,7 +69,7 @@ class Seen:
         self.last = time.time()
 
     def noted(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Pass `chunks` on, and remember them."""
+        """Pass `chunks` on, and take note of them."""
         for chunk in chunks:
             head = self._heads.get(chunk.stream, b"")
             self._heads[chunk.stream] = head + chunk.data[: _HEAD_BYTES - len(head)]
@@ -78,7 +78,7 @@ class Seen:
             yield chunk
 
     def beyond(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Leave out what was seen of `chunks`, which start at the beginning. Raises Shortened where they do not."""
+        """Skip what was already seen of `chunks`, which start at the beginning. Raise Shortened if they do not."""
         seen, heads, at = dict(self._bytes), dict(self._heads), dict.fromkeys(self._bytes, 0)
         for chunk in chunks:
             here = at.get(chunk.stream, 0)
@@ -92,13 +92,13 @@ class Seen:
 
 
 def _reader(attachment: Any, is_running: Callable[[], bool]) -> Any:
-    """Give a function that reads from the open stream: pieces of exactly n bytes until it ends.
+    """Return a function that reads from the open stream: pieces of exactly n bytes until it ends.
 
     A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): after 2 silent seconds the
-    container is asked for, and 2 more after its end the stream is given up.
+    container's state is queried, and if it has ended, the stream is given up 2 s later.
     """
     descriptor = attachment.fileno()
-    os.set_blocking(descriptor, True)  # the SDK's own time-out is not meant for a stream
+    os.set_blocking(descriptor, True)  # the SDK's own timeout is not meant for a stream
 
     def some(limit: int) -> bytes:
         silent_after_end = 0
@@ -123,7 +123,7 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Any:
                     raise Torn
                 data += more
             if not data and length:
-                if once:  # the header was there
+                if once:  # the header had arrived
                     raise Torn
                 return
             yield data

@@ -6,23 +6,23 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import HERE, GpuWay, Job, LayerStore, Node, NoImages, OfKind, Order, Show
+from ngcdl.engines.base import HERE, GpuWay, Job, Node, NoImages, OfKind, Order, Show
 from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.asked import gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
-from ngcdl.errors import BadOption, ClusterError, ClusterRefused
+from ngcdl.errors import BadOption, ClusterError, ClusterHangs, ClusterLost, ClusterRefused, ClusterUnreachable
 from ngcdl.folder import LOG, MANIFEST
-from ngcdl.spec import ImageRef, Placement
+from ngcdl.spec import Placement
 
 _NOBODY = "1000:1000"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
@@ -77,16 +77,6 @@ class KubernetesEngine(OfKind, NoImages):
         """Return the caller's own uid:gid, which may own files on a shared claim; strict namespaces forbid root."""
         return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
-        del show, auth
-        raise ClusterRefused(f"the nodes pull {image} themselves.", f"    docker pull {image}")
-
-    def layer_store(self) -> LayerStore:
-        return LayerStore("the nodes of the cluster pull images themselves")
-
-    def target(self, image: ImageRef, digest: str) -> str:
-        return image.pinned(digest)
-
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
         del has_gpu, show
         raise ClusterRefused("a pod runs an image, and none was named.", "    ngcdl run IMAGE --engine kubernetes ...")
@@ -128,9 +118,12 @@ class KubernetesEngine(OfKind, NoImages):
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
         try:
             kubectl.text("create", "-f", "-", given=given)
-        except ClusterError:
-            with contextlib.suppress(ClusterError):
+        except ClusterError as error:
+            try:
                 job.remove()  # what was created before the refusal
+            except ClusterError:
+                if isinstance(error, ClusterHangs | ClusterUnreachable):  # the Job may exist
+                    raise ClusterLost("the creation of the Job", said=error.message) from error
             raise
         return job
 

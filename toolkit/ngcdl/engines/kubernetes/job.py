@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from ngcdl.engines.kubernetes.told import Told
 from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLost, KubectlMissing
 from ngcdl.folder import told_exit
 
-log = logging.getLogger(__name__)
 TAIL_LINES = 40
 
 
@@ -62,7 +60,7 @@ class KubernetesJob(NoInput):
     def output(self) -> Iterator[Chunk]:
         said, well = None, time.monotonic()
         while True:
-            state = self._surely()
+            state = yield from self._surely()
             first = state.of(0)
             if first and first.began and first.name not in self._drained:
                 yield from self._follow(first)
@@ -140,7 +138,7 @@ class KubernetesJob(NoInput):
                     process.terminate()
 
     def wait(self) -> Exit:
-        while (ended := self._exit(self._surely())) is None:
+        while (ended := self._exit(_returned(self._surely()))) is None:
             time.sleep(self.poll_seconds)
         return ended
 
@@ -202,9 +200,9 @@ class KubernetesJob(NoInput):
         chosen = ",".join(f"{key}={value}" for key, value in self._labels.items())
         self._kubectl.text("delete", kinds, "-l", chosen, "--ignore-not-found", "--wait=false", *options)
 
-    def _surely(self) -> State:
-        """Read the job's state, retrying while the cluster is away: once the job was seen, any error counts as that. A
-        change of leader or an expired token ends no training. Raise ClusterLost."""
+    def _surely(self) -> Generator[Chunk, None, State]:
+        """Return the job's state, retrying while the cluster is away: once the job was seen, any error counts as that.
+        A change of leader or an expired token ends no training. Yield each new error. Raise ClusterLost."""
         until, said = time.monotonic() + self.lost_seconds, None
         while True:
             try:
@@ -215,6 +213,17 @@ class KubernetesJob(NoInput):
                 if time.monotonic() > until:
                     raise ClusterLost("following the job", said=error.message) from error
                 if error.message != said:
-                    log.warning("%s", error.message)
+                    again = f"Trying again for {self.lost_seconds:g} s."
+                    yield Chunk("stderr", f"the cluster can't be asked: {error.message} {again}\n".encode())
                 said = error.message
                 time.sleep(self.poll_seconds)
+
+
+def _returned(steps: Generator[Chunk, None, State]) -> State:
+    """Run a generator to its end, and return its value; what it yields is dropped."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            state: State = end.value
+            return state

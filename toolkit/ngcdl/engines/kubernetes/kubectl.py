@@ -12,6 +12,7 @@ from typing import Any
 
 from ngcdl.engines.kubernetes.messages import translated
 from ngcdl.errors import ClusterHangs, ClusterRefused, KubectlMissing
+from ngcdl.settings import without_keys
 
 SECONDS = 30  # for an answer, except from credential plugins that open a browser
 EXTRA_SECONDS = 15
@@ -41,7 +42,7 @@ class Kubectl:
                 input=content,
                 capture_output=True,
                 timeout=seconds + EXTRA_SECONDS,
-                env=_environment(),
+                env=without_keys(os.environ),
                 check=False,
             )
         except OSError as error:
@@ -73,7 +74,7 @@ class Kubectl:
         try:
             return subprocess.Popen(
                 self._argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env=_environment(), start_new_session=True,  # Ctrl-C reaches ngcdl alone
+                env=without_keys(os.environ), start_new_session=True,  # Ctrl-C reaches ngcdl alone
             )  # fmt: skip
         except OSError as error:
             raise KubectlMissing(self.program, error.strerror or str(error)) from error
@@ -82,8 +83,3 @@ class Kubectl:
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
         return [self.program, *where, *words]
-
-
-def _environment() -> dict[str, str]:
-    """Return the caller's variables without NGC's key: kubectl and its plugins have no use for it."""
-    return {name: value for name, value in os.environ.items() if name not in ("NGC_API_KEY", "NGC_CLI_API_KEY")}

@@ -15,16 +15,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, NoImages, OfKind, Order, PullEvent, Show
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, NoImages, OfKind, Order, PullEvent, Show, architecture
 from ngcdl.engines.local.job import PID, FoundJob, LocalJob
 from ngcdl.errors import LocalUnavailable
 from ngcdl.folder import HOME, job_of
-from ngcdl.spec import ImageRef, Placement, redacted
+from ngcdl.spec import redacted
 
 READY = "ready"
 # TensorFlow 2.21's wheels for x86-64, by far the largest; installed with its dependencies, the CPU's takes 1.6 GB.
@@ -38,7 +37,7 @@ def connect() -> LocalEngine:
 
 def lock_name(has_gpu: bool) -> str:
     """Return the lock to install from. The CPU wheel exists for x86-64 only; on arm64 the usual one is CPU-only."""
-    return "local-cpu.txt" if platform.machine() in ("x86_64", "AMD64") and not has_gpu else "local.txt"
+    return "local-cpu.txt" if architecture(platform.machine()) == "amd64" and not has_gpu else "local.txt"
 
 
 def lock_path(name: str) -> Path:
@@ -67,27 +66,8 @@ class LocalEngine(OfKind, NoImages):
     def gpu_way(self) -> GpuWay:
         return GpuWay("none", "there is no container")
 
-    def placed(self, placement: Placement | None) -> Placement | None:
-        del placement
-        return None
-
-    def fits(self, order: Order) -> str | None:
-        del order
-        return None
-
     def caller(self) -> str | None:
         return None
-
-    def target(self, image: ImageRef, digest: str) -> str:
-        del image
-        return digest
-
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
-        del image, show, auth
-        raise LocalUnavailable("The local engine runs no images.", "    ngcdl run IMAGE --engine docker ...")
-
-    def layer_store(self) -> LayerStore:
-        return LayerStore("the local engine runs no images")
 
     def python(self, has_gpu: bool) -> Path | None:
         """Return the Python that has TensorFlow, None if `prepare` must install it."""
@@ -117,10 +97,18 @@ class LocalEngine(OfKind, NoImages):
         folder = self._environment(lock)
         try:
             self._share.mkdir(parents=True, exist_ok=True)
-            with filelock.FileLock(str(folder) + ".lock"):
+            turn = filelock.FileLock(f"{folder}.lock")
+            try:
+                turn.acquire(timeout=0)
+            except filelock.Timeout:
+                show(PullEvent(None, f"Another ngcdl is installing TensorFlow into {folder}; waiting."))
+                turn.acquire()
+            try:
                 if not (folder / READY).exists():
                     show(PullEvent(None, f"Installing TensorFlow for this host, once: {SIZES[lock]} into {folder}"))
                     self._install(folder, lock, show)
+            finally:
+                turn.release()
         except OSError as error:
             raise LocalUnavailable(
                 f"{folder} can't be created: {error.strerror or error}", "Free some space, or set XDG_DATA_HOME."
@@ -164,14 +152,11 @@ class LocalEngine(OfKind, NoImages):
 
     def start(self, order: Order) -> Job:
         asked = self.request(order)
-        environment = {**os.environ, **asked["environment"]}
-        for secret in ("NGC_API_KEY", "NGC_CLI_API_KEY"):
-            environment.pop(secret, None)
         try:
             process = subprocess.Popen(
                 asked["argv"],
                 cwd=asked["cwd"] or order.folder,
-                env=environment,
+                env=settings.without_keys({**os.environ, **asked["environment"]}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -191,7 +176,7 @@ class LocalEngine(OfKind, NoImages):
 
 def _tool(argv: list[str], show: Show) -> None:
     """Run an installer and show an event per download. Raise LocalUnavailable with its last lines of output."""
-    environment = {**os.environ, "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
+    environment = {**settings.without_keys(os.environ), "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
     said: list[str] = []
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment

@@ -6,12 +6,12 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import GpuWay, Job, LayerStore, Node, NoImages, OfKind, Order, Show, Started
+from ngcdl.engines.base import GpuWay, Job, Node, NoImages, OfKind, Order, Show, Started
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
@@ -25,7 +25,7 @@ from ngcdl.errors import (
     StateNotWritable,
 )
 from ngcdl.folder import LOG, SCRIPT, job_of
-from ngcdl.spec import ImageRef, Placement
+from ngcdl.spec import Placement
 
 IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # for the scheduler to say why a job waits
@@ -89,16 +89,6 @@ class SlurmEngine(OfKind, NoImages):
 
     def caller(self) -> str | None:
         return f"{os.getuid()}:{os.getgid()}"
-
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
-        del show, auth
-        raise BadOption(f"{image} is pulled by the nodes themselves when the job starts.", f"    docker pull {image}")
-
-    def layer_store(self) -> LayerStore:
-        return LayerStore("the nodes of a cluster pull images themselves")
-
-    def target(self, image: ImageRef, digest: str) -> str:
-        return image.pinned(digest)
 
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
         del has_gpu, show

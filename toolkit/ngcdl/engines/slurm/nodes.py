@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ngcdl.engines.base import Node
+from ngcdl.engines.base import Node, architecture
 from ngcdl.engines.slurm import commands
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 # Words for sbatch with which the user chose nodes or cards.
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
@@ -75,14 +74,14 @@ def partitions(placement: Placement) -> set[str]:
 
 
 def _node(line: str, gpus: int) -> Iterator[Node]:
-    name, architecture = _field(line, "NodeName"), _ARCHITECTURES.get(_field(line, "Arch") or "")
+    name, machine = _field(line, "NodeName"), architecture(_field(line, "Arch"))
     if name is None:
         return
     if not gpus:
-        yield Node(name, architecture)
+        yield Node(name, machine)
     else:
         for card, count in _GPUS.findall(_field(line, "Gres") or ""):
-            yield Node(name, architecture, card=card or None, gpus=int(count))
+            yield Node(name, machine, card=card or None, gpus=int(count))
 
 
 def _field(line: str, name: str) -> str | None:

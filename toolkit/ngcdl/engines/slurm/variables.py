@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-KEYS = ("NGC_API_KEY", "NGC_CLI_API_KEY")
+from ngcdl.settings import without_keys
+
 # In an salloc shell, or a desktop on a node, these belong to the surrounding job, and srun in the new job would read
 # them as options (SLURM_CPU_BIND, SLURM_MEM_PER_NODE, SLURM_GPUS).
 _ANOTHER_JOB_S = re.compile(r"(SLURMD?|PMI2?|PMIX)_")
@@ -33,8 +34,8 @@ def of(script: str, environment: Mapping[str, str]) -> dict[str, str]:
     typed = set(_options(script))
     return {
         name: value
-        for name, value in environment.items()
-        if name not in KEYS and name not in typed and (_THE_CLUSTER_S.fullmatch(name) or not _ANOTHER_JOB_S.match(name))
+        for name, value in without_keys(environment).items()
+        if name not in typed and (_THE_CLUSTER_S.fullmatch(name) or not _ANOTHER_JOB_S.match(name))
     }
 
 

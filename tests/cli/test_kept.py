@@ -1,0 +1,61 @@
+"""The figures of a run that still runs: all of them while it is short, the recent ones once reading all takes long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl.cli import kept
+from ngcdl.record import Run
+from ngcdl.store import Store
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def made(shelf: Store, status: str, steps: int) -> Run:
+    """A run that logged a step a second, whose loss falls from 9, and that was sampled as often."""
+    run = Run("r", status, 0.0)
+    folder = shelf.create(run)
+    told: list[dict[str, Any]] = [{"event": "start", "t": 0.0, "dataset": "cifar10", "device": "gpu", "pad": "x" * 80}]
+    for step in range(steps):
+        told.append({"event": "step", "t": float(step), "step": step, "loss": 9 - step / steps,
+                     "examples_per_second": 100.0 if step < steps / 2 else 200.0, "pad": "x" * 100})  # fmt: skip
+        if step == steps // 3:
+            told.append({"event": "eval", "t": float(step), "step": step, "precision_at_1": 0.75})
+    written(folder / "events.jsonl", told)
+    sampled = ({"t": float(t), "host_cpu_percent": 10.0 if t < steps / 2 else 50.0, "gpus": [], "pad": "x" * 120}
+               for t in range(steps))  # fmt: skip
+    written(folder / "samples.jsonl", sampled)
+    return run
+
+
+def written(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_said(shelf: Store) -> None:
+    found = kept.with_figures(shelf, made(shelf, "running", 120_000))
+    assert found.notes == (kept.RECENT,)
+    assert 40_000 < (found.summary.samples or 0) < 50_000
+    assert found.summary.cpu_percent_mean == 50
+    assert found.summary.examples_per_second == 200
+    assert (found.summary.steps, found.dataset, found.device) == (119_999, "cifar10", "gpu")
+    assert (found.summary.loss_first, found.summary.loss_last) == (9, pytest.approx(8, abs=1e-4))
+    assert found.summary.precision_at_1 == 0.75, "no event but steps is left out"
+
+
+def test_a_run_that_has_not_run_for_long_is_read_as_a_whole(shelf: Store) -> None:
+    found = kept.with_figures(shelf, made(shelf, "running", 2000))
+    assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 2000, 30)
+
+
+def test_a_long_run_that_has_ended_is_read_as_a_whole(shelf: Store) -> None:
+    found = kept.with_figures(shelf, made(shelf, "finished", 120_000))
+    assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 120_000, 30)

@@ -1,0 +1,68 @@
+"""`ngcdl logs`: what a run wrote, as it wrote it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from house import House, until
+
+from ngcdl.record import Owner, Run
+
+GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
+GONE = Owner(2**22 + 1, 5)
+
+
+def test_logs_are_printed_as_they_were_written(kept: House) -> None:
+    assert kept.run("logs", "last").stdout == (GOLDEN / "log.txt").read_text()
+    assert kept.run("logs", "--follow").stdout == (GOLDEN / "log.txt").read_text()
+
+
+def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(house: House) -> None:
+    folder = house.shelf.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
+    (folder / "log.txt").write_text("up\n")
+    said, out = house.home / "err", house.home / "out"
+    with said.open("w") as err, out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=err) as process:
+        until(lambda: "known yet" in said.read_text() and out.read_text(), "a word", 20)
+        process.send_signal(signal.SIGINT)
+    (told,) = said.read_text().splitlines()
+    assert (process.returncode, out.read_text()) == (130, "up\n")
+    assert told.startswith("ngcdl: No Docker engine answers at ")
+    assert told.endswith("What became of the run is not known yet.")
+
+
+def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
+    (kept.shelf.folder(GOLDEN.name) / "log.txt").unlink()
+    done = kept.run("logs", "last")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith(f"ngcdl: {GOLDEN.name} has no log: it wrote nothing.\n")
+    assert f"ngcdl show {GOLDEN.name}" in done.stderr
+
+
+def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:
+    (kept.shelf.root / GOLDEN.name / "log.txt").write_bytes(b"\xff\x00\n")
+    assert kept.run("logs").stdout.encode(errors="surrogateescape") == b"\xff\x00\n"
+
+
+def test_pipes_in_the_place_of_a_run_s_files_are_never_waited_for(kept: House) -> None:
+    folder = kept.shelf.root / GOLDEN.name
+    for name in ("log.txt", "events.jsonl", "samples.jsonl"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    done = kept.run("logs", "last")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "log.txt is not a record that ngcdl can read: it is not a regular file" in done.stderr
+    assert kept.run("show").returncode == 0
+    assert kept.run("report", "--markdown", "-").returncode == 0
+    (folder / "run.json").unlink()
+    os.mkfifo(folder / "run.json")
+    assert kept.run("show").returncode == 125
+    assert kept.run("runs").returncode == 0
+
+
+def test_a_run_without_a_log_says_so(kept: House) -> None:
+    (kept.shelf.root / GOLDEN.name / "log.txt").unlink()
+    done = kept.run("logs")
+    assert done.returncode == 125
+    assert "wrote nothing" in done.stderr

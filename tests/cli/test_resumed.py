@@ -1,0 +1,140 @@
+"""Which run --resume may name where pods see no folder of this machine: their checkpoints stay on a claim."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl.cli import resumed
+from ngcdl.errors import BadOption, NgcdlError, RecordBroken, RunElsewhere
+from ngcdl.record import Run
+from ngcdl.spec import Placement, Workload
+from ngcdl.store import Store
+
+RUN = "20261121-192252-cifar10-beefca"
+WORK = {"name": "cifar10", "batch": 8, "seed": 3}
+SPEC = {"workload": WORK, "placement": {"data_pvc": "cifar", "namespace": "vision"}}
+BEFORE = Run(RUN, "interrupted", 1.0, 2.0, engine="kubernetes", engine_id="stub", spec=SPEC)
+START = {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 8, "seed": 3}
+SAVED = {"event": "checkpoint", "t": 2.0, "step": 9, "path": "checkpoints/step-9.npz"}
+CLAIM = Placement(data_pvc="cifar")
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A shelf, and a kubectl whose context is `stub`, with the namespace `vision`."""
+    kubectl = tmp_path / "bin/kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text('#!/bin/sh\ncase "$*" in *current-context*) echo stub ;; *) echo vision ;; esac\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=":")
+    return Store(tmp_path / "runs")
+
+
+def kept(shelf: Store, run: Run = BEFORE, *events: dict[str, Any]) -> Path:
+    folder = shelf.create(run)
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def check(shelf: Store, engine: str = "kubernetes", placement: Placement = CLAIM, **more: Any) -> None:
+    asked = replace(Workload("cifar10", batch=8, seed=3, resume=RUN), **more)
+    resumed.check(asked, RUN, engine, placement, shelf)
+
+
+@pytest.mark.parametrize("events", [(START, SAVED), ()], ids=["reported", "its log was lost"])
+@pytest.mark.parametrize("placement", [CLAIM, replace(CLAIM, namespace="vision")])
+def test_a_run_that_had_the_same_claim_is_continued(
+    shelf: Store, events: tuple[dict[str, Any], ...], placement: Placement
+) -> None:
+    kept(shelf, BEFORE, *events)
+    check(shelf, placement=placement)
+
+
+@pytest.mark.parametrize("placement", [
+    Placement(), Placement(data_pvc="other"), Placement(data_pvc="cifar", namespace="speech"),
+])  # fmt: skip
+def test_another_claim_is_refused_with_the_one_to_name(shelf: Store, placement: Placement) -> None:
+    kept(shelf, BEFORE, START, SAVED)
+    with pytest.raises(BadOption, match="its checkpoints are on a claim that this run would not have") as refused:
+        check(shelf, placement=placement)
+    assert refused.value.hint == f"    ngcdl run ... --data-pvc cifar --namespace vision --resume {RUN}"
+
+
+def test_a_run_without_a_claim_left_nothing_to_continue_from(shelf: Store) -> None:
+    kept(shelf, replace(BEFORE, spec={"workload": WORK, "placement": {"namespace": "vision"}}), START, SAVED)
+    with pytest.raises(BadOption, match="its checkpoints were lost with its pods"):
+        check(shelf)
+
+
+def test_a_run_of_another_cluster_is_refused_with_how_to_choose_it(shelf: Store) -> None:
+    kept(shelf, replace(BEFORE, engine_id="far"), START, SAVED)
+    with pytest.raises(RunElsewhere) as refused:
+        check(shelf)
+    assert refused.value.hint.endswith(f"kubectl config use-context far\n    ngcdl run ... --resume {RUN}")
+
+
+@pytest.mark.parametrize(
+    ("its", "engine", "where", "way"),
+    [
+        ("kubernetes", "auto", "on kubernetes", "kubernetes"), ("kubernetes", "slurm", "on kubernetes", "kubernetes"),
+        ("local", "kubernetes", "of this machine", "local"), (None, "kubernetes", "of this machine", "docker"),
+        ("trainer", "kubernetes", "of this machine", "docker"),
+    ],
+)  # fmt: skip
+def test_an_engine_that_can_t_see_the_checkpoints_is_refused_with_the_one_that_can(
+    shelf: Store, its: str | None, engine: str, where: str, way: str
+) -> None:
+    kept(shelf, replace(BEFORE, engine=its, owner=None), START, SAVED)
+    with pytest.raises(BadOption, match=f"{where}, and --engine {engine} can't see that") as refused:
+        check(shelf, engine)
+    assert refused.value.hint == f"    ngcdl run ... --engine {way} --resume {RUN}"
+
+
+@pytest.mark.parametrize("events", [(START, SAVED), ()], ids=["reported", "its log was lost"])
+def test_another_training_is_refused_by_what_was_reported_or_asked_for(
+    shelf: Store, events: tuple[dict[str, Any], ...]
+) -> None:
+    kept(shelf, BEFORE, *events)
+    with pytest.raises(BadOption, match="it trained with batch 8, seed 3") as refused:
+        check(shelf, batch=16, seed=4)
+    assert f"--train cifar10 --batch 8 --seed 3 --resume {RUN}" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("run", "events", "said"),
+    [
+        (BEFORE, (START,), "it saved no checkpoint"),
+        (replace(BEFORE, spec={"placement": {"data_pvc": "cifar"}}), (), "no training began in it"),
+    ],
+)
+def test_what_left_no_checkpoint_is_refused(
+    shelf: Store, run: Run, events: tuple[dict[str, Any], ...], said: str
+) -> None:
+    kept(shelf, run, *events)
+    with pytest.raises(BadOption, match=said):
+        check(shelf)
+
+
+def test_a_batch_that_the_trainer_chose_and_could_not_report_is_left_to_it(shelf: Store) -> None:
+    kept(shelf, replace(BEFORE, spec={**SPEC, "workload": {**WORK, "largest_batch": True, "batch": 128}}))
+    check(shelf, batch=512)
+
+
+def test_a_record_that_can_t_be_read_names_no_claim(shelf: Store) -> None:
+    (kept(shelf, BEFORE, START, SAVED) / "run.json").write_text("{")
+    with pytest.raises(RecordBroken):
+        check(shelf)
+
+
+def test_without_kubectl_nobody_can_tell_which_cluster_it_is(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept(shelf, BEFORE, START, SAVED)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NgcdlError, match="kubectl can't be run"):
+        check(shelf)

@@ -1,0 +1,76 @@
+"""A run that a cluster may have accepted before ngcdl knew it: its record stays open until that is known."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from fakes import FakeJob, FakeShow, ready
+from followed import by_signal, recorded
+from followed import shelf as shelf
+
+from ngcdl import launch
+from ngcdl.engines.base import Job
+from ngcdl.errors import NgcdlError, SlurmLost
+from ngcdl.interrupt import Interrupted
+from ngcdl.store import Store
+
+
+class Unremoved(FakeJob):
+    def remove(self) -> None:
+        raise SlurmLost("scancel", "nothing within 30 s")
+
+
+def second_signal() -> Job | None:
+    by_signal(signal.SIGTERM)()
+    return None
+
+
+def no_answer() -> Job | None:
+    raise SlurmLost("squeue", "nothing within 30 s")
+
+
+@pytest.mark.parametrize("find", [lambda: None, no_answer, Unremoved, second_signal])
+def test_a_submission_that_was_given_up_stays_open_unless_its_job_is_known_to_be_removed(
+    shelf: Store, find: object
+) -> None:
+    """sbatch was killed while a busy controller had its request: Slurm may accept that later."""
+    prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGINT), is_cluster=True)
+    prepared.engine.find = lambda _: find()  # type: ignore[method-assign, operator]
+    show = FakeShow()
+    with pytest.raises(Interrupted) as caught:
+        launch.follow(prepared, shelf, show)
+    run = recorded(shelf)
+    assert (caught.value.number, run.status, run.finished) == (signal.SIGINT, "running", None)
+    assert run.notes == (launch.MAY_BE_ACCEPTED,)
+    look = f"What became of it, 3 min from now:  ngcdl show {run.id}; to stop it:  ngcdl stop {run.id}"
+    assert show.said == [f"{run.notes[0]} {look}"]
+
+
+def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(shelf: Store) -> None:
+    class Remembered(FakeJob):
+        """Slurm still lists a job that was cancelled."""
+
+        def remove(self) -> None:
+            self.asked.append("cancelled")
+
+    job, show = Remembered(), FakeShow()
+    prepared, _ = ready(shelf, job, at_start=by_signal(signal.SIGINT), is_cluster=True)
+    with pytest.raises(Interrupted):
+        launch.follow(prepared, shelf, show)
+    run = recorded(shelf)
+    assert (job.asked, run.status, run.exit_code, run.owner) == (["cancelled"], "interrupted", 130, None)
+    assert show.said == []
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    (SlurmLost("sbatch", "nothing within 120 s"), "running"),
+    (NgcdlError("refused"), "failed"),
+])  # fmt: skip
+def test_only_a_submission_without_an_answer_leaves_the_record_open(
+    shelf: Store, error: NgcdlError, status: str
+) -> None:
+    prepared, _ = ready(shelf, error, is_cluster=True)
+    with pytest.raises(type(error)):
+        launch.follow(prepared, shelf, FakeShow())
+    assert recorded(shelf).status == status

@@ -1,0 +1,68 @@
+"""A famous failure is said with its remedy, once, and recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import FakeJob, FakeShow, ready
+from followed import follow, recorded
+from followed import shelf as shelf
+
+from ngcdl import launch
+from ngcdl.catalog import failures
+from ngcdl.engines.base import Exit
+from ngcdl.errors import GpuHookFailed, GpuNotInside
+from ngcdl.store import Store
+
+NO_KERNEL = b"RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+
+
+def test_a_famous_failure_is_said_with_its_remedy_and_recorded_and_the_exit_code_stays(shelf: Store) -> None:
+    run, show = follow(shelf, FakeJob((b"step 0\n", NO_KERNEL), exit=Exit(3, False)), train=False)
+    assert (run.status, run.exit_code, run.reason) == ("failed", 3, None)
+    assert run.diagnosis
+    assert run.diagnosis.name == "no-kernel-image"
+    assert [
+        said for said in show.said if "no code for this GPU" in said and "\n      ngcdl images" in said
+    ] == show.said
+
+
+def test_a_failure_that_is_not_famous_and_a_run_that_ended_well_have_no_diagnosis(shelf: Store) -> None:
+    run, show = follow(shelf, FakeJob((b"KeyError: 'labels'\n",), exit=Exit(1, False)))
+    assert (run.diagnosis, show.said) == (None, [])
+    run, show = follow(Store(shelf.root / "well"), FakeJob((NO_KERNEL,)))
+    assert (run.status, run.diagnosis, show.said) == ("finished", None, [])
+
+
+def test_a_run_that_ended_well_on_the_cpu_though_it_asked_for_a_gpu_is_told_why(shelf: Store) -> None:
+    banner = b"WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
+    for gpu_way, name in (("runtime", "driver-not-detected"), ("none", None)):
+        prepared, _ = ready(Store(shelf.root / gpu_way), FakeJob((banner,)), train=False)
+        prepared = replace(prepared, run=replace(prepared.run, gpu_way=gpu_way))
+        show = FakeShow()
+        run = launch.follow(prepared, Store(shelf.root / gpu_way), show)
+        assert (run.status, run.exit_code) == ("finished", 0)
+        assert (run.diagnosis.name if run.diagnosis else None) == name
+        assert len(show.said) == (name is not None)
+
+
+def test_what_the_error_s_own_hint_says_is_recorded_and_not_said_twice(shelf: Store) -> None:
+    advice = next(row.advice for row in failures.table() if row.name == "driver-mismatch")
+    error = GpuHookFailed("nvidia-container-cli: nvml error: driver/library version mismatch", advice)
+    prepared, _ = ready(shelf, error)
+    show = FakeShow()
+    with pytest.raises(GpuHookFailed):
+        launch.follow(prepared, shelf, show)
+    known = recorded(shelf).diagnosis
+    assert known
+    assert (known.name, show.said) == ("driver-mismatch", [])
+
+
+def test_what_the_error_s_own_hint_does_not_say_is_said(shelf: Store) -> None:
+    job = FakeJob(gpus=GpuNotInside("Failed to initialize NVML: Unknown Error"), until_stopped=True)
+    prepared, _ = ready(shelf, job, gpus="all")
+    show = FakeShow()
+    with pytest.raises(GpuNotInside):
+        launch.follow(prepared, shelf, show)
+    assert "systemctl daemon-reload" in show.said[-1]

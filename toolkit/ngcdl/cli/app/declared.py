@@ -1,0 +1,48 @@
+"""Lets a class declare the options of a command, and calls the command with what was typed as a Typed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+
+from ngcdl.cli.app.placed import Placed
+
+
+def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the attributes of `declared` as options, in their order; one of the type Placed is all of those.
+
+    It is called with a Typed, in which each option has set the field of its name. Options that are parameters of the
+    command are passed to it instead."""
+
+    def taking(command: Callable[..., int]) -> Callable[..., int]:
+        own = list(inspect.signature(command).parameters)[1:]
+
+        def called(context: typer.Context, **given: Any) -> int:
+            from ngcdl.cli.typed import Typed
+            from ngcdl.spec import Placement
+
+            passed = {name: given.pop(name) for name in own}
+            typed = {name: value for name, value in given.items() if value is not None}
+            values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in typed.items()}
+            placement = Placement(**{name: values.pop(name) for name in Placed.__annotations__ if name in values})
+            return command(Typed(command=context.obj or (), placement=placement, **values), **passed)
+
+        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        context = inspect.signature(called, eval_str=True).parameters["context"]
+        signature = inspect.Signature([context, *_parameters(declared)])
+        called.__signature__ = signature  # type: ignore[attr-defined]  # what typer reads
+        return called
+
+    return taking
+
+
+def _parameters(declared: type) -> Iterator[inspect.Parameter]:
+    for name, option in inspect.get_annotations(declared, eval_str=True).items():
+        if option is Placed:
+            yield from _parameters(Placed)
+        else:
+            default = getattr(declared, name)
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)

@@ -1,0 +1,108 @@
+"""Can a training continue from the run that --resume names? If not, it is refused before anything is fetched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ngcdl.errors import BadOption, RecordBroken
+from ngcdl.folder import EVENTS, has_checkpoint, lines, size
+from ngcdl.reconcile import engine_of, reconcile, still_runs
+from ngcdl.record import Run
+from ngcdl.spec import KINDS, USUAL, Placement, Workload, kind_of
+from ngcdl.store import Store
+
+
+def check(asked: Workload, before: str, engine: str, placement: Placement, shelf: Store) -> None:
+    """Raise BadOption if the run `before` is still running, if a run on `engine` can't see its checkpoints, or if the
+    trainer would refuse to continue from it. Raise EngineError or RunElsewhere if its cluster is not selected here."""
+    run = _recorded(before, engine, shelf)
+    folder, is_here = shelf.folder(before), kind_of(engine).shares_files
+    trained = _trained(folder, run)
+    if trained is None:
+        raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
+    _check_same(asked, before, trained)
+    if not (has_checkpoint(folder) if is_here else _may_have_checkpoint(folder)):
+        raise BadOption(f"--resume {before}: it saved no checkpoint to continue from.", f"    ngcdl show {before}")
+    if run and not is_here:
+        _check_claim(run, placement)
+
+
+def _recorded(before: str, engine: str, shelf: Store) -> Run | None:
+    """Return the record of `before`; None if it can't be read and its checkpoints, beside it, may be whole."""
+    try:
+        run = reconcile(shelf, shelf.load(before))
+    except RecordBroken:
+        if kind_of(engine).shares_files:
+            return None
+        raise
+    if still_runs(shelf, run):
+        raise BadOption(
+            f"--resume {before}: it is still running; a second training would do the same work beside it.",
+            f"Watch it, or stop it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",
+        )
+    was_here, is_here = kind_of(run.engine).shares_files, kind_of(engine).shares_files
+    if run.engine != engine and not (was_here and is_here):
+        where = "in a folder of this machine" if was_here else f"on {run.engine}"
+        its = run.engine if run.engine in KINDS else USUAL
+        raise BadOption(
+            f"--resume {before}: what it saved is {where}, and --engine {engine} can't see that.",
+            f"    ngcdl run ... --engine {its} --resume {before}",
+        )
+    return run
+
+
+def _trained(folder: Path, run: Run | None) -> Mapping[str, Any] | None:
+    """Return what is known of the training that began there: workload, batch and seed; None if none began."""
+    start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
+    if start or run is None or not run.workload or kind_of(run.engine).shares_files:
+        return start
+    typed = run.workload  # its events are in its pod's log, which may be lost
+    return {
+        "workload": typed.get("name"),
+        "batch": None if typed.get("largest_batch") else typed.get("batch"),
+        "seed": typed.get("seed"),
+    }
+
+
+def _check_same(asked: Workload, before: str, trained: Mapping[str, Any]) -> None:
+    """Raise BadOption if something else was trained than what is asked now."""
+    compared = ("workload", "seed") if asked.largest_batch else ("workload", "batch", "seed")
+    known = {name: trained.get(name) for name in compared}
+    wanted = {"workload": asked.name, "batch": asked.batch, "seed": asked.seed}
+    other = [name for name, value in known.items() if value is not None and value != wanted[name]]
+    if other:
+        said = ", ".join(f"{name} {known[name]}" for name in other)
+        same = [f"--{name} {trained[name]}" for name in ("batch", "seed") if trained.get(name) is not None]
+        words = [f"--train {known['workload'] or asked.name}", *same, f"--resume {before}"]
+        raise BadOption(
+            f"--resume {before}: it trained with {said}, and can continue with nothing else.",
+            f"    ngcdl run ... {' '.join(words)}",
+        )
+
+
+def _may_have_checkpoint(folder: Path) -> bool:
+    """Does the trainer report a checkpoint? If its report did not arrive: perhaps."""
+    path = folder / EVENTS
+    reported = lines(path, among=re.compile(rb"checkpoint"))
+    return not size(path) or any(event.get("event") == "checkpoint" for event in reported)
+
+
+def _check_claim(run: Run, placement: Placement) -> None:
+    """Raise BadOption if the new run would not have the claim that the checkpoints of `run` are on. Raise RunElsewhere
+    if another cluster is selected."""
+    claim, namespace = run.placement.get("data_pvc"), run.placement.get("namespace")
+    if not claim:
+        raise BadOption(
+            f"--resume {run.id}: it ran without a claim (--data-pvc), so its checkpoints were lost with its pods.",
+            f"    ngcdl show {run.id}",
+        )
+    place = engine_of(run, "run ... --resume").placed(placement) or placement
+    if place.data_pvc != claim or (namespace and place.namespace != namespace):
+        words = ["--data-pvc", claim, *(["--namespace", namespace] if namespace else [])]
+        raise BadOption(
+            f"--resume {run.id}: its checkpoints are on a claim that this run would not have.",
+            f"    ngcdl run ... {' '.join(words)} --resume {run.id}",
+        )
