@@ -1,6 +1,7 @@
 """Run one training from argv. The docstring of events.py specifies what it takes and what it writes."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 import importlib
 import json
 import os
@@ -162,9 +163,13 @@ def run(asked, events, voice, signals, own):
         asked.threads = asked.threads or max(host.usable_cores() // own.here, 1)
     # the teacher first: TF32 is switched for the whole process, and the student's setting must win
     beside = teacher.beside(maker, workload, imported, asked) if asked.feed != "input" else None
-    network = maker.Network(model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
+    made = functools.partial(
+        maker.Network, model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
     if own.size > 1:
-        signals.install()  # again: TensorFlow 2's strategy has taken SIGTERM for itself
+        with signals.fatal():
+            network = made()
+    else:
+        network = made()
     try:
         network.devices = network.devices or [host.processor()]
         voice.say("%s %s with %s %s on the %s (%s)" % (

@@ -1,6 +1,7 @@
 """How a training is told to end: by a signal, and never in the middle of a step."""
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import os
 import signal
 
@@ -23,6 +24,18 @@ class Signals(object):
         if self.received:
             os._exit(self.EXIT[number])
         self.received = number
+
+    @contextlib.contextmanager
+    def fatal(self):
+        """Let a signal end the process at once, as by default, where a framework waits for the other replicas: no
+        handler in Python runs meanwhile, and there is nothing to save yet. The parent tells why (replicas.lead)."""
+        for number in self.EXIT:
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            self.check(None)  # one that came before
+            yield
+        finally:
+            self.install()  # TensorFlow 2's strategy, too, has taken SIGTERM for itself
 
     def check(self, step):
         """Raise Stop if the process has been told to end."""

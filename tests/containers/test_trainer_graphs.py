@@ -1,7 +1,7 @@
 """How a step is recorded as a CUDA graph. Where there is no GPU a stand-in answers for torch.cuda: it computes nothing,
 and holds to what PyTorch's own CUDAGraph.cpp and CUDAGeneratorImpl.cpp say of streams, memory and chance."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -49,6 +49,7 @@ class Card:
 
     def __init__(self, whole=16 * GIB, free=16 * GIB, reserved=0, most=0):
         self.default_generators, self.streams, self.on, self.recorded_on = (Chance(),), 0, 0, []
+        self.workspaces = {0: "ordinary memory", 1: "ordinary memory"}  # cuBLAS's, by stream
         self.get_device_properties = lambda _: SimpleNamespace(total_memory=whole)
         self.mem_get_info = lambda: (free, whole)
         self.memory_reserved, self.max_memory_allocated = (lambda: reserved), (lambda: most)
@@ -62,6 +63,11 @@ class Card:
 
     def current_stream(self):
         return self.on
+
+    def multiply(self):
+        """As cuBLAS does: in the workspace that it has for this stream, or in a new one."""
+        self.workspaces.setdefault(self.on, "the graph's" if self.default_generators[0].is_recording else "ordinary")
+        return self.workspaces[self.on]
 
     def set_stream(self, stream):
         self.on = stream
@@ -86,7 +92,8 @@ def on_a(torch, monkeypatch):
     from trainer.frameworks.pytorch import graphs
 
     def made(card, fraction=None):
-        monkeypatch.setattr(graphs, "torch", SimpleNamespace(cuda=card, Generator=Chance))
+        held = SimpleNamespace(_cuda_clearCublasWorkspaces=card.workspaces.clear)
+        monkeypatch.setattr(graphs, "torch", SimpleNamespace(cuda=card, Generator=Chance, _C=held))
         return graphs.Recorder(fraction)
 
     return made
@@ -101,6 +108,21 @@ def test_a_step_is_recorded_on_the_stream_of_the_steps_before_it(on_a):
     recorder = on_a(card)
     assert recorder.recorded(lambda: None) == "played"
     assert (card.recorded_on, card.on) == ([recorder.stream], 0)
+
+
+@pytest.mark.parametrize("step", [lambda: None, fail])
+def test_a_recorded_step_multiplies_in_memory_of_its_own_which_nothing_else_uses_later(on_a, step):
+    card, used = Card(), []
+    recorder = on_a(card)
+
+    def multiplies():
+        used.append(card.multiply())
+        step()
+
+    with suppress(RuntimeError):
+        recorder.recorded(multiplies)
+    assert used == ["the graph's"]
+    assert card.multiply() == "ordinary"
 
 
 @pytest.mark.parametrize("place", places())

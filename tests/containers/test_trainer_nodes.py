@@ -6,15 +6,18 @@ Both are this machine: they find each other by a port on loopback.
 import lzma
 import os
 import runpy
+import socket
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import events, losses, names, needs, start, trained, trainer
+from conftest import events, losses, names, needs, start, trained, trainer, until
 
 from trainer import data, meeting
+from trainer.signals import Signals
 
 LIMIT = 120
 PACKED = Path(__file__).parents[3] / "shared" / "cifar10"
@@ -75,6 +78,35 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
     if images == "synthetic":
         pytest.skip("held on made images: CIFAR-10 is not here, name a folder with it in NGCDL_TEST_CIFAR10")
     assert began["dataset"] == "cifar10"
+
+
+@pytest.mark.torch
+def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch):
+    """The other's replica has failed, or still loads: here there is none."""
+    needs("torch")
+    words = "cifar10", "--framework", "pytorch", "--device", "cpu", "--out", tmp_path, "--samples", "n0", "--record"
+    with closing(meeting.Ports(2)) as held:
+        place, own = held.numbers
+        names_of = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(place)}
+        first = start(*words, NGCDL_NODE="0", **names_of)
+        for name, value in names_of.items():
+            monkeypatch.setenv(name, value)
+        host, _, port = meeting.meet(2, 1, [own], Signals())[0].rpartition(":")
+        until(lambda: answers(host, int(port)), "the replica waits for the other")
+        time.sleep(1)  # it listens a little before it waits
+        first.terminate()
+        try:
+            _, err = first.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it did not end; killed, it had said {killed(first)}")
+    assert (first.returncode, "ended by signal 15" in err) == (143, True), err
+    (error,) = events(tmp_path, "error")
+    assert error["kind"] == "interrupted"
+
+
+def answers(host, port):
+    with socket.socket() as line:
+        return line.connect_ex((host, port)) == 0
 
 
 @pytest.mark.torch

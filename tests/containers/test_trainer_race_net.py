@@ -263,6 +263,22 @@ def test_in_16_bits_it_learns_alike(torch, one, made):
     assert halves.arrays.parts["block1/conv1/weights"].dtype == torch.bfloat16
 
 
+def test_in_float16_the_loss_is_scaled_which_changes_no_step(torch, one, made):
+    from trainer.frameworks.pytorch.race import Race
+
+    halves, scaled = (Race(torch.device("cpu"), kind, SMALL, 9, 60, made.images, made.labels)
+                      for kind in (torch.float16, torch.float32))  # fmt: skip
+    assert (one.arrays.scale, halves.arrays.scale, scaled.arrays.scale) == (1, 64, 1)
+    assert halves.arrays.rates.tolist() == pytest.approx((one.arrays.rates / 64).tolist())
+    scaled.arrays.scale, scaled.arrays.rates = 64, one.arrays.rates / 64
+    for each in one, scaled:
+        each.reset(7)
+        each.takes[0]()
+        each.takes[-1]()
+    assert torch.equal(one.losses, scaled.losses)
+    assert torch.allclose(one.arrays.weights, scaled.arrays.weights, rtol=1e-4, atol=1e-5)
+
+
 def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, one):
     """The first: no momentum yet, and the averages are the weights."""
     net, pictures = module("net"), module("pictures")

@@ -1,4 +1,5 @@
 """A step as a CUDA graph: one launch starts hundreds of kernels, and the GPU never waits for the host."""
+import contextlib
 import gc
 import warnings
 
@@ -59,14 +60,26 @@ class Recorder:
         gc.collect()  # now, so that no other graph is freed during the capture
         before, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         try:
-            # on the stream of the eager steps, for which the libraries have their workspaces already
-            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            with own_workspaces(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
                 step()
         except Exception:
             torch.cuda.set_stream(before)  # the capture's stream is still current
             forget()
             raise
         return graph.replay
+
+
+@contextlib.contextmanager
+def own_workspaces():
+    """Make cuBLAS take its workspace from the captured graph's memory, and let nothing else use that one. PyTorch keeps
+    one per stream, which it frees as soon as it captures a graph of its own (torch.compile does): ours would then
+    replay against freed memory (https://github.com/pytorch/pytorch/issues/192061). PyTorch 1.11 and later can."""
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+    clear()
+    try:
+        yield
+    finally:
+        clear()
 
 
 def forget():

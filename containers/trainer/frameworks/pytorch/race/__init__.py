@@ -129,7 +129,7 @@ class Race:
         leaves = [part for name, part in parts.items() if phase.whitens or name != net.WHITENING]
         loss = self.learn(places, phase.side, parts if phase.whitens else {
             **parts, net.WHITENING: parts[net.WHITENING].detach()})
-        gradients = torch.autograd.grad(loss, leaves)
+        gradients = torch.autograd.grad(loss * self.arrays.scale, leaves)
         with torch.no_grad():
             self.arrays.move(gradients if phase.whitens else [*gradients, self.still], row)
             self.losses.index_copy_(0, self.at, loss.reshape(1) / self.batch)

@@ -11,6 +11,9 @@ from . import muon, net
 
 WIDTHS = [width for width in race.WIDTHS for _ in range(2)]  # the filters' outputs, in order
 INPUTS = [race.WHITENED, *WIDTHS[:-1]]
+# In float16 the summed loss is multiplied by this. Most gradients at the outputs of the last convolutions would
+# otherwise be below 6.1e-5, where float16 has fewer digits. Those of the filters, at most 33, stay far below 65,504.
+SCALE = 64.0
 
 
 def size(shape):
@@ -18,7 +21,8 @@ def size(shape):
 
 
 class Arrays:
-    """on: the device; batch: how many losses are summed in the loss that is differentiated."""
+    """on: the device; batch: how many losses are summed in the loss that is differentiated; scale: what that is
+    multiplied by, which the update takes back (Muon's does not depend on it)."""
 
     def __init__(self, knobs, batch, kind, on):
         self.knobs, self.kind = knobs, kind
@@ -34,7 +38,8 @@ class Arrays:
         self.shares[: self.edge] = knobs.filter_momentum
         rates = [knobs.head_rate if name in net.HEAD else knobs.offset_rate
                  for name, shape in others.items() for _ in range(size(shape))]
-        self.rates = torch.tensor(rates, device=on) / batch
+        self.scale = SCALE if kind == torch.float16 else 1.0
+        self.rates = torch.tensor(rates, device=on) / (batch * self.scale)
         self.of_whitening = torch.arange(len(rates), device=on) >= len(rates) - race.WHITENED
         self.norms = {f"{name}/{which}": torch.ones(width, device=on)
                       for name, width in zip(net.NORMS, WIDTHS) for which in ("mean", "variance", "scale")}
