@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -141,12 +142,21 @@ def test_where_nothing_could_be_measured_nothing_is_well(tmp_path: Path) -> None
     assert (done.returncode, "not measured here: it wants a card" in done.stdout) == (1, True)
 
 
-def test_what_was_measured_before_a_benchmark_failed_is_kept(tmp_path: Path) -> None:
-    fails = "def measure(rounds):\n    raise SystemExit('the engine is gone')\n    yield\n"
-    done = benched(tmp_path, "--keep", start_up=MEASURES.format("1.0"), launch=fails)
-    assert (done.returncode, done.stderr) == (1, "the engine is gone\n")
-    (kept,) = figures.load(tmp_path / "scripts/benchmarks/figures.json")
-    assert kept.ours == (1.0, 1.0, 1.0)
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("SystemExit('the engine is gone')", "the engine is gone\n"),
+        ("RuntimeError('a CUDA error')", "RuntimeError: a CUDA error\n"),
+    ],
+)
+def test_what_was_measured_before_and_after_a_benchmark_failed_is_kept(tmp_path: Path, raised: str, said: str) -> None:
+    fails = f"def measure(rounds):\n    raise {raised}\n    yield\n"
+    whole = MEASURES.format("1.0")
+    done = benched(tmp_path, "--keep", start_up=whole, launch=fails, pull=whole.replace("a thing", "another"))
+    assert (done.returncode, done.stderr[-len(said) :]) == (1, said)
+    assert "    launch failed:\n" in done.stdout
+    kept = figures.load(tmp_path / "scripts/benchmarks/figures.json")
+    assert [(one.what, one.ours) for one in kept] == [("another", (1.0,) * 3), ("a thing", (1.0,) * 3)]
     assert "| a thing |" in (tmp_path / "docs/performance.md").read_text()
 
 
@@ -166,3 +176,58 @@ def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None
     done = subprocess.run([sys.executable, BENCHMARKS, "speed"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no such benchmark: speed; choose from start_up, launch" in done.stderr
+
+
+# Stands for a Python: says what it was given and where. Without "-c" it is what the benchmark or pytest would run in.
+TOLD = """#!/bin/sh
+case $1 in -c) exit 0 ;; esac
+echo "$PWD|$PYTHONPATH|$*"
+"""
+
+
+def scripted(folder: Path, name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of a clone whose other programs are stand-ins, from this folder, whose bin/python is named by a
+    relative path."""
+    clone = folder / "a clone"
+    (clone / "scripts").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for one in (name, "environment"):
+        shutil.copy(ROOT / "scripts" / one, clone / "scripts" / one)
+    fakes = {"bin/python": TOLD, "bin/nvidia-smi": "#!/bin/sh\n", "a clone/scripts/lab": "#!/bin/sh\nexit 1\n"}
+    for path, text in {"a clone/scripts/ngcdl": "#!/bin/sh\necho ngcdl $*\n", **fakes, **variables}.items():
+        if "/" in path:
+            (folder / path).write_text(text)
+            (folder / path).chmod(0o755)
+    environment = {"PATH": f"{folder}/bin:{os.defpath}", "HOME": str(folder), "NGCDL_BENCH_PYTHON": "bin/python"}
+    environment |= {key: value for key, value in variables.items() if "/" not in key}
+    asked = [clone / "scripts" / name, *words]
+    return subprocess.run(asked, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def test_paths_and_packages_are_those_of_the_folder_that_a_benchmark_is_started_in(tmp_path: Path) -> None:
+    done = scripted(tmp_path, "bench", "gpu", NGCDL_CIFAR10="images", PYTHONPATH="wheels")
+    clone = f"{tmp_path}/a clone"
+    assert done.stdout == f"{tmp_path}|{clone}/toolkit:wheels|{clone}/scripts/benchmarks gpu\n", done.stderr
+
+
+def test_the_look_at_a_gpu_finds_a_python_beside_the_caller_and_ends_with_what_leaves_disorder(tmp_path: Path) -> None:
+    done = scripted(tmp_path, "gpu-check")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "-m pytest" in line]
+    place = f"{tmp_path}/a clone/tests/containers/test_trainer_"
+    assert line.endswith("".join(f" {place}{name}.py" for name in ("graphed", "recorded", "graphs")))
+    assert line.startswith(f"{tmp_path}|")
+    assert f"{tmp_path}||{tmp_path}/a clone/scripts/benchmarks/gpu_apart.py" in done.stdout
+    assert done.stdout.splitlines()[-1] == "ngcdl gpu"
+
+
+def test_where_no_environment_can_be_made_the_look_at_a_gpu_reads_the_sampler_by_itself(tmp_path: Path) -> None:
+    fakes = {"a clone/scripts/ngcdl": "#!/bin/sh\nexit 125\n", "bin/nvidia-smi": "#!/bin/sh\necho a card\n"}
+    reader = "#!/bin/sh\ncase $PYTHONPATH in */containers) echo \"$2\" | grep -c 'nvml.read()' ;; esac\n"
+    done = scripted(tmp_path, "gpu-check", "an image", **fakes, **{"bin/python": reader})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-4:] == ["1", HELD, "a card", "1"]
+    assert done.stderr.endswith("container part skipped: ngcdl's environment could not be made\n")
+
+
+HELD = "== the sampler against nvidia-smi: utilisation and memory should agree within a few percent"

@@ -1,7 +1,8 @@
 """Benchmark ngcdl against its peers, in alternating runs, and report which goals it meets.
 
 Results are median (least..most) over the rounds. The exit code is 1 if a goal is missed, with --check instead if a
-figure is worse than the committed one by more than the spread of both, and if nothing could be measured.
+figure is worse than the committed one by more than the spread of both, and if nothing could be measured or a benchmark
+failed; the others are still run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,17 +36,18 @@ def main() -> int:
     sys.path += [str(ROOT / name) for name in SEEN]
     committed = {one.key: one for one in load()}
     found: list[Figure] = []
+    failed: list[str] = []
     try:
-        for one in _measured(asked.names or list(BENCHMARKS), asked.rounds):
+        for one in _measured(asked.names or list(BENCHMARKS), asked.rounds, failed):
             found.append(one)
             print(said(one), flush=True)
-    finally:  # figures measured before a benchmark failed, or before Ctrl-C, are valid
+    finally:  # figures measured before Ctrl-C are valid
         if asked.keep and found:
             keep(found)
             _write()
     is_worse = _is_worse(found, committed)
     is_missed = any(one.is_sure and not one.is_met for one in found)
-    return 1 if (is_worse if asked.check else is_missed) or not found else 0
+    return 1 if (is_worse if asked.check else is_missed) or failed or not found else 0
 
 
 def _is_worse(found: list[Figure], committed: dict[tuple[str, str, str], Figure]) -> bool:
@@ -76,7 +79,8 @@ def _arguments() -> argparse.Namespace:
     return asked
 
 
-def _measured(names: list[str], rounds: int | None) -> Iterator[Figure]:
+def _measured(names: list[str], rounds: int | None, failed: list[str]) -> Iterator[Figure]:
+    """Yield what the benchmarks measure. Print why one fails, add its name to `failed`, and go on."""
     for name in names:
         here = conditions.here()
         print(f"{name}: {conditions.told(here)}", flush=True)
@@ -85,6 +89,13 @@ def _measured(names: list[str], rounds: int | None) -> Iterator[Figure]:
                 yield replace(one, benchmark=name, conditions=here | one.conditions)
         except Missing as missing:
             print(f"    not measured here: {missing}")
+        except (Exception, SystemExit) as error:
+            failed.append(name)
+            print(f"    {name} failed:", flush=True)
+            if isinstance(error, SystemExit):  # such as turns.seconds(), which says what a command said
+                print(error, file=sys.stderr, flush=True)
+            else:
+                traceback.print_exc()
 
 
 def _write() -> int:

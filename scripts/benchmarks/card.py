@@ -27,6 +27,16 @@ def named() -> str:
     return f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}"
 
 
+def fresh() -> None:
+    """Forget what earlier benchmarks and networks left in this process: that code was compiled for other sizes, after
+    which torch.compile compiles it for any; cuDNN's search for the fastest kernels; the largest memory."""
+    import torch
+
+    torch.compiler.reset()
+    torch.backends.cudnn.benchmark = False
+    torch.cuda.reset_peak_memory_stats()
+
+
 def products_per_second(kind: Any, side: int = 8192, times: int = 20) -> float:
     """Return multiplications and additions per second, in square matrix products of this dtype."""
     import torch

@@ -1,10 +1,13 @@
 """`cifar10-94` on a GPU against its peers, on a machine with PyTorch; needs no network:
 
-    NGCDL_BENCH_PYTHON=python3 NGCDL_CIFAR10=DIR NGCDL_GPU_PEERS="airbench94_muon=PATH" scripts/bench gpu
+    export NGCDL_BENCH_PYTHON=python3 NGCDL_CIFAR10=DIR
+    NGCDL_GPU_PEERS="airbench94_muon=PATH" scripts/bench gpu    # beside its peers
+    NGCDL_GPU_PEERS= scripts/bench gpu                          # time for 200 trainings: how sure is 94 %?
 
-NGCDL_CIFAR10: a folder with the images; without it they are synthetic, and no accuracy is reported. NGCDL_GPU_PEERS:
-the peers' scripts, cloned by whoever measures, as described in gpu_peers.py. All train alternately in this process, on
-the same arrays. What can't be compiled or called here is reported and left out. After eight minutes no further
+NGCDL_CIFAR10: a folder with the images. Without it they are synthetic: then there is neither an accuracy nor a verdict
+about a peer, as ours needs fewer views to classify easy images. NGCDL_GPU_PEERS: the peers' scripts, cloned by whoever
+measures, as described in gpu_peers.py. All train alternately in this process, on the same arrays, with TF32 where the
+card has it. What can't be compiled or called here is reported and left out. Eight minutes after the start no further
 trainings are added to narrow the statistics.
 """
 
@@ -27,14 +30,17 @@ BUDGET_SECONDS = 480.0  # after this no further training is started
 OURS = "graphs", "eager", "compiled"
 CERTIFIED = 200  # trainings, if the time allows
 BOUND = 0.94
+IMAGES = 50_000  # in CIFAR-10's training set
 
 
 @dataclass
 class Trained:
-    """A way to train; calling it returns the seconds. Keeps those and the accuracies of all trainings."""
+    """A way to train; calling it returns the seconds. Keeps those and the accuracies of all trainings. graphs: of ours,
+    whether the steps really are CUDA graphs, in words."""
 
     name: str
     once: Callable[[int], tuple[float, float]]
+    graphs: str = ""
     seconds: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
 
@@ -49,32 +55,38 @@ def measure(rounds: int | None) -> Iterator[Figure]:
     began, here = time.monotonic(), card.named()
     import torch
 
+    card.fresh()
     folder = os.environ.get("NGCDL_CIFAR10")
     ways = raced(folder)
-    taken = in_turn({one.name: one for one in ways}, rounds or 12, 0)
-    yield from beside(taken, here)
-    best = next(one for one in ways if one.name == fastest(taken))
-    while len(best.seconds) < CERTIFIED and time.monotonic() - began < BUDGET_SECONDS:
-        best()
-    tell(ways, bool(folder), card.products_per_second(torch.float16), card.bytes_per_second())
+    rates = card.products_per_second(torch.float16), card.bytes_per_second()
+    try:
+        taken = in_turn({one.name: one for one in ways}, rounds or 12, 0)
+        yield from beside(taken, {one.name: one.graphs for one in ways}, here, bool(folder))
+        tell(ways, bool(folder), *rates)  # what follows may be cut off
+        best = next(one for one in ways if one.name == fastest(taken))
+        while len(best.seconds) < CERTIFIED and time.monotonic() - began < BUDGET_SECONDS:
+            best()
+    finally:
+        tell(ways, bool(folder), *rates)
 
 
 def raced(folder: str | None) -> list[Trained]:
     """Return ours with CUDA graphs, eager, and compiled with graphs; then the peers."""
     import gpu_peers
 
-    from trainer import data
+    from trainer.frameworks.pytorch import numbers
 
-    arrays = data.training(folder), data.testing(folder)
-    found = [Trained("graphs", ours(*arrays)), Trained("eager", ours(*arrays, is_recorded=False))]
-    makers = {"compiled": lambda: ours(*arrays, is_compiled=True)}
+    numbers.chosen("auto", "gpu")  # sets TF32 for what is float32, as the trainer does by default
+    arrays = images(folder)
+    found = [ours("graphs", *arrays), ours("eager", *arrays, is_recorded=False)]
+    makers = {"compiled": partial(ours, "compiled", *arrays, is_compiled=True)}
     for word in os.environ.get("NGCDL_GPU_PEERS", "").split():
         name, _, path = word.partition("=")
-        makers[name] = partial(gpu_peers.loaded, Path(path), *arrays)
+        makers[name] = lambda name=name, path=path: Trained(name, gpu_peers.loaded(Path(path), *arrays))
     for name, make in makers.items():
         began = time.monotonic()
         try:
-            found.append(Trained(name, make()))
+            found.append(make())
         except Exception as error:  # a compiler's or a peer's: still measure the others
             print(f"    {name}: left out: {type(error).__name__}: {str(error)[:500]}", flush=True)
         else:
@@ -82,7 +94,21 @@ def raced(folder: str | None) -> list[Trained]:
     return found
 
 
-def ours(train: Any, test: Any, is_compiled: bool = False, is_recorded: bool = True) -> Callable[..., Any]:
+def images(folder: str | None) -> tuple[Any, Any]:
+    """Return what to train on, and what to test. Synthetic images are repeated until there are as many as in CIFAR-10,
+    because a peer's number of steps depends on that."""
+    import numpy as np
+
+    from trainer import data
+
+    train, test = data.training(folder), data.testing(folder)
+    if not folder:
+        train.images = np.resize(train.images, (IMAGES, *train.images.shape[1:]))
+        train.labels = np.resize(train.labels, IMAGES)
+    return train, test
+
+
+def ours(name: str, train: Any, test: Any, is_compiled: bool = False, is_recorded: bool = True) -> Trained:
     import torch
 
     from trainer import race
@@ -93,8 +119,8 @@ def ours(train: Any, test: Any, is_compiled: bool = False, is_recorded: bool = T
     made = Race(on, torch.float16, race.KNOBS, workload.STEPS, workload.BATCH, train.images, train.labels, is_compiled)
     images, labels = put(test.images, on), put(test.labels, on)
     made.prepare(images, is_recorded)
-    if made.why:
-        print(f"    no graphs: {made.why}", flush=True)
+    why = f" ({made.why})" if made.why else ""
+    graphs = "CUDA graphs" if made.recorded else f"no CUDA graphs{why}"
 
     def once(seed: int) -> tuple[float, float]:
         made.wait()
@@ -104,7 +130,7 @@ def ours(train: Any, test: Any, is_compiled: bool = False, is_recorded: bool = T
         took = time.perf_counter() - began
         return took, float((guesses == labels.cpu()).float().mean())
 
-    return once
+    return Trained(name, once, graphs)
 
 
 def fastest(taken: dict[str, tuple[float, ...]]) -> str:
@@ -112,18 +138,22 @@ def fastest(taken: dict[str, tuple[float, ...]]) -> str:
     return min((name for name in taken if name in OURS), key=lambda name: statistics.median(taken[name]))
 
 
-def beside(taken: dict[str, tuple[float, ...]], here: str) -> Iterator[Figure]:
+def beside(taken: dict[str, tuple[float, ...]], graphs: dict[str, str], here: str, is_real: bool) -> Iterator[Figure]:
+    """Yield the fastest of ours against all others. graphs: of each way, as in Trained."""
     what = "cifar10-94, from images on the device to guesses of all test images"
+    what += "" if is_real else " (made-up images)"  # another figure: it must not replace that of real images
     best = fastest(taken)
     for name, took in taken.items():
         if name != best:
-            goal = None if name in OURS else Goal("ratio", 0.8)
-            yield Figure(what, "s", taken[best], goal, name, took, f"by {best}; {here}")
+            goal = Goal("ratio", 0.8) if is_real and name not in OURS else None
+            how = [f"by {one}: {graphs[one]}" for one in (best, name) if graphs[one]]
+            yield Figure(what, "s", taken[best], goal, name, took, "; ".join([*how, here]))
 
 
 # -- the closing report -----------------------------------------------------------------------------------------------
 def tell(ways: list[Trained], is_real: bool, rate: float, copied: float) -> None:
-    """Print accuracies and rates as a Markdown table. rate: float16 operations per second; copied: bytes per second."""
+    """Print accuracies and rates as a Markdown table, without what has not trained yet. rate: float16 operations per
+    second; copied: bytes per second."""
     from trainer import certainty, race
     from trainer.workloads import cifar10_94 as workload
 
@@ -133,6 +163,8 @@ def tell(ways: list[Trained], is_real: bool, rate: float, copied: float) -> None
     print("| way | trainings | mean s | sd | mean accuracy | sd | p if the true mean is 94 % | of the rate |")
     print("|---|---|---|---|---|---|---|---|")
     for one in ways:
+        if not one.seconds:
+            continue
         (mean, apart), (accuracy, deviation) = certainty.spread(one.seconds), certainty.spread(one.accuracies)
         chance = certainty.chance_below(one.accuracies, BOUND)
         right = [f"{accuracy:.4f}", said(deviation, ".4f"), said(chance, ".2g")] if is_real else ["made-up images"] * 3

@@ -5,7 +5,8 @@
 
 Prints the largest difference of a loss, and for reference the one on the CPU with slightly perturbed initial weights:
 some networks amplify rounding errors. A difference above MOST fails before the first step; later it fails only if it
-also exceeds TIMES the reference. All steps use one batch, without dropout, as each device draws its own.
+also exceeds TIMES the reference. A network whose steps were not CUDA graphs fails too. All steps use one batch, without
+dropout, as each device draws its own.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ TIMES = 10  # resnet-50 turns roundings, however few, into 0.05: by statistics o
 
 
 def main() -> int | str:
-    far = []
+    far, plain = [], []
     for name in sys.argv[1:] or trained():
-        theirs = losses(name, "cpu")
-        found, shaken = (apart(ours, theirs) for ours in (losses(name, "gpu"), losses(name, "cpu", MOVED)))
+        theirs, _ = losses(name, "cpu")
+        ours, is_graph = losses(name, "gpu")
+        found, shaken = apart(ours, theirs), apart(losses(name, "cpu", MOVED)[0], theirs)
         print(f"{name}: {largest(found):.1e}, and of other roundings {largest(shaken):.1e}", flush=True)
         far += [] if is_near(found, shaken) else [name]
-    return f"too far from the CPU: {', '.join(far)}" if far else 0
+        plain += [] if is_graph else [name]
+    wrong = {"too far from the CPU": far, "no CUDA graphs": plain}
+    return "\n".join(f"{what}: {', '.join(which)}" for what, which in wrong.items() if which) or 0
 
 
 def trained() -> list[str]:
@@ -60,14 +64,18 @@ def largest(values: Iterable[float]) -> float:
     return max(values, key=lambda value: inf if isnan(value) else value)
 
 
-def losses(name: str, device: str, moved: float = 0.0) -> list[float]:
-    """Return the losses of the first steps. moved: relative perturbation of the initial weights, times N(0, 1)."""
+def losses(name: str, device: str, moved: float = 0.0) -> tuple[list[float], bool]:
+    """Return the losses of the first steps, and whether the last steps were CUDA graphs. moved: relative perturbation
+    of the initial weights, times N(0, 1)."""
     import numpy as np
+    import torch
 
     from trainer.computing import Way
     from trainer.frameworks.pytorch import Network
     from trainer.recipe import Model
 
+    if device == "gpu":
+        torch.cuda.reset_peak_memory_stats()  # by which it is decided whether two steps fit
     workload = imported(name)
     model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, BATCH)
     network = Network(model, device, way=Way("float32", False, None))
@@ -77,9 +85,7 @@ def losses(name: str, device: str, moved: float = 0.0) -> list[float]:
     source = workload.source(workload.load(None), BATCH, 0, 0.4)
     batches = network.batches(source, 0, STEPS, "constant")
     told = [float(network.train(batch, model.turn(step, 0))[0].detach()) for step, batch in enumerate(batches)]
-    if network.device == "gpu" and not (network.stepper and network.stepper.replay):
-        print(f"{name}: no CUDA graphs")
-    return told
+    return told, bool(network.stepper and network.stepper.replay)
 
 
 if __name__ == "__main__":

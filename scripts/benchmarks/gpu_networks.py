@@ -41,8 +41,10 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
     from trainer import data
     from trainer.__main__ import imported
 
+    card.fresh()
     workload, images = imported(name), data.synthetic("train")
-    ways = {"ours": partial(rate, ours(workload, images, NETWORKS[name]), workload.BATCH, WINDOW_SECONDS)}
+    step, network = ours(workload, images, NETWORKS[name])
+    ways = {"ours": partial(rate, step, workload.BATCH, WINDOW_SECONDS)}
     for way, mode in WAYS.items():
         try:
             once = partial(rate, usual(workload, images, NETWORKS[name], mode), workload.BATCH, WINDOW_SECONDS)
@@ -62,7 +64,9 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
     }
     which = max(floors, key=lambda one: floors[one])
     share = median(taken["ours"]) / workload.BATCH * floors[which]
-    note = f"{share:.1%} of the {which} floor of {floors[which] * 1e6:.1f} us a step; feed {NETWORKS[name]}; {here}"
+    graphs = "CUDA graphs" if network.stepper and network.stepper.replay else "no CUDA graphs"
+    floor = f"{share:.1%} of the {which} floor of {floors[which] * 1e6:.1f} us a step"
+    note = f"{graphs}; {floor}; feed {NETWORKS[name]}; {here}"
     for way in list(ways)[1:]:
         goal = Goal("ratio", 3.0, at_least=True) if way == "PyTorch eager" else None
         yield Figure(f"{name}, batch {workload.BATCH}", "examples/s", taken["ours"], goal, way, taken[way], note)
@@ -84,8 +88,9 @@ def rate(step: Step, batch: int, seconds: float) -> float:
     return steps * batch / (time.perf_counter() - began)
 
 
-def ours(workload: Any, images: Any, feed: str, on: str = "gpu") -> Step:
-    """Return a step of the trainer's own loop; the 20,000 synthetic images are 625 whole batches of 32."""
+def ours(workload: Any, images: Any, feed: str, on: str = "gpu") -> tuple[Step, Any]:
+    """Return a step of the trainer's own loop, and its Network; the 20,000 synthetic images are 625 whole batches of
+    32."""
     from trainer.frameworks.pytorch import Network
     from trainer.recipe import Model
 
@@ -98,7 +103,7 @@ def ours(workload: Any, images: Any, feed: str, on: str = "gpu") -> Step:
     def step() -> object:
         return network.train(next(batches), model.turn(next(numbers), 0))
 
-    return step
+    return step, network
 
 
 def usual(workload: Any, images: Any, feed: str, mode: str | None, on: str = "cuda") -> Step:

@@ -55,9 +55,45 @@ def test_both_ways_train_the_network_at_its_sources_batch(name):
     pixels = np.random.RandomState(0).randint(0, 256, (512, 32, 32, 3)).astype(np.uint8)
     workload, images = imported(name), data.Dataset(pixels, np.arange(512, dtype=np.int32) % 10, "made", 1)
     step = gpu_networks.usual(workload, images, gpu_networks.NETWORKS[name], None, "cpu")
-    loss, _ = gpu_networks.ours(workload, images, gpu_networks.NETWORKS[name], "cpu")()
+    own, network = gpu_networks.ours(workload, images, gpu_networks.NETWORKS[name], "cpu")
+    loss, _ = own()
+    assert network.stepper is None, "there are no CUDA graphs on the CPU"
     for first in float(step()), float(loss.detach()):
         assert 2 < first < 5, "nothing is learned yet: a cross-entropy of ln 10, and decay terms"
+
+
+def test_each_network_is_compiled_for_its_own_sizes_and_sees_nothing_of_what_ran_before(monkeypatch):
+    needs("torch")
+    import card
+    import gpu_networks
+    import torch
+
+    compiled, sizes, peaks = torch.compile, [], []
+
+    def seen(module, examples, **_):
+        sizes.extend(size for one in examples for size in getattr(one, "shape", [one]))
+        return module.forward
+
+    def rate(step, *_):
+        step()
+        return 1.0
+
+    monkeypatch.setattr(torch, "compile", lambda model, **_: compiled(model, backend=seen))
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: peaks.append("reset"))
+    monkeypatch.setattr(card, "products_per_second", lambda _: 1e12)
+    monkeypatch.setattr(card, "bytes_per_second", lambda: 1e12)
+    monkeypatch.setattr(data, "SYNTHETIC", {"train": (512, 1)})
+    monkeypatch.setattr(gpu_networks, "rate", rate)
+    for way in "ours", "usual":
+        made = getattr(gpu_networks, way)
+        monkeypatch.setattr(gpu_networks, way, lambda *words, made=made: made(*words, on="cpu"))
+    found = [figure for name in gpu_networks.NETWORKS for figure in gpu_networks.rates(name, 1, "a card")]
+    assert [figure.against for figure in found] == list(gpu_networks.WAYS) * 2
+    assert all(figure.note.startswith("no CUDA graphs; ") for figure in found)
+    assert sizes
+    assert {type(size) for size in sizes} == {int}, sizes
+    assert (torch.backends.cudnn.benchmark, peaks) == (False, ["reset"] * 2)
 
 
 def test_accuracies_are_told_where_the_images_are_real(capsys):
@@ -71,25 +107,162 @@ def test_accuracies_are_told_where_the_images_are_real(capsys):
     assert "0.210 PFLOP" in told
     gpu.tell([way], False, 500e12, 4e12)
     assert "0.9410" not in capsys.readouterr().out
+
+
+def test_the_fastest_of_ours_is_held_against_the_others_and_says_whether_it_was_a_graph():
+    import gpu
+
     taken = {"graphs": (0.5,) * 3, "compiled": (0.4,) * 3, "peer": (0.9,) * 3}
-    assert [(one.against, one.is_met) for one in gpu.beside(taken, "a card")] == [("graphs", True), ("peer", True)]
+    graphs = {"graphs": "no CUDA graphs (the host waits)", "compiled": "CUDA graphs", "peer": ""}
+    own, peer = gpu.beside(taken, graphs, "a card", is_real=True)
+    assert (own.against, own.goal) == ("graphs", None)
+    assert own.note == "by compiled: CUDA graphs; by graphs: no CUDA graphs (the host waits); a card"
+    assert (peer.against, peer.goal, peer.is_met) == ("peer", gpu.Goal("ratio", 0.8), True)
+    assert peer.note == "by compiled: CUDA graphs; a card"
+    made_up = list(gpu.beside(taken, graphs, "a card", is_real=False))
+    assert [one.goal for one in made_up] == [None, None], "of images that need fewer views nothing is claimed"
+    assert not {one.key for one in made_up} & {own.key, peer.key}, "and no figure of real ones is replaced"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "why", "said"),
+    [
+        (True, None, "CUDA graphs"),
+        (False, None, "no CUDA graphs"),
+        (False, "the host waits", "no CUDA graphs (the host waits)"),
+    ],
+)
+def test_a_way_of_ours_says_whether_it_was_recorded(monkeypatch, recorded, why, said):
+    needs("torch")
+    import gpu
+    import torch
+
+    from trainer.frameworks.pytorch import race
+
+    numbers = torch.arange(4)
+    steps = {"prepare": lambda *_: None, "wait": lambda: None, "train": lambda _: None, "predict": lambda x: x % 3}
+    monkeypatch.setattr(race, "Race", lambda *_: SimpleNamespace(recorded=recorded, why=why, **steps))
+    monkeypatch.setattr(race, "put", lambda array, _: array)
+    part = SimpleNamespace(images=numbers, labels=numbers)
+    way = gpu.ours("graphs", part, part)
+    assert (way.name, way.graphs) == ("graphs", said)
+    assert way() >= 0
+    assert way.accuracies == [0.75]
+
+
+def test_made_up_images_are_as_many_as_cifar_10_has_and_a_peer_takes_its_steps_from_them(monkeypatch):
+    import gpu
+
+    monkeypatch.setattr(data, "SYNTHETIC", {"train": (30, 1), "test": (10, 2)})
+    once, (train, test) = data.synthetic("train"), gpu.images(None)
+    assert train.images.shape == (50_000, 32, 32, 3)
+    assert train.labels.shape == (50_000,)
+    assert (train.images[60:90] == once.images).all()
+    assert (train.labels[60:90] == once.labels).all()
+    assert len(test.images) == 10
+
+
+@pytest.fixture
+def raced(monkeypatch):
+    """Run gpu.measure() with ways that only say how long they took: make(one, ...) gives its Trained."""
+    needs("torch")
+    import card
+    import gpu
+    import torch
+
+    from trainer.frameworks.pytorch import numbers
+
+    asked = []
+    monkeypatch.setattr(card, "named", lambda: "a card")
+    monkeypatch.setattr(card, "products_per_second", lambda _: 500e12)
+    monkeypatch.setattr(card, "bytes_per_second", lambda: 4e12)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(numbers, "chosen", lambda *words: asked.append(words))
+    monkeypatch.setattr(data, "SYNTHETIC", {"train": (30, 1), "test": (10, 2)})
+    monkeypatch.setattr(gpu, "CERTIFIED", 5)
+    monkeypatch.delenv("NGCDL_CIFAR10", raising=False)
+    monkeypatch.delenv("NGCDL_GPU_PEERS", raising=False)
+
+    def run(once):
+        monkeypatch.setattr(gpu, "ours", lambda name, *_, **__: gpu.Trained(name, once(name), "CUDA graphs"))
+        yield from gpu.measure(3)
+        assert asked == [("auto", "gpu")], "TF32 as in the trainer"
+
+    return run
+
+
+def test_what_is_known_is_told_before_the_long_end_and_after_it(raced, capsys):
+    told = []
+
+    def once(name):
+        def train(seed):
+            if seed == 3:  # only the fastest goes on
+                told.append(capsys.readouterr().out)
+            return {"graphs": 0.5}.get(name, 0.6), 0.9
+
+        return train
+
+    assert [one.against for one in raced(once)] == ["eager", "compiled"]
+    (before,) = told
+    assert "| graphs | 3 | 0.500 |" in before
+    assert "| eager | 3 | 0.600 |" in before
+    assert "| graphs | 5 | 0.500 |" in capsys.readouterr().out
+
+
+def test_what_trained_before_a_way_failed_is_told(raced, capsys):
+    def once(name):
+        def train(seed):
+            if name == "compiled":
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return 0.5, 0.9
+
+        return train
+
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        list(raced(once))
+    told = capsys.readouterr().out
+    assert "| graphs | 1 | 0.500 |" in told
+    assert "| compiled |" not in told
+
+
+def test_a_process_sees_the_caller_s_packages_too_and_the_compiler_finds_its_caches_again(monkeypatch, capsys):
+    import gpu_starts
+
+    ran = []
+    monkeypatch.setattr(gpu_starts, "named", lambda: "a card")
+    monkeypatch.setattr(gpu_starts, "seconds", lambda command, environment: ran.append((command, environment)) or 9.0)
+    monkeypatch.setenv("PYTHONPATH", "/wheels")
+    monkeypatch.delenv("NGCDL_CIFAR10", raising=False)
+    (made_up,) = gpu_starts.measure(None)
+    assert (made_up.ours, made_up.goal) == ((9.0,) * 3, None)
+    caches = [environment["TRITON_CACHE_DIR"] for _, environment in ran]
+    assert (len(set(caches)), caches[3]) == (4, caches[4])
+    assert ["--compile" in command for command, _ in ran] == [False] * 3 + [True] * 2
+    assert {environment["PYTHONPATH"] for _, environment in ran} == {f"{CONTAINERS}:/wheels"}
+    assert "--compile: 9.0 s, once, again, with the compiler's caches" in capsys.readouterr().out
+    monkeypatch.setenv("NGCDL_CIFAR10", "/images")
+    (real,) = gpu_starts.measure(None)
+    assert (real.goal, real.key != made_up.key) == (gpu_starts.Goal("ours", 10.0), True)
 
 
 def test_losses_are_held_against_those_on_the_cpu(monkeypatch, capsys):
     needs("torch")
     import gpu_apart
 
-    theirs = gpu_apart.losses("batch-sweep", "cpu")
-    assert len(theirs) == gpu_apart.STEPS
-    assert gpu_apart.apart(gpu_apart.losses("batch-sweep", "cpu"), theirs) == [0] * gpu_apart.STEPS
-    assert 0 < gpu_apart.largest(gpu_apart.apart(gpu_apart.losses("batch-sweep", "cpu", 1e-4), theirs)) < 1e-3
+    theirs, is_graph = gpu_apart.losses("batch-sweep", "cpu")
+    assert (len(theirs), is_graph) == (gpu_apart.STEPS, False)
+    assert gpu_apart.apart(gpu_apart.losses("batch-sweep", "cpu")[0], theirs) == [0] * gpu_apart.STEPS
+    assert 0 < gpu_apart.largest(gpu_apart.apart(gpu_apart.losses("batch-sweep", "cpu", 1e-4)[0], theirs)) < 1e-3
     told = {("gpu", 0.0): [2.0, 1.0, 0.01], ("cpu", 0.0): [2.0, 1.1, 0.0], ("cpu", gpu_apart.MOVED): [2.0, 1.1, 0.0]}
-    monkeypatch.setattr(gpu_apart, "losses", lambda _, device, moved=0.0: told[device, moved])
+    recorded = {"gpu"}
+    monkeypatch.setattr(gpu_apart, "losses", lambda _, device, moved=0.0: (told[device, moved], device in recorded))
     monkeypatch.setattr(sys, "argv", ["gpu_apart.py", "any"])
     assert gpu_apart.main() == "too far from the CPU: any"
     assert capsys.readouterr().out == "any: 9.1e-02, and of other roundings 0.0e+00\n"
     told["cpu", gpu_apart.MOVED] = [2.0, 1.12, 0.0]
     assert gpu_apart.main() == 0, "a network that makes so much of a rounding is no further apart than it must be"
+    recorded.clear()
+    assert gpu_apart.main() == "no CUDA graphs: any"
     assert "cifar10-keras" in gpu_apart.trained()
 
 

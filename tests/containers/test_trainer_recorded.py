@@ -121,6 +121,39 @@ def test_all_kinds_of_steps_of_the_race_can_be_recorded(torch, kind, monkeypatch
 
 
 @pytest.mark.parametrize("place", places())
+def test_a_race_in_16_bits_begins_as_one_in_32_on_the_cpu_does(torch, place, monkeypatch):
+    """On a GPU as the trainer races there: in float16, prepared, recorded. The CPU takes a minute for float16."""
+    from trainer.frameworks.pytorch.numbers import allow_tf32
+    from trainer.frameworks.pytorch.race import Race
+
+    batch = 30 if place == "cpu" else 100
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)  # which prepare() sets
+    monkeypatch.setattr(data, "SYNTHETIC", {"train": (3 * batch, 1)})
+    made, knobs = data.synthetic("train"), race.KNOBS._replace(bias_share=1 / 3, whitening_images=batch)
+    wide = Race(torch.device("cpu"), torch.float32, knobs, 3, batch, made.images, made.labels)
+    assert [phase[2:] for phase in wide.phases] == [(24, True), (28, False), (32, False)]
+    wide.reset(3)
+    begin = [array.clone() for array in (wide.arrays.weights, wide.arrays.whitening, *wide.drawn)]
+    on, kind = (torch.device("cpu"), torch.bfloat16) if place == "cpu" else (torch.device("cuda"), torch.float16)
+    half = Race(on, kind, knobs, 3, batch, made.images, made.labels)
+    if place == "cpu":
+        half.record(Played())
+    else:
+        allow_tf32(True)
+        half.prepare(half.images)
+    assert half.recorded, half.why
+    half.reset(4)  # each device draws its own numbers
+    for old, new in zip([half.arrays.weights, half.arrays.whitening, *half.drawn], begin, strict=True):
+        old.copy_(new)
+    half.arrays.filters.copy_(half.arrays.weights[: half.arrays.edge])
+    for one in wide, half:
+        for take in one.takes:  # one step of each kind
+            take()
+    assert half.losses.tolist() == pytest.approx(wide.losses.tolist(), rel=0.02)
+    assert wide.losses[2] < 0.9 * wide.losses[0]
+
+
+@pytest.mark.parametrize("place", places())
 def test_a_race_that_is_recorded_trains_as_one_that_is_not(torch, place):
     from trainer.frameworks.pytorch.graphs import FIRST, Recorder
     from trainer.frameworks.pytorch.race import Race
