@@ -39,7 +39,7 @@ def test_one_that_is_refused_has_a_closed_record(shelf: Store) -> None:
     assert (run.status, run.owner) == ("failed", None)
 
 
-@pytest.mark.parametrize("lost", [SlurmLost("squeue", "connect failure"), ClusterLost("the run")])
+@pytest.mark.parametrize("lost", [SlurmLost("squeue", "connect failure"), ClusterLost("was following the job")])
 def test_one_whose_cluster_does_not_answer_is_said_and_left_running(shelf: Store, lost: SlurmLost) -> None:
     job = FakeJob(exit=lost)
     prepared, _ = ready(shelf, job, is_cluster=True)

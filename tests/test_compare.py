@@ -167,7 +167,7 @@ def test_an_arm_that_failed_is_not_tried_again_and_two_are_needed(shelf: Store) 
     assert [arm.counted for arm in found.arms] == [1, 0]
 
 
-@pytest.mark.parametrize("error", [CommandNotFound("python"), EngineLost("the run")])
+@pytest.mark.parametrize("error", [CommandNotFound("python"), EngineLost("waited for the run")])
 def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(shelf: Store, error: NgcdlError) -> None:
     it, _, show = going(shelf, instead={1: lambda _: error})
     it.go()

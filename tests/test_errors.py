@@ -60,6 +60,18 @@ def test_where_no_engine_answers_the_way_without_one_is_said_of_a_bundled_traini
     assert line == "    ngcdl run --train cifar10 --engine local"
 
 
+def test_the_folder_of_a_mount_that_is_missing_can_be_made_as_typed() -> None:
+    assert "    mkdir -p '/my data'" in errors.MountMissing("/my data").hint
+
+
+def test_only_this_host_s_own_cpu_is_offered_where_no_image_runs() -> None:
+    here, there = errors.NoneRuns("nvidia/pytorch"), errors.NoneRuns("nvidia/pytorch", is_here=False)
+    assert "this host" in here.message
+    assert "--engine local" in here.hint
+    assert "the host described" in there.message
+    assert "CPU" not in there.hint
+
+
 def test_exit_codes_are_the_documented_ones() -> None:
     tree = errors.__doc__ or ""
     assert "NgcdlError (125)" in tree

@@ -119,7 +119,7 @@ def test_what_an_engine_made_though_the_start_failed_is_removed_unless_a_cluster
 
 
 def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: Store) -> None:
-    job = FakeJob(exit=EngineLost("the run"))
+    job = FakeJob(exit=EngineLost("waited for the run"))
     prepared, folder = ready(shelf, job)
     (folder / EVENTS).write_text(json.dumps(STEP) + "\n")
     with pytest.raises(EngineLost):
@@ -132,7 +132,10 @@ def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: 
 
 @pytest.mark.parametrize("train", [True, False])
 def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(shelf: Store, train: bool) -> None:
-    for job, ran in ((FakeJob(exit=EngineLost("the run")), True), (EngineLost("the start"), False)):
+    for job, ran in (
+        (FakeJob(exit=EngineLost("waited for the run")), True),
+        (EngineLost("was starting the run"), False),
+    ):
         prepared, folder = ready(Store(shelf.root / str(ran)), job, train=train)
         with pytest.raises(EngineLost) as caught:
             launch.follow(prepared, Store(folder.parent), FakeShow())
@@ -144,7 +147,7 @@ class KeptJob(FakeJob):
     """Its container is not removed: it alone has the end of its log."""
 
     def remove(self) -> None:
-        raise EngineLost("a look at what the run wrote")
+        raise EngineLost("read the run's output")
 
 
 def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(shelf: Store) -> None:

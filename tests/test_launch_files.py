@@ -65,7 +65,8 @@ def test_a_log_that_the_run_made_another_file_of_is_not_written(shelf: Store, tm
 def test_samples_that_can_t_be_written_are_a_note(shelf: Store) -> None:
     prepared, folder = ready(shelf, FakeJob())
     (folder / SAMPLES).mkdir()
-    run = launch.follow(prepared, shelf, FakeShow())
+    with pytest.warns(UserWarning, match=f"{SAMPLES} can't be read"):
+        run = launch.follow(prepared, shelf, FakeShow())
     assert run.status == "finished"
     assert "no samples" in run.notes[0]
 

@@ -63,10 +63,10 @@ def test_a_second_signal_ends_ngcdl_also_where_the_kill_does_not_end_the_job(she
 @pytest.mark.parametrize(
     ("told", "is_cluster", "status"),
     [
-        (EngineLost("a look at the run"), False, "lost"),
+        (EngineLost("asked about the run"), False, "lost"),
         (Exit(137, False), False, "interrupted"),
         (Exit(137, False), True, "interrupted"),
-        (EngineLost("a look at the run"), True, "running"),
+        (EngineLost("asked about the run"), True, "running"),
         (None, True, "running"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_start_that_was_given_up_is_interrupted_and_what_it_may_leave_is_the_n
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 130, "stopped by SIGINT")
     assert (run.owner, run.is_open) == (prepared.run.owner, True)
     assert run.container == (made.identity if isinstance(made, FakeJob) else None)
-    assert show.said == ["the engine may still have its container, or create it: the next ngcdl command removes it"]
+    assert show.said == ["the engine may still have its container, or create it: the next ngcdl run or runs removes it"]
 
 
 def test_a_second_signal_while_what_a_start_left_is_looked_for_ends_that_at_once(shelf: Store) -> None:

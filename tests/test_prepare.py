@@ -229,6 +229,7 @@ def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(
     assert not config.cache.exists()
     assert "--data synthetic" in " ".join(spec.command)
     assert "GPUs: none" in show.said[0]
+    assert "the run itself downloads it" in show.said[-1]
 
 
 def test_a_pull_says_whose_key_it_uses_and_gives_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +253,7 @@ def test_a_pull_without_a_key_is_anonymous_and_says_so(tmp_path: Path, monkeypat
     assert "without a key" in show.said[0]
 
 
-@pytest.mark.parametrize("error", [DigestMismatch("x"), EngineLost("the pull"), NoGpu("all", "none")])
+@pytest.mark.parametrize("error", [DigestMismatch("x"), EngineLost("was pulling the image"), NoGpu("all", "none")])
 def test_what_is_no_matter_of_the_registry_is_not_asked_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: NgcdlError
 ) -> None:

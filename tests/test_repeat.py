@@ -229,6 +229,20 @@ def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_i
     assert again(run, config).asked.workload, "the checkpoints beside it may be whole"
 
 
+def test_a_pod_that_went_on_from_one_whose_events_never_arrived_does_so_again(config: settings.Settings) -> None:
+    """Its checkpoints are on its claim."""
+    shelf = Store(config.runs)
+    shelf.create(replace(SYNTHETIC.run("source"), engine="kubernetes"))
+    workload = vars(Workload("cifar10", 9, resume="source", data="synthetic"))
+    run = with_spec(replace(SYNTHETIC.run("x"), engine="kubernetes"), workload=workload)
+    assert again(run, config).asked.workload == Workload("cifar10", 9, resume="source", data="synthetic")
+    with pytest.raises(NotRepeatable, match="it resumed from source, which is not here"):
+        again(replace(run, engine="docker"), config)
+    (shelf.folder("source") / RECORD).unlink()
+    with pytest.raises(NotRepeatable, match="it resumed from source, which is not here"):
+        again(run, config)
+
+
 def test_a_pod_that_ran_as_the_image_s_own_user_does_so_again(config: settings.Settings) -> None:
     run = replace(SYNTHETIC.run("x"), engine="kubernetes")
     assert again(with_spec(run, user=None), config).asked.root

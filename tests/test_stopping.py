@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,9 @@ from ngcdl import comparisons, stopping
 from ngcdl.comparisons import Kept, Trial
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit
-from ngcdl.errors import RunElsewhere, RunOfOthers, SlurmLost
+from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, SlurmLost
 from ngcdl.folder import LOG
+from ngcdl.launch import MAY_BE_ACCEPTED
 from ngcdl.reconcile import UNWATCHED, reconcile
 from ngcdl.record import Owner, Run
 from ngcdl.spec import KINDS, Kind
@@ -31,6 +33,11 @@ class Job(FakeJob):
 
     def ended(self) -> Exit | None:
         return self.wait() if self.ending.is_set() else None
+
+
+class Refused(Job):
+    def stop(self, grace_seconds: float) -> None:
+        raise ClusterForbidden("no")
 
 
 @pytest.fixture
@@ -73,7 +80,7 @@ def test_what_runs_without_its_watcher_is_stopped_where_it_runs_a_training_with_
 def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(shelf: Store, job: Job) -> None:
     run = replace(RUN, engine_id="west")
     shelf.create(run)
-    with pytest.raises(RunElsewhere, match="on another apptainer \\(west\\)") as caught:
+    with pytest.raises(RunElsewhere, match=r"on another engine \(Apptainer: west\)") as caught:
         stopping.stopped(shelf, run)
     assert "Load its module, that of west:\n    ngcdl stop" in caught.value.hint
     assert (job.asked, shelf.load(run.id).notes) == ([], ())
@@ -104,13 +111,14 @@ def test_a_stop_that_takes_long_says_what_it_waits_for(shelf: Store, job: Job, m
     monkeypatch.setattr(job, "stop", stop)
     assert stopping.stopped(shelf, RUN, said.append, 0.01).status == "interrupted"
     assert {line.partition(" (")[0] for line in said} == {f"waiting for {RUN.id} to end"}
+    assert all(line.endswith("; Ctrl-C only ends this command") for line in said), "the run was told to stop"
 
 
 def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_said(
     shelf: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
-    run = replace(RUN, owner=None)
+    run = replace(RUN, owner=None, container="c0ffee")
     shelf.create(run)
     said: list[str] = []
     lost = SlurmLost("squeue", "connect failure")
@@ -126,6 +134,52 @@ def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_s
     monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
     assert stopping.stopped(shelf, run, said.append, 0.1).status == "interrupted"
     assert any(line.startswith(f"{told} (") for line in said)
+
+
+@pytest.mark.parametrize("trouble", [None, SlurmLost("squeue", "connect failure")])
+@pytest.mark.parametrize("is_found", [False, True])  # Kubernetes finds a Job by its manifest, also if there is none
+def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_it_turns_up(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch, is_found: bool, trouble: SlurmLost | None
+) -> None:
+    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
+    run = replace(RUN, owner=None, started=time.time()).noting(MAY_BE_ACCEPTED)
+    shelf.create(run)
+    looks: list[int] = []
+
+    class Late(Job):
+        def ended(self) -> Exit | None:
+            if len(looks) < 4 and not self.asked:
+                return Exit(None, reason="its Job is gone from the cluster")
+            return super().ended()
+
+    job = Late(until_stopped=True)
+
+    def find(_: str) -> Job | None:
+        looks.append(1)
+        if trouble and len(looks) == 2:
+            raise trouble
+        return job if is_found or len(looks) >= 4 else None
+
+    engine = FakeEngine(job, name="apptainer", is_cluster=True)
+    monkeypatch.setattr(engine, "find", find)
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    done = stopping.stopped(shelf, run, look_seconds=0)
+    assert (done.status, done.reason, done.container) == ("interrupted", "stopped by ngcdl stop", job.identity)
+    assert job.asked == ["stop 10", "remove"]
+
+
+def test_a_job_that_a_cluster_accepted_late_and_that_may_not_be_stopped_is_an_error(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
+    run = replace(RUN, owner=None, started=time.time())
+    shelf.create(run)
+    looks: list[Job | None] = [None, Refused(until_stopped=True)]
+    engine = FakeEngine(Job(), name="apptainer", is_cluster=True)
+    monkeypatch.setattr(engine, "find", lambda _: looks.pop(0))
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    with pytest.raises(ClusterForbidden):
+        stopping.stopped(shelf, run, look_seconds=0)
 
 
 def test_a_run_that_begins_while_its_comparison_is_stopped_is_stopped_with_it(shelf: Store, job: Job) -> None:

@@ -14,6 +14,7 @@ from docker_socket import Daemon, serving
 from house import LIKE_OTHERS, TRAIN, House
 
 from ngcdl import __version__
+from ngcdl.folder import EVENTS
 from ngcdl.record import Owner, Run
 
 HEAVY = {"docker", "requests", "typer", "rich", "pynvml", "psutil"}
@@ -247,7 +248,9 @@ def test_a_line_that_is_told_again_has_no_secret(house: House, typed: tuple[str,
 
 
 def test_the_same_by_hand_makes_the_folders_that_it_names(house: House) -> None:
-    by_hand = house.run(*TRAIN, "--autotune", "--dry-run").stdout.partition("# the same by hand:\n")[2].splitlines()
+    head, _, rest = house.run(*TRAIN, "--autotune", "--dry-run").stdout.partition("# the same by hand:\n")
+    by_hand = rest.splitlines()
+    assert head.startswith("# what ngcdl would start:\n")
     state = house.home / "state/ngcdl"
     assert by_hand[0] == f"mkdir -p {state}/runs/dry-run/home {state}/autotune"
     assert f"--choices {state}/autotune" in by_hand[1]
@@ -304,6 +307,17 @@ def test_a_terminal_without_unicode_can_show_every_record(tmp_path: Path, settin
     for argv in (TRAIN, ("runs",), ("show",), ("show", "--json"), ("logs",), (*TRAIN, "--dry-run")):
         done = house.run(*argv, env=settings)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("warnings", ["error", "ignore", ""])
+def test_a_file_that_can_t_be_read_is_told_once_by_a_line_of_ngcdl_s_own(house: House, warnings: str) -> None:
+    folder = house.shelf.create(Run("x", "failed", 1.0, exit_code=1))
+    (folder / EVENTS).mkdir()
+    done = house.run("show", "x", env={"PYTHONWARNINGS": warnings})
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"ngcdl: {folder}/events.jsonl can't be read: it is not a regular file\n",
+    )
 
 
 def test_bytes_that_are_no_text_are_a_usage_error(house: House) -> None:

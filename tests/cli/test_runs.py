@@ -8,6 +8,7 @@ import os
 import pty
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import pytest
 from house import LIKE_OTHERS, House
 from made_runs import Made
 
+from ngcdl.cli.kept import RECENT, RECENT_BYTES
+from ngcdl.folder import EVENTS
 from ngcdl.owner import this_process
-from ngcdl.record import Image, Run
+from ngcdl.record import Image, Run, Summary
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 LONG, QUIET = "20231116-221320-input-pipeline-aaa001", "20231117-221320-cifar10-keras-bbb001"
@@ -46,6 +49,21 @@ def on_terminal(house: House, columns: int) -> list[str]:
         os.close(ours)
     assert process.returncode == 0
     return seen.decode().splitlines()
+
+
+def test_the_figures_of_a_long_run_s_last_part_are_marked_also_on_a_narrow_terminal(house: House) -> None:
+    folder = Made(steps=100).keep(house.shelf, LONG, status="running", finished=None, exit_code=None)
+    text = (folder / EVENTS).read_text()
+    (folder / EVENTS).write_text("x" * RECENT_BYTES + "\n" + text)
+    run = replace(house.shelf.load(LONG), summary=Summary(), owner=this_process())
+    house.shelf.save(run)
+    done = house.run("runs")
+    head, row = done.stdout.splitlines()
+    figures = dict(zip(head.split(), row.split(), strict=True))
+    marked = {name for name, figure in figures.items() if figure.endswith("*")}
+    assert marked == {"EXAMPLES/S", "CPU", "GPU"}
+    assert done.stderr == f"ngcdl: * {RECENT}\n"
+    assert "*" in on_terminal(house, 80)[1]
 
 
 def test_no_runs_yet_is_said_and_json_is_an_empty_list(house: House) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,25 @@ def test_a_command_has_the_folder_that_it_was_typed_in(
     monkeypatch.chdir(home / "project")
     assert folders(typed()) == ([f"{home}/project:/work"], "/work")
     assert capfd.readouterr().err == ""
+
+
+def test_a_command_gets_a_terminal_if_stdin_and_stdout_are_one_and_it_is_not_detached(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home / "project")
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb"), os.fdopen(theirs, "w") as terminal, (home / "file").open("w") as file:
+        monkeypatch.setattr("sys.stdin", terminal)
+        for stdout, detach, expected in (
+            (terminal, False, True),
+            (terminal, True, False),
+            (file, False, False),
+            (None, False, False),  # closed: >&-
+        ):
+            monkeypatch.setattr("sys.stdout", stdout)
+            own = typed(detach=detach).own
+            assert own
+            assert own.tty is expected, (stdout, detach)
 
 
 def test_no_other_folder_stands_in_its_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,8 @@ def test_busy_answers_are_waited_out(host: Host, serve: Serve) -> None:
     server = serve(busy, Reply(b"", status=429), Reply(PACKED))
     assert whole(host.prepare(archive=at(server)))
     assert host.clock.slept == [7.0, 2.0]
+    waits = [line.partition(": ")[2] for line in host.said if "trying again" in line]
+    assert waits == ["it answers 503; trying again in 7 s", "it answers 429; trying again in 2 s"]
 
 
 def test_a_server_that_stays_busy_is_given_up(host: Host, serve: Serve) -> None:

@@ -119,7 +119,8 @@ def test_the_trainer_is_unpacked_where_the_pod_works(pod: Pod, tmp_path: Path) -
 
 
 def test_a_record_that_was_cut_leaves_the_log_and_no_half_file(tmp_path: Path) -> None:
-    shown = told(b"step 0\n" + BEGIN + b"H4sI\n" + END + b"step 1\n" + BEGIN + b"H4", tmp_path)
+    with pytest.warns(UserWarning, match="the record of a pod can't be read: "):
+        shown = told(b"step 0\n" + BEGIN + b"H4sI\n" + END + b"step 1\n" + BEGIN + b"H4", tmp_path)
     assert shown == b"step 0\nstep 1\n"
     assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
 
@@ -147,7 +148,8 @@ def test_a_record_that_was_damaged_on_its_way_is_left(pod: Pod, tmp_path: Path) 
         without = lines[:at] + lines[at + 1 :]
         within = [*lines[:at], b"Exception ignored in: <function>\n", *lines[at:]]
         for damaged in (without, within):
-            assert told(b"".join(damaged), tmp_path / "kept") == b""
+            with pytest.warns(UserWarning, match="the record of a pod can't be read: "):
+                assert told(b"".join(damaged), tmp_path / "kept") == b""
             assert not (tmp_path / "kept" / "exit.json").exists()
             assert not (tmp_path / "kept" / "events.jsonl").exists()
 
@@ -174,6 +176,12 @@ def test_what_two_of_us_bring_of_one_pod_stands_in_the_log_once_below_each_pods_
     second = Told(tmp_path, "pod-1")
     second.take(b"step 1\n")
     assert (tmp_path / "log.txt").read_text() == "ngcdl: pod pod-0\nstep 0\nstep 1\nngcdl: pod pod-1\nstep 1\n"
+
+
+def test_a_log_that_can_t_be_written_is_told_and_the_output_shown_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").mkdir()
+    with pytest.warns(UserWarning, match=r"log\.txt can't be written \(Is a directory\); the run goes on without it\."):
+        assert told(b"step 0\n", tmp_path) == b"step 0\n"
 
 
 def test_the_end_that_a_node_kept_of_a_long_log_goes_on_in_what_was_brought_and_is_written_over_nothing(

@@ -237,7 +237,7 @@ def test_a_no_is_not(text: str) -> None:
     ],
 )
 def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exception, kind: type[NgcdlError]) -> None:
-    with pytest.raises(NgcdlError) as caught, docker_errors("unix:///x.sock", "a test"):
+    with pytest.raises(NgcdlError) as caught, docker_errors("unix:///x.sock", "was tested"):
         raise raised
     assert type(caught.value) is kind
     assert caught.value.__cause__ is raised
@@ -248,7 +248,7 @@ def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tm
         server.bind(str(tmp_path / "x.sock"))
         server.listen()
         client = docker.APIClient(f"unix://{tmp_path}/x.sock", "1.47", timeout=0.05)
-        with contextlib.closing(client), pytest.raises(EngineHangs) as caught, docker_errors("x", "a look"):
+        with contextlib.closing(client), pytest.raises(EngineHangs) as caught, docker_errors("x", "was tested"):
             client.info()
     assert "no answer within 0.05 s" in caught.value.message
 
@@ -268,7 +268,7 @@ def test_what_names_an_address_where_nobody_answers_is_told_with_how_it_is_left_
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "x")
-    with pytest.raises(EngineAbsent) as caught, docker_errors("unix:///x.sock", "a test"):
+    with pytest.raises(EngineAbsent) as caught, docker_errors("unix:///x.sock", "was tested"):
         raise docker.errors.DockerException("No such file or directory")
     assert f"{variable or 'config.json'} sets that address." in caught.value.hint
     assert f"    {leave}\n" in caught.value.hint

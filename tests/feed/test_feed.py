@@ -134,7 +134,7 @@ def test_what_the_engine_refuses_once_it_may_take_the_second_time(table: Table) 
     assert (table.engine.layers, table.said) == (LAYERS, [])
 
 
-@pytest.mark.parametrize("error", [EngineLost("the pull"), DiskFull("/var/lib/docker", "full")])
+@pytest.mark.parametrize("error", [EngineLost("was pulling the image"), DiskFull("/var/lib/docker", "full")])
 def test_an_engine_in_trouble_is_not_asked_to_pull_by_itself(table: Table, error: NgcdlError) -> None:
     table.engine.troubles = [error]
     with pytest.raises(type(error)):

@@ -109,7 +109,7 @@ def test_the_next_pull_after_a_killed_engine_fetches_only_the_rest(
         engine.kill9()
         done = child.done(30)
         assert done.code == 125, done
-        assert "went away during the pull" in done.err
+        assert "went away while ngcdl was pulling the image" in done.err
         assert "Traceback" not in done.err
         engine.start()
         front.break_down()

@@ -71,7 +71,7 @@ def test_a_start_that_hangs_is_told_and_given_up_and_its_container_does_not_stay
     said = _given_up(child)
     record = user.record()
     assert (record["status"], record["owner"] is None) == ("interrupted", False)
-    assert words or "the next ngcdl command removes it" in said
+    assert words or "the next ngcdl run or runs removes it" in said
     slow.go()
     until(lambda: user.shown()["owner"] is None, "the clean-up")
     assert user.containers() == []
@@ -85,7 +85,7 @@ def test_a_container_that_comes_after_its_run_was_given_up_is_removed_by_the_nex
         relay.hold(rb"^POST /[^ ]*/containers/create")
         child = user.start("run", "busybox:1", "--", "sleep", "600", DOCKER_HOST=relay.address)
         child.until_err("waiting for the Docker engine to create the container (10 s so far); Ctrl-C cancels", 60)
-        assert "the next ngcdl command removes it" in _given_up(child)
+        assert "the next ngcdl run or runs removes it" in _given_up(child)
     record = user.shown()
     assert (record["status"], record["exit_code"], record["owner"] is None) == ("interrupted", 130, False)
     registry = user.lab["registry"]["host"]

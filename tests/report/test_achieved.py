@@ -46,7 +46,7 @@ def test_the_operations_are_those_of_an_example_times_the_rate() -> None:
 @pytest.mark.parametrize(("card", "source", "recalled", "said"), [
     ("NVIDIA A100-SXM4-80GB", "https://developer.nvidia.com/blog/nvidia-ampere-architecture-in-depth", False,
      "[https://developer.nvidia.com/blog/nvidia-ampere-architecture-in-depth]"),
-    ("TITAN RTX", "https://images.nvidia.com/", True, "[from memory: not read anywhere]"),
+    ("TITAN RTX", "https://images.nvidia.com/", True, "[from memory: no source]"),
 ])  # fmt: skip
 def test_beside_the_share_stands_where_the_peak_is_from(card: str, source: str, recalled: bool, said: str) -> None:
     summed = trained(2500.0, devices=[card])

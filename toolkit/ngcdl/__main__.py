@@ -33,11 +33,16 @@ def main() -> None:
 
 
 def _guarded(argv: list[str]) -> int:
+    import warnings
+
     from ngcdl import console
     from ngcdl.errors import NgcdlError
     from ngcdl.interrupt import Interrupted, raise_on_signals
 
     raise_on_signals()
+    # How the floors below the console report what needs no error. PYTHONWARNINGS must not make errors of ngcdl's own.
+    warnings.filterwarnings("default", category=UserWarning, module=r"ngcdl\.")
+    warnings.showwarning = lambda message, *_, **__: console.say(str(message))
     try:
         from ngcdl import cli
 

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl import settings
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import opened
 from ngcdl.store import Store, age, named, write_whole
@@ -124,12 +123,10 @@ def stop(kept: Kept, shelf: Store) -> Kept:
     return now
 
 
-def is_named(name: str, shelf: Store | None = None) -> bool:
+def is_named(name: str, shelf: Store) -> bool:
     """Is `name` a comparison's id, or enough of one, rather than a run's? A run of an image such as compare-x has the
-    word in its id, too. Without `shelf`, look at the caller's own runs."""
-    if KIND not in name:
-        return False
-    return named(name, (shelf or Store(settings.load().runs)).ids()) is None
+    word in its id, too."""
+    return KIND in name and named(name, shelf.ids()) is None
 
 
 def find(name: str, shelf: Store) -> str:

@@ -199,7 +199,7 @@ def operations(flops: float, share: float | None, source: str | None = None, rec
     text = f"{flops / size:.2f} {unit}FLOP/s"
     if share is None:
         return text
-    mark = "from memory: not read anywhere" if recalled else source
+    mark = "from memory: no source" if recalled else source
     return f"{text}, {100 * share:.0f} % of the card's peak{f' [{mark}]' if mark else ''}"
 
 

@@ -9,7 +9,6 @@ relay's name and the blobs are removed. If any of this is impossible, the engine
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from ngcdl.registry.relay import Relay
     from ngcdl.registry.turn import Turn
 
-log = logging.getLogger(__name__)
 
 WAY = "NGCDL_PULL"
 WAYS = ("relay", "engine")
@@ -287,7 +285,6 @@ class Feed:
             needs_less = isinstance(error, DiskFull) and bool(tars) and not is_last
             if isinstance(error, EngineError) and not isinstance(error, EngineRefused) and not needs_less:
                 raise
-            log.info("the engine's pull from the relay: %s", relay.failure or error)
             is_damaged = isinstance(error, DigestMismatch) and not tars
             if is_damaged:
                 self._drop()  # what is kept here was damaged here

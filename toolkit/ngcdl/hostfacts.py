@@ -91,9 +91,9 @@ def _elsewhere(name: str | None, is_desktop: bool) -> str:
 
 
 def _architecture() -> str:
-    from ngcdl.engines.docker.host import architecture
+    from ngcdl.engines.base import architecture
 
-    return architecture(platform.machine().lower()) or "amd64"
+    return architecture(platform.machine()) or "amd64"
 
 
 def _probe() -> Probe:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ from ngcdl.spec import ImageRef
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
 
-log = logging.getLogger(__name__)
 
 # The rules that matter to a run on the CPU; an unusable card does not.
 _OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
@@ -116,8 +114,7 @@ def _newest(
         return None
     try:
         tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, offline=offline, session=session)
-    except NgcdlError as error:
-        log.info("no tag to take instead: %s", error)
+    except NgcdlError:
         return None
     looks = 0 if offline or tags.trouble else _UNKNOWN_TAGS
     facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine, looks)
@@ -145,8 +142,7 @@ class _FactsOfTags:
         try:
             facts = imagefacts.of(chosen, self.settings.cache, self.architecture, session=self.session).facts
             return to_fetch(chosen, facts, self.engine)
-        except NgcdlError as error:
-            log.info("%s is left out: %s", chosen, error)
+        except NgcdlError:
             return None
 
 
@@ -264,7 +260,7 @@ def forced(unfit: ImageUnfit, force: bool) -> str:
 
 
 def line(reason: Reason) -> str:
-    return reason.text + (" (from memory: not read anywhere)" if reason.recalled else "")
+    return reason.text + (" (from memory: no source)" if reason.recalled else "")
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------

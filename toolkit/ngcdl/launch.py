@@ -160,7 +160,8 @@ class Course:
                 left.remove()
                 self._may_be_left = self._ready.engine.find(self.run.id) is not None
         if self._may_be_left:
-            self._show.say("the engine may still have its container, or create it: the next ngcdl command removes it")
+            may = "the engine may still have its container, or create it"
+            self._show.say(f"{may}: the next ngcdl run or runs removes it")
 
     def given_up(self) -> None:
         """A second signal came, and the kill did not end the job: query its state once, and leave it."""
@@ -206,7 +207,7 @@ class Course:
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told)
         self._diagnose()
-        self._is_recorded = self._save("Its record is not up to date; the next ngcdl command closes it.")
+        self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
     def _diagnose(self) -> None:
         """Record the known failure that the log or the error shows, and report it unless the error's hint does."""

@@ -64,9 +64,12 @@ class Herald:
 
 @contextlib.contextmanager
 def telling(
-    say: Callable[[str], None], waits_for: Callable[[], str | None], pause: float = FIRST_SECONDS
+    say: Callable[[str], None],
+    waits_for: Callable[[], str | None],
+    pause: float = FIRST_SECONDS,
+    at_ctrl_c: str = "cancels",
 ) -> Iterator[None]:
-    """Report now and then what `waits_for` returns, and for how long; None is not reported.
+    """Report now and then what `waits_for` returns, for how long, and what Ctrl-C does; None is not reported.
 
     Otherwise it would seem that ngcdl hangs, and not the engine."""
     over, began = threading.Event(), time.monotonic()
@@ -75,7 +78,7 @@ def telling(
         seconds = pause
         while not over.wait(seconds):
             if what := waits_for():
-                say(f"waiting for {what} ({time.monotonic() - began:.0f} s so far); Ctrl-C cancels")
+                say(f"waiting for {what} ({time.monotonic() - began:.0f} s so far); Ctrl-C {at_ctrl_c}")
             seconds = min(2 * seconds, MOST_SECONDS)
 
     thread = threading.Thread(target=tell, name="ngcdl-telling", daemon=True)

@@ -57,7 +57,8 @@ def decide(
     data: dataset.Dataset | None = None,
     verdicts: Verdicts | None = None,
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose and plan. `dry` downloads nothing: if CIFAR-10 is not cached, the plan has the synthetic set.
+    """Choose and plan. `dry` downloads nothing: if CIFAR-10 is not cached, the plan has the synthetic set,
+    and a line says so.
 
     `data` is what an earlier decision found; `verdicts` remembers what is known about the image."""
     if asked.workload:
@@ -209,7 +210,10 @@ def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> data
     if stands_for != "cifar10":
         return dataset.Dataset("synthetic", None, None, f"{workload.name} makes its data up, in place of {stands_for}")
     if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
-        return dataset.cached(settings.cache) or dataset.Dataset("synthetic", None, None, "nothing is cached yet")
+        if there := dataset.cached(settings.cache):
+            return there
+        show.say("CIFAR-10 is not here yet: this plan has --data synthetic; the run itself downloads it first.")
+        return dataset.Dataset("synthetic", None, None, "nothing is cached yet")
     return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
 
 

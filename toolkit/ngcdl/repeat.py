@@ -13,7 +13,7 @@ from typing import Any
 from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
 from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken
-from ngcdl.folder import EVENTS, IMPORTED, lines
+from ngcdl.folder import EVENTS, IMPORTED, RECORD, lines
 from ngcdl.reconcile import reconcile, still_runs
 from ngcdl.record import Run
 from ngcdl.report import naming, tuned
@@ -186,7 +186,8 @@ def _workload(
 
 def _check_resumed(before: Run, source: str, shelf: Store) -> None:
     """Raise NotRepeatable if `source`, which `before` resumed from, is not here, or is still running."""
-    if not (shelf.folder(source) / EVENTS).exists():
+    told = EVENTS if kind_of(before.engine).shares_files else RECORD  # a pod's events may never have arrived
+    if not (shelf.folder(source) / told).exists():
         raise NotRepeatable(before.id, f"it resumed from {source}, which is not here")
     with contextlib.suppress(RecordBroken, NoSuchRun):  # its checkpoints may be intact all the same
         if still_runs(shelf, reconcile(shelf, shelf.load(source))):

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from ngcdl import comparisons, console, meanwhile
 from ngcdl.comparisons import Kept
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS
-from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
+from ngcdl.errors import (
+    ClusterHangs,
+    ClusterUnreachable,
+    EngineLost,
+    NgcdlError,
+    NoSuchRun,
+    RecordBroken,
+    RunOfOthers,
+)
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import engine_of, reconcile, standing
 from ngcdl.record import Run
@@ -18,28 +28,43 @@ from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 COMMAND_GRACE_SECONDS = 10.0
+LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may yet accept
 
 
 def stopped(
-    shelf: Store, run: Run, say: Callable[[str], None] = console.say, pause: float = meanwhile.FIRST_SECONDS
+    shelf: Store,
+    run: Run,
+    say: Callable[[str], None] = console.say,
+    pause: float = meanwhile.FIRST_SECONDS,
+    look_seconds: float = LOOK_SECONDS,
 ) -> Run:
     """Stop `run`, which is running, and return it as it ended, or in its last known state if its watcher is gone and
     nobody can tell. Wait for a cluster until it answers. From `pause` s on, `say` now and then what is waited for.
 
-    Ask its watcher or, if that is gone, its engine. Raise EngineError, RunElsewhere or RunOfOthers."""
+    Ask its watcher or, if that is gone, its engine; every `look_seconds` again while a cluster may yet accept its job.
+    Raise EngineError, RunElsewhere or RunOfOthers."""
     away: dict[str, NgcdlError] = {}
 
     def waits_for() -> str:
         silent = "".join(f" ({error.message.rstrip('.')})" for error in tuple(away.values()))
         return f"{run.id} to end{silent}"
 
-    with meanwhile.telling(say, waits_for, pause):
+    with meanwhile.telling(say, waits_for, pause, "only ends this command"):
+        is_asked = True
         if run.owner and is_alive(run.owner):
             os.kill(run.owner.pid, signal.SIGTERM)
         else:
-            _ask_engine(shelf, run)
+            is_asked = _ask_engine(shelf, run)
+        due = time.monotonic() + look_seconds
         states = standing(shelf, run.id, away=away)
-        return next(now for now in states if now.status != "running" or _is_left(now))
+        while (now := next(states)).status == "running" and not _is_left(now):
+            if not is_asked and time.monotonic() >= due:
+                try:
+                    is_asked = _ask_engine(shelf, now)
+                except (ClusterHangs, ClusterUnreachable, EngineLost) as error:
+                    away[str(run.engine)] = error
+                due = time.monotonic() + look_seconds
+        return now
 
 
 def _is_left(run: Run) -> bool:
@@ -47,12 +72,19 @@ def _is_left(run: Run) -> bool:
     return run.owner is not None and not is_alive(run.owner)
 
 
-def _ask_engine(shelf: Store, run: Run) -> None:
-    if run.owner is None and not kind_of(run.engine).is_cluster:
+def _ask_engine(shelf: Store, run: Run) -> bool:
+    """Stop its job. Return False if there is none yet: its cluster may accept it later (launch.MAY_BE_ACCEPTED)."""
+    is_cluster = kind_of(run.engine).is_cluster
+    if run.owner is None and not is_cluster:
         raise RunOfOthers(run.id, str(run.engine))
-    if job := engine_of(run, "stop").find(run.id):
-        shelf.save(run.noting(STOPPED))
-        job.stop(TRAINING_GRACE_SECONDS if run.workload else COMMAND_GRACE_SECONDS)
+    is_unknown = is_cluster and run.container is None
+    job = engine_of(run, "stop").find(run.id)
+    if job is None or (is_unknown and job.ended()):
+        return not is_unknown
+    # With the job in its record, the run's end is looked for at once, and not only after the time for a submission.
+    shelf.save(replace(run, container=run.container or job.identity).noting(STOPPED))
+    job.stop(TRAINING_GRACE_SECONDS if run.workload else COMMAND_GRACE_SECONDS)
+    return True
 
 
 def is_over(shelf: Store, kept: Kept) -> bool:

@@ -81,7 +81,7 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
             )
         raise
     if judged is None:
-        raise NoneRuns(typed.name)
+        raise NoneRuns(typed.name, is_here=host is None and not cards)
     for reason in judged.verdict.reasons:
         if reason.rule == "elsewhere":  # a reference is used unseen, so never print one unjudged
             raise EngineElsewhere("what runs there can't be judged from here.", _TELL.format(name=typed.framework))
@@ -109,7 +109,7 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
     else:
         table = _table(rows, _where(host, cards), console.columns(sys.stdout))
         console.result(table)
-        notes |= {f"{_RECALLED} from memory: not read anywhere": None} if _RECALLED in table else {}
+        notes |= {f"{_RECALLED} from memory: no source": None} if _RECALLED in table else {}
     for note in notes:
         console.say(note)
 
@@ -255,7 +255,7 @@ def _mode(mode: str | None) -> str:
 
 def _marks(reason: Reason) -> str:
     if reason.recalled:
-        return " [from memory: not read anywhere]"
+        return " [from memory: no source]"
     return f" [{reason.source}]" if reason.source and reason.source != "registry" else ""
 
 

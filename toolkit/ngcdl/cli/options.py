@@ -32,7 +32,7 @@ Seconds = Annotated[
     training(help="Train this long; with --steps or --epochs, whichever comes first."),
 ]
 Times = Annotated[
-    int, training(help="For trainings of seconds, such as cifar10-94: train this many times, each from scratch.")
+    int, training(help="For trainings that take seconds, such as cifar10-94: train this many times, each from scratch.")
 ]
 Batch = Annotated[
     str | None,
@@ -90,7 +90,10 @@ Device = Annotated[
 # -- where it runs --------------------------------------------------------------------------------------------------
 Gpus = Annotated[
     str,
-    place(metavar="auto|none|all|N|0,2|UUID", help="N: that many free cards. 0,: card 0."),
+    place(
+        metavar="auto|none|all|N|0,2|UUID",
+        help="auto: all cards, or one free card for a training, else the CPU; N: that many free cards; 0,: card 0.",
+    ),
 ]
 EngineName = Annotated[
     str,

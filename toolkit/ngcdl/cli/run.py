@@ -150,7 +150,8 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     if as_json:
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})
         return 0
-    console.result("# what ngcdl would send (the image by its digest):")
+    sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
+    console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
     folders = filter(None, [order.folder / HOME, prepare.choices_of(asked.workload, shelf)])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])

@@ -43,6 +43,8 @@ def runs(as_json: bool, everything: bool = False) -> None:
     silent = {run.id: seconds for run in found if (seconds := kept.silence(shelf, run))}
     for line in _table(found, silent, console.columns(sys.stdout)):
         console.result(line)
+    if any(kept.RECENT in run.notes for run in found):
+        console.say(f"* {kept.RECENT}")
     for run in found:
         if run.id in silent:
             kept.say_silence(run, silent[run.id])
@@ -75,11 +77,16 @@ def _row(run: Run, silence: str) -> tuple[str, ...]:
         run.device or NOT_AVAILABLE,
         run.dataset or "-",
         NOT_AVAILABLE if figures.steps is None else str(figures.steps),
-        measured(figures.examples_per_second),
-        number(figures.cpu_percent_mean, 0, "%"),
-        number(figures.gpu_percent_mean, 0, "%"),
+        _marked(run, measured(figures.examples_per_second)),
+        _marked(run, number(figures.cpu_percent_mean, 0, "%")),
+        _marked(run, number(figures.gpu_percent_mean, 0, "%")),
         _short(run.image.reference or f"({run.engine})"),
     )
+
+
+def _marked(run: Run, figure: str) -> str:
+    """Mark a figure that is not the whole run's, for the note below the table."""
+    return f"{figure}*" if kept.RECENT in run.notes and figure != NOT_AVAILABLE else figure
 
 
 def _short(reference: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from ngcdl import console, plan, settings, trainings
 from ngcdl.asked import Asked
+from ngcdl.cli import terminal
 from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption
 from ngcdl.registry import docker_config
@@ -98,8 +99,8 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         _nothing_of_a_training(typed)
     own = None
     if not typed.train and image:
-        terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) and not typed.detach
-        own = plan.command(image, typed.command, gpus, terminal, typed.interactive)
+        is_terminal = terminal.is_here() and not typed.detach
+        own = plan.command(image, typed.command, gpus, is_terminal, typed.interactive)
         if kind_of(typed.engine).shares_files:
             own = _at_hand(own, typed, config)
     return Asked(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from ngcdl.errors import DatasetUnavailable
 if TYPE_CHECKING:
     import requests
 
-log = logging.getLogger(__name__)
 
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _CHUNK_BYTES = 1 << 16
@@ -60,7 +58,6 @@ class Fetch:
                 self._from(url)
                 return
             except Failure as failure:
-                log.info("%s: %s", address.host(url), failure.why)
                 failures.append((address.host(url), failure))
                 if number < len(urls):
                     self.say(f"{address.host(url)}: {failure.why}. Trying {address.host(urls[number])}.")
@@ -97,7 +94,7 @@ class Fetch:
                 if not (failure.again and reached) or tries >= self.patience.tries:
                     raise Failure(failure.why, answered=reached, is_untrusted=failure.is_untrusted) from failure
                 pause = 2.0 ** (tries - 1) if failure.wait is None else min(failure.wait, _LONGEST_WAIT_SECONDS)
-                log.info("%s: %s; trying again in %g s", address.host(url), failure.why, pause)
+                self.say(f"{address.host(url)}: {failure.why}; trying again in {pause:g} s")
                 self.patience.sleep(pause)
         return is_resumed
 
@@ -184,8 +181,7 @@ def _read(response: requests.Response, patience: Patience) -> bytes:
         return bytes(read(_CHUNK_BYTES))
     except (ReadTimeoutError, TimeoutError) as error:
         raise Failure(f"no byte came for {patience.stall_seconds:g} s") from error
-    except (HTTPError, OSError) as error:
-        log.info("the connection was cut: %s", error)
+    except (HTTPError, OSError):
         return b""
 
 

@@ -10,9 +10,9 @@ CACHE/cifar-10-binary.tar.gz           kept, so that a damaged file needs no sec
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +21,6 @@ from typing import Any
 
 from ngcdl.dataset import disk
 from ngcdl.dataset.official import Archive, is_training
-
-log = logging.getLogger(__name__)
 
 _Dates = tuple[int, int, int]
 
@@ -73,10 +71,8 @@ class Kept:
                     return None, f"{name} has changed since it was unpacked"
         except OSError as error:
             return None, f"{error.filename}: {error.strerror}"
-        try:
+        with contextlib.suppress(OSError):  # in a cache that can't be written, every byte is read each time
             self._save({name: file["sha256"] for name, file in stamp["files"].items()}, dates, training)
-        except OSError as error:
-            log.debug("the cache can't be written, so it is read in full each time: %s", error)
         return training, None
 
     def stamp(self) -> str:

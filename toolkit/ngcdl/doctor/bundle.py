@@ -133,7 +133,7 @@ def _versions(hands: Hands) -> dict[str, Any]:
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that matter. For keys, say only that they are set."""
-    from ngcdl.registry.credentials import KEY_VARIABLES
+    from ngcdl.settings import KEY_VARIABLES
 
     kept = {
         name: value for name, value in environ.items() if name.startswith(_VARIABLES) or name.lower().endswith("_proxy")
@@ -176,7 +176,7 @@ def secrets(hands: Hands) -> Iterator[str]:
 
     from ngcdl import settings
     from ngcdl.doctor.look.keys import Once
-    from ngcdl.registry.credentials import KEY_VARIABLES
+    from ngcdl.settings import KEY_VARIABLES
 
     values = [hands.environ[name].strip() for name in KEY_VARIABLES if hands.environ.get(name, "").strip()]
     key, _ = Once(hands, settings.load(hands.environ).registry.partition("/")[0])()

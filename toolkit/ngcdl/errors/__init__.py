@@ -7,7 +7,7 @@ NgcdlError (125)
 │   ├── BadOption             any other option or setting
 │   └── NoKey                 a key is needed and none was given
 ├── CredentialsError          keys on this machine
-│   ├── BadKey                empty, not ASCII, or with blanks inside
+│   ├── BadKey (2)            empty, not ASCII, or with blanks inside
 │   ├── ConfigBroken          docker's config.json is unreadable or malformed
 │   ├── ConfigNotWritable
 │   ├── KeyNotForEnroot       it would need quotes in netrc

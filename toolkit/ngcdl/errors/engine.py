@@ -82,11 +82,12 @@ class EngineTooOld(EngineError):
 
 class EngineLost(EngineError):
     def __init__(self, doing: str, *, is_training: bool = False) -> None:
-        """`is_training`: a training was under way; its checkpoints are left."""
+        """`doing`: what ngcdl did meanwhile, as in "looked for the run". `is_training`: a training was under way; its
+        checkpoints are left."""
         start = "    sudo systemctl start docker"
         ended = "With live-restore it is still running. If it has ended, continue from its last checkpoint:"
         super().__init__(
-            f"The Docker engine went away during {doing}.",
+            f"The Docker engine went away while ngcdl {doing}.",
             f"Read its log, start it, and see what became of the training:\n{start}\n    ngcdl show last\n"
             f"{ended}\n    ngcdl run ... --resume last"
             if is_training

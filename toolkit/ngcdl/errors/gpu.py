@@ -15,8 +15,8 @@ class NoGpu(GpuError):
     def __init__(self, asked: str, found: str, *, option: Literal["--gpus", "--device"] = "--gpus") -> None:
         """`option`: the one that asked for it."""
         instead = {
-            "--gpus": "To train on the CPU, say so:\n    ngcdl run ... --gpus none",
-            "--device": "Leave it out, or, to train on the CPU, say so:\n    ngcdl run ... --device cpu",
+            "--gpus": "To run without a GPU, say so:\n    ngcdl run ... --gpus none",
+            "--device": "Leave it out, or, to run without a GPU, say so:\n    ngcdl run ... --device cpu",
         }
         super().__init__(
             f"{option} {asked}: {found}.", f"{instead[option]}\nTo see what the driver reports:\n    ngcdl gpu"
@@ -54,7 +54,7 @@ class GpuNotInside(GpuError):
             f"A GPU was asked for, but the run sees none: {why}.",
             "The run was stopped. Compare what the driver reports with what Docker has:\n"
             "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\n"
-            "The framework may also need a CUDA version that this driver does not run. To train on the CPU, say so:\n"
+            "The framework may also need a CUDA version that this driver does not run. To run without a GPU, say so:\n"
             "    ngcdl run ... --gpus none",
         )
 

@@ -31,8 +31,10 @@ class ClusterForbidden(ClusterError):
         super().__init__(
             f"Kubernetes said: {said}",
             "Who you are there, and what you may do:\n    kubectl auth whoami\n    kubectl auth can-i --list\n"
-            "ngcdl needs jobs (create, get, list, delete), configmaps and services (create, delete), pods and pods/log "
-            "(get, list); events (list) to give reasons, nodes (list) to judge the image for them.",
+            "ngcdl needs jobs (create, get, list, delete), configmaps and services (create, list, delete), pods (get, "
+            "list, delete) and pods/log (get); secrets (create, list, delete) for variables that look like secrets; "
+            "events (list) to give reasons, and nodes (list) to judge the image for them. ngcdl login --kubernetes "
+            "needs secrets (get, create, update).",
         )
 
 
@@ -81,7 +83,7 @@ class ClusterLost(EngineLost):
         del is_training  # its checkpoints are on the cluster
         EngineError.__init__(
             self,
-            f"The Kubernetes cluster went away during {doing}{': ' if said else ''}{said}",
+            f"The Kubernetes cluster went away while ngcdl {doing}{': ' if said else ''}{said}",
             "It may go on there:\n    ngcdl show last",
         )
         self.doing = doing

@@ -38,7 +38,8 @@ class RunElsewhere(RecordError):
     def __init__(self, run_id: str, engine: str, its: str, here: str | None, choose: str, command: str) -> None:
         """`choose`: how to select the run's engine here, before `command` is typed again."""
         super().__init__(
-            f"{run_id} is on another {engine} ({its}), not the one selected here ({here or 'none'}).",
+            f"{run_id} was started on another engine ({engine.capitalize()}: {its}); the one selected here is "
+            f"{here or 'unknown'}.",
             f"{'Nothing was stopped. ' if command == 'stop' else ''}{choose}\n    ngcdl {command} {run_id}",
         )
 

@@ -67,4 +67,9 @@ class NoRunner(EngineError):
 
 class PathUnfit(EngineError):
     def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path} can't be passed to the nodes: {why}", "    ngcdl run ... -v /another/folder:/data")
+        super().__init__(
+            f"{path} can't be passed to the nodes: {why}",
+            "Name another folder: for a mount, for the data, or for the runs, which all nodes must see:\n"
+            "    ngcdl run ... -v /another/folder:/data\n    ngcdl run ... --data /another/folder\n"
+            "    XDG_STATE_HOME=/shared/folder ngcdl run ...",
+        )

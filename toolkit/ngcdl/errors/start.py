@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ngcdl.errors.base import NgcdlError
 
 
@@ -40,11 +42,12 @@ class ImageUnfit(NgcdlError):
 
 
 class NoneRuns(NgcdlError):
-    def __init__(self, repository: str) -> None:
+    def __init__(self, repository: str, *, is_here: bool = True) -> None:
+        """`is_here`: judged for this host, not for one that was described."""
+        on_cpu = "\nOn the CPU of this host:\n    ngcdl run --train cifar10 --engine local"
         super().__init__(
-            f"No tag of {repository} is known to run on this host.",
-            f"What each of them needs:\n    ngcdl images {repository} --all\nOn the CPU of this host:\n"
-            "    ngcdl run --train cifar10 --engine local",
+            f"No tag of {repository} is known to run on {'this host' if is_here else 'the host described'}.",
+            f"What each of them needs:\n    ngcdl images {repository} --all{on_cpu if is_here else ''}",
         )
 
 
@@ -62,7 +65,10 @@ class StartError(NgcdlError):
 
 class MountMissing(StartError):
     def __init__(self, path: object) -> None:
-        super().__init__(f"-v {path}: there is no such file or folder.", f"    mkdir -p {path}")
+        super().__init__(
+            f"-v {path}: there is no such file or folder.",
+            f"Check the path, or create it:\n    mkdir -p {shlex.quote(str(path))}",
+        )
 
 
 class CannotInvoke(StartError):
@@ -76,7 +82,7 @@ class CommandNotFound(StartError):
     exit_code = 127
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"The image has no such command: {what}", "The command is what follows -- .")
+        super().__init__(f"The image has no such command: {what}", "What follows `--` is the command.")
 
 
 class LocalUnavailable(StartError):

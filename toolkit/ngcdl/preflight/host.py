@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ngcdl.engines.base import architecture
 from ngcdl.errors import BadOption
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
 from ngcdl.preflight.names import brand_of, capability_of
@@ -19,10 +20,7 @@ _FORM = (
     "    --host driver=535.104.05 --gpu T4 --gpu cc=8.0,brand=tesla,name=A100\n"
     "Also: avx=yes or avx=no, free=SIZE (where the engine stores images), engine=VERSION"
 )
-_ARCHITECTURES = {
-    "amd64": "amd64", "x86_64": "amd64", "x86-64": "amd64", "x64": "amd64",
-    "arm64": "arm64", "aarch64": "arm64", "arm64/v8": "arm64", "sbsa": "arm64",
-}  # fmt: skip
+_ARCHITECTURES = {"x86-64": "amd64", "x64": "amd64", "arm64/v8": "arm64", "sbsa": "arm64"}  # other names for them
 _OF_A_CARD = ("cc", "brand", "name")
 _OF_A_HOST = ("driver", "arch", "avx", "free", "engine")
 _DRIVER = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){0,3}", re.ASCII)
@@ -68,16 +66,17 @@ def _once(option: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def _host(values: dict[str, str]) -> HostFacts:
-    driver, architecture = values.get("driver"), values.get("arch", "amd64").lower()
+    driver, typed_arch = values.get("driver"), values.get("arch", "amd64").lower()
+    arch = _ARCHITECTURES.get(typed_arch) or architecture(typed_arch)
     if driver is not None and not _DRIVER.fullmatch(driver):
         raise BadOption(f"--host driver={driver}: it must be a version such as 535.104.05.", _FORM)
-    if architecture not in _ARCHITECTURES:
-        raise BadOption(f"--host arch={architecture}: it must be amd64 or arm64.", _FORM)
+    if arch not in ("amd64", "arm64"):
+        raise BadOption(f"--host arch={typed_arch}: it must be amd64 or arm64.", _FORM)
     avx = {"yes": True, "no": False, None: None}.get(values.get("avx"), "?")
     if avx == "?":
         raise BadOption(f"--host avx={values['avx']}: it must be yes or no.", _FORM)
     return HostFacts(
-        architecture=_ARCHITECTURES[architecture],
+        architecture=arch,
         driver=driver,
         avx=avx if isinstance(avx, bool) else None,
         free_bytes=parse_bytes(values["free"]) if "free" in values else None,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import logging
 import os
 import threading
 import time
@@ -23,8 +22,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ngcdl.errors import DigestMismatch, RateLimited, RegistryAnswer, RegistryUnreachable
-
-log = logging.getLogger(__name__)
 
 TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
 PROGRESS_BYTES = 1 << 20  # this much between two faults restarts the count of tries
@@ -215,11 +212,10 @@ class Blob:
             before = self._have
             try:
                 self._once(open_at, checksum, grown)
-            except _PASSING as error:
+            except _PASSING:
                 tries = 1 if self._have - before >= PROGRESS_BYTES else tries + 1
                 if tries >= TRIES:
                     raise
-                log.info("%s at byte %d: %s", self.digest, self._have, error)
                 sleep(2.0 ** (tries - 1))
 
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:

@@ -18,12 +18,11 @@ from ngcdl.errors import BadKey, ConfigBroken, NgcdlError
 from ngcdl.registry import docker_config
 from ngcdl.registry.helper import HELPER_SECONDS, Helper
 from ngcdl.registry.key import NGC_USERNAME, Credential, Secret, check_key
+from ngcdl.settings import KEY_VARIABLES
 from ngcdl.spec import NVCR
 
-__all__ = ["KEY_VARIABLES", "Credential", "Kept", "Secret", "check_key", "exposure", "find"]
+__all__ = ["Credential", "Kept", "Secret", "check_key", "exposure", "find"]
 __all__ += ["find_or_none", "forget", "key_variables", "save"]
-
-KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email.utils
-import logging
 import math
 import os
 import random
@@ -23,8 +22,6 @@ from ngcdl.registry import challenge, trust
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import Secret
 from ngcdl.registry.line_trouble import FOREIGN, translated
-
-log = logging.getLogger(__name__)
 
 TRIES = 3
 RETRY_AFTER_LIMIT_SECONDS = 30.0
@@ -168,7 +165,6 @@ class Wire:
                 wait = max(wait, asked or 0.0)
                 if self._is_too_late(wait):
                     raise _tired(host, answer, asked)
-                log.info("%s answered %s, once more in %.1f s", host, answer.status, wait)
             self._sleep(wait)
 
     def _patience(self, host: str) -> tuple[float, float]:

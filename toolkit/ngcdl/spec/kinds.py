@@ -29,7 +29,7 @@ class Kind:
     choose: str = "Choose {its}:"
 
 
-# Each is a module of engines/.
+# Each is a package of engines/.
 KINDS = {
     "docker": Kind(choose="Choose the engine that it was started on (DOCKER_HOST, docker context):"),
     "local": Kind(has_containers=False),

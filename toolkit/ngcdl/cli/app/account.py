@@ -13,7 +13,12 @@ from ngcdl.cli.app.root import app
 @app.command()
 def login(
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
-    registry: Annotated[str | None, typer.Argument(metavar="REGISTRY", help="A host other than nvcr.io.")] = None,
+    registry: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REGISTRY", help="nvcr.io, or the mirror that NGCDL_REGISTRY names; default: the one in use."
+        ),
+    ] = None,
     kubernetes: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Copy the key, stored or from stdin, to this Kubernetes pull secret."),
@@ -34,8 +39,12 @@ def login(
 
 
 @app.command()
-def logout(registry: Annotated[str | None, typer.Argument(metavar="REGISTRY")] = None) -> None:
-    """Forget the key."""
+def logout(
+    registry: Annotated[
+        str | None, typer.Argument(metavar="REGISTRY", help="The registry whose key is removed; any host.")
+    ] = None,
+) -> None:
+    """Remove the stored key, and enroot's copy of it."""
     from ngcdl.cli.login import logout
 
     logout(registry)

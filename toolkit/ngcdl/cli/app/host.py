@@ -34,7 +34,7 @@ def doctor(
         str | None, typer.Option("--bundle", metavar="FILE", help="Also write a redacted .tar.gz for a bug report.")
     ] = None,
 ) -> int:
-    """Check the chain from driver to data set; say what to type to fix it."""
+    """Check the chain from driver to data set, and name the remedies."""
     from ngcdl.cli.doctor import doctor
 
     return doctor(fix, json, bundle)

@@ -36,7 +36,7 @@ def pull(
     image: ImageName,
     force: Force = False,
 ) -> None:
-    """Fetch an image; a pull that was cut off or killed resumes where it stopped."""
+    """Fetch an image; an interrupted pull resumes where it stopped."""
     from ngcdl.cli.images import pull
 
     pull(image, force)
@@ -50,7 +50,7 @@ def pull(
     "  ngcdl check tensorflow:24.05-tf2-py3 --host driver=470.57.02,gpu=T4",
 )
 def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json: Json = False) -> int:
-    """Say whether an image can run here, why, and the newest tag that can."""
+    """Say whether an image runs here, and the newest tag that does."""
     from ngcdl.cli.images import check
 
     return check(image, host, tuple(gpu or ()), json)
@@ -75,7 +75,13 @@ def images(
 
 @app.command(epilog="\b\nExample:\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
 def resolve(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="tensorflow, pytorch, or a tag of the variant you want.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="tensorflow, pytorch, or an image of the variant you want, such as tensorflow:24.05-tf2-py3.",
+        ),
+    ],
     host: HostTyped = None,
     gpu: CardTyped = None,
     json: Json = False,

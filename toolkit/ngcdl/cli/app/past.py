@@ -79,7 +79,7 @@ def runs_export(
 def runs_import(
     file: Annotated[str, typer.Argument(metavar="FILE.tar", help="What `ngcdl runs export` wrote.")],
 ) -> None:
-    """Import runs and comparisons from another machine, checking every file."""
+    """Import runs and comparisons; every file is checked."""
     from ngcdl.cli.past import take_in
 
     take_in(file)
@@ -96,7 +96,9 @@ def report(
     csv: Annotated[str | None, typer.Option(metavar="FILE", help="Every logged step and sample; - is stdout.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Make a page about a run, several runs, or a comparison."""
+    """Make a page about a run, several runs, or a comparison.
+
+    Without options it is report.html in the run's folder; of several, report-of-N.html in that of the first."""
     from ngcdl.cli.report import Asked, report
 
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
@@ -133,8 +135,10 @@ def export(
 
 @app.command()
 def stop(run: RunName) -> None:
-    """Stop a run: it saves a checkpoint, and its record is closed. For a comparison: stop all runs that are left."""
-    from ngcdl.cli import compare, runs
+    """Stop a run; a training saves a checkpoint first.
+
+    For a comparison: stop all runs that are left."""
+    from ngcdl.cli import compare, kept, runs
     from ngcdl.comparisons import is_named
 
-    (compare if is_named(run) else runs).stop(run)
+    (compare if is_named(run, kept.shelf()) else runs).stop(run)

@@ -49,7 +49,7 @@ def connect() -> DockerEngine:
     """Connect as the docker command would (DOCKER_HOST, context, default socket). Raise EngineError."""
     if (named := context.named()).startswith("ssh://"):
         raise context.over_ssh(named)
-    with messages.docker_errors(address(), "the first call"):
+    with messages.docker_errors(address(), "connected to it"):
         made = client.client(version="auto", timeout=_PING_SECONDS)
         made.timeout = 60
 
@@ -72,7 +72,7 @@ class DockerEngine(OfKind):
     @property
     def info(self) -> dict[str, Any]:
         if self._info is None:
-            with messages.docker_errors(self.address, "a query"):
+            with messages.docker_errors(self.address, "asked about it"):
                 self._info = self._client.info()
         return self._info
 
@@ -144,7 +144,7 @@ class DockerEngine(OfKind):
         """Return what the engine reports about the image of that name; None if it has none. Raise EngineError."""
         import docker.errors
 
-        with messages.docker_errors(self.address, "the lookup of the image"):
+        with messages.docker_errors(self.address, "looked for the image"):
             try:
                 found: Mapping[str, Any] = self._client.inspect_image(name)
             except docker.errors.NotFound:
@@ -152,15 +152,15 @@ class DockerEngine(OfKind):
         return found
 
     def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
-        with self._naming_its_folder(), messages.docker_errors(self.address, "the pull"):
+        with self._naming_its_folder(), messages.docker_errors(self.address, "was pulling the image"):
             return pull(self._client, image, auth, show)
 
     def layer_store(self) -> LayerStore:
-        with messages.docker_errors(self.address, "the listing of its images"):
+        with messages.docker_errors(self.address, "listed its images"):
             return layers.layer_store(self._client, self.info, self.is_here)
 
     def untag(self, image: ImageRef) -> None:
-        with messages.docker_errors(self.address, "the clean-up"):
+        with messages.docker_errors(self.address, "was cleaning up"):
             layers.untag(self._client, image)
 
     def without_image(self, has_gpu: bool, show: Show | None) -> str:
@@ -214,12 +214,12 @@ class DockerEngine(OfKind):
     def _start(self, order: Order, note: Callable[[int], str] | None, is_news: bool = True) -> Job:
         body = request.create_body(order, self._terms(order))
         self.waits_for = "the Docker engine to create the container"
-        with messages.docker_errors(self.address, "the start"), self._waiting():
+        with messages.docker_errors(self.address, "was starting the run"), self._waiting():
             made = self._client.create_container_from_config(body, name=f"ngcdl-{order.run_id}")
         identity = str(made["Id"])
         self.waits_for = "the Docker engine to start the container"
         try:
-            with messages.docker_errors(self.address, "the start"):
+            with messages.docker_errors(self.address, "was starting the run"):
                 streams = {"stdin": int(body["OpenStdin"]), "stdout": 1, "stderr": 1, "stream": 1}
                 groups = body["HostConfig"].get("GroupAdd") or ()
                 passwd.add_caller(self._client, identity, order.spec.user, f"{RUN_FOLDER}/home", groups)
@@ -261,17 +261,17 @@ class DockerEngine(OfKind):
         return Clients(self._client, self._look() if self._look else self._client)
 
     def _forget(self, identity: str) -> None:
-        with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "the clean-up"):
+        with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "was cleaning up"):
             self._client.remove_container(identity, force=True, v=True)
 
     def names(self) -> dict[str, str]:
         """Map the ids of the running containers to their names."""
-        with messages.docker_errors(self.address, "the listing of its containers"):
+        with messages.docker_errors(self.address, "listed its containers"):
             return {one["Id"]: (one["Names"] or [one["Id"][:12]])[0].lstrip("/") for one in self._client.containers()}
 
     def find(self, run_id: str) -> Job | None:
         clients = self._clients()
-        with messages.docker_errors(self.address, "the lookup of the run"):
+        with messages.docker_errors(self.address, "looked for the run"):
             found = clients.quick.containers(all=True, filters={"label": f"{request.LABEL}={run_id}"})
             if not found:
                 return None

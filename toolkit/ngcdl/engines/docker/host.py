@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ngcdl.engines.base import architecture as architecture  # re-exported for hostfacts
+from ngcdl.engines.base import architecture
 
 if TYPE_CHECKING:
     from ngcdl.engines.docker.engine import DockerEngine

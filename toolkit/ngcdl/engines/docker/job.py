@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 20.0
 HURRY_SECONDS = 3.0
 # The most time between a container's end, by its time stamp, and that of the stream that it closes.
 _APART_SECONDS = 0.5
-_READING = "the reading of the run's output"
+_READING = "read the run's output"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class DockerJob:
                     half.shutdown(socket.SHUT_WR)
 
     def resize(self, rows: int, columns: int) -> None:
-        with contextlib.suppress(NgcdlError), docker_errors(self._address, "a resize"):
+        with contextlib.suppress(NgcdlError), docker_errors(self._address, "resized the terminal"):
             self._quick.resize(self.identity, height=rows, width=columns)
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class DockerJob:
             return None
         began = time.monotonic()
         try:
-            with docker_errors(self._address, "the run"):
+            with docker_errors(self._address, "asked about the run"):
                 try:
                     state: dict[str, Any] = self._quick.inspect_container(self.identity)["State"]
                 except docker.errors.NotFound:
@@ -192,14 +192,14 @@ class DockerJob:
         while True:
             state = self._settled_state()
             if state is None:
-                raise EngineLost("the run")
+                raise EngineLost("waited for the run")
             if not state["Running"]:
                 return self._exit(state)
 
     def ended(self) -> Exit | None:
         state = self._inspect_or_none()
         if state is None:
-            raise EngineLost("a query about the run")
+            raise EngineLost("asked about the run")
         return None if state["Running"] else self._exit(state)
 
     def _exit(self, state: dict[str, Any]) -> Exit:
@@ -229,20 +229,20 @@ class DockerJob:
 
         self._killed_by_us = True
         # The SDK adds the grace period to its timeout.
-        with docker_errors(self._address, "a stop"), contextlib.suppress(docker.errors.NotFound):
+        with docker_errors(self._address, "was stopping the run"), contextlib.suppress(docker.errors.NotFound):
             self._quick.stop(self.identity, timeout=int(grace_seconds))
 
     def kill(self) -> None:
         self._killed_by_us = True
         self._quick.timeout = HURRY_SECONDS
-        with contextlib.suppress(NgcdlError), docker_errors(self._address, "a kill"):
+        with contextlib.suppress(NgcdlError), docker_errors(self._address, "was killing the run"):
             self._quick.kill(self.identity)
 
     def remove(self) -> None:
         """Raise EngineLost, and keep the container, if only its log has the end of its output."""
         if self._is_kept:
             raise EngineLost(_READING)
-        with contextlib.suppress(NgcdlError), docker_errors(self._address, "the clean-up"):
+        with contextlib.suppress(NgcdlError), docker_errors(self._address, "was cleaning up"):
             self._client.remove_container(self.identity, force=True, v=True)
 
     def _ends_soon(self) -> bool:
@@ -259,7 +259,7 @@ class DockerJob:
     def gpus_inside(self) -> tuple[str, ...] | None:
         """As in Job; raise GpuUnknown also if the engine can't run nvidia-smi."""
         try:
-            with docker_errors(self._address, "the check for GPUs"):
+            with docker_errors(self._address, "looked for its GPUs"):
                 found = gpus.look(self._client, self.identity)
         except (NgcdlError, stream.Torn) as error:
             if not self._ends_soon():

@@ -123,7 +123,7 @@ class KubernetesEngine(OfKind, NoImages):
                 job.remove()  # what was created before the refusal
             except ClusterError:
                 if isinstance(error, ClusterHangs | ClusterUnreachable):  # the Job may exist
-                    raise ClusterLost("the creation of the Job", said=error.message) from error
+                    raise ClusterLost("was creating the Job", said=error.message) from error
             raise
         return job
 

@@ -211,7 +211,7 @@ class KubernetesJob(NoInput):
                 if not self._was_seen and isinstance(error, ClusterForbidden | KubectlMissing):
                     raise  # the job could never be followed
                 if time.monotonic() > until:
-                    raise ClusterLost("following the job", said=error.message) from error
+                    raise ClusterLost("was following the job", said=error.message) from error
                 if error.message != said:
                     again = f"Trying again for {self.lost_seconds:g} s."
                     yield Chunk("stderr", f"the cluster can't be asked: {error.message} {again}\n".encode())

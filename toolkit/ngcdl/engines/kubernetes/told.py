@@ -12,16 +12,15 @@ import binascii
 import contextlib
 import gzip
 import io
-import logging
 import re
 import tarfile
+import warnings
 import zlib
 from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.folder import EVENTS, EXIT, LOG, TRACE
 
-log = logging.getLogger(__name__)
 BEGIN, END = b"ngcdl: the record, for ngcdl to read\n", b"ngcdl: end of the record\n"
 _KEPT = re.compile("|".join([*map(re.escape, (EVENTS, EXIT, TRACE)), r"samples-[\w.-]+\.jsonl"]))
 _SOUGHT_BYTES = 4096
@@ -92,8 +91,9 @@ class Told:
                     self.place = self._elsewhere(file, self._begin, data)
                 file.seek(self.place)
                 file.write(data)
-        except OSError as error:  # the run continues without a log
-            log.warning("%s can't be written: %s", self._folder / LOG, error.strerror)
+        except OSError as error:
+            said = f"{self._folder / LOG} can't be written ({error.strerror}); the run goes on without it."
+            warnings.warn(said, stacklevel=1)
         self.place += len(data)
 
     def _elsewhere(self, file: io.FileIO, begin: int, data: bytes) -> int:
@@ -137,4 +137,4 @@ def unpack(packed: bytes, folder: Path) -> None:
                     with whole.written(folder / entry.name, mode=0o666, sync=False) as kept:
                         kept.write(file.read())
     except (tarfile.TarError, zlib.error, binascii.Error, EOFError, OSError) as error:
-        log.warning("the record of a pod can't be read: %s", error)
+        warnings.warn(f"the record of a pod can't be read: {error}", stacklevel=1)
