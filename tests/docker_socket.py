@@ -1,4 +1,4 @@
-"""A Docker daemon as far as a preparation asks one: ping, version, info, images; and one container that has ended."""
+"""A Docker daemon, as far as a preparation asks: ping, version, info, images, and one container that has ended."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from urllib.parse import unquote
 
 @dataclass
 class Daemon:
-    """`images` maps names (also by digest) to what inspect gives; `asked` is every path that was asked for.
+    """`images` maps names (also by digest) to inspect's output; `asked` lists every requested path.
 
-    `state` is how the one container ended, and `log` its words as the engine sends them; None: it can't be read.
-    `cuts_log`: the connection breaks in them. `pulled` is what a pull says, in lines of JSON."""
+    `state` is how the one container ended; `log` is its output as the engine sends it (None: it can't be read);
+    `cuts_log` breaks the connection within it. `pulled` is a pull's output, in JSON lines."""
 
     path: Path
     info: dict[str, Any] = field(default_factory=lambda: {"Name": os.uname().nodename, "ServerVersion": "29.1.0"})
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    port: int | None = None  # of this machine, where it is served as another machine's is
+    port: int | None = None  # of this machine, to serve it like a remote daemon
     state: dict[str, Any] | None = None
     log: bytes | None = None
     cuts_log: bool = False
@@ -63,7 +63,7 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # http.server's name
+        def do_GET(self) -> None:  # for http.server
             self._send(*daemon.answer(self.path))
 
         def do_DELETE(self) -> None:

@@ -1,4 +1,4 @@
-"""A front of a test's own before the lab's registry: its faults meet nobody else, and it logs what was asked."""
+"""A test's own proxy to the lab's registry: its faults affect nobody else, and it logs every request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Front:
         draft.replace(self.faults)
 
     def requests(self, kind: str = "") -> list[dict[str, Any]]:
-        """What was asked so far, or only what has `kind` in its path."""
+        """The requests so far, or only those with `kind` in the path."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
         return [line for line in lines if kind in line["path"]]
 

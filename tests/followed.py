@@ -1,4 +1,4 @@
-"""Runs seen through by launch.follow, beside an engine that is none, and what the trainer wrote in them."""
+"""Runs followed by launch.follow on a fake engine, and what the trainer wrote in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shelf(tmp_path: Path) -> Store:
 
 
 def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
-    """See a run through whose trainer wrote `events`; what is given is what was recorded."""
+    """Follow a run whose trainer wrote `events`; return what was recorded and shown."""
     prepared, folder = ready(shelf, job, **how)
     (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
     show = FakeShow()
@@ -43,7 +43,7 @@ def recorded(shelf: Store) -> Run:
 
 
 def by_signal(*numbers: int) -> Callable[[], None]:
-    """Give what sends these signals to this process, one after the other."""
+    """Return a function that sends these signals to this process in turn."""
 
     def send() -> None:
         for number in numbers:

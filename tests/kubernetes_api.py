@@ -1,7 +1,7 @@
-"""A stand-in for a Kubernetes API server: real HTTP, and as much of the API as kubectl asks for one run.
+"""A stand-in for a Kubernetes API server: real HTTP, and as much of the API as kubectl uses for one run.
 
-It keeps what is created, lists by label, deletes, and streams logs. What the controllers of a cluster would do (make
-pods, place them, end them), a test does by hand. What a real server would refuse, it takes.
+It stores what is created, lists by label, deletes, and streams logs. A test does by hand what a cluster's
+controllers would (create pods, place them, end them). What a real server would refuse, it accepts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ KINDS = {
     "secrets": ("v1", "Secret"), "events": ("v1", "Event"), "jobs": ("batch/v1", "Job"),
     "namespaces": ("v1", "Namespace"), "nodes": ("v1", "Node"),
 }  # fmt: skip
-OF_THE_CLUSTER = ("namespaces", "nodes")  # in no namespace
+OF_THE_CLUSTER = ("namespaces", "nodes")  # not namespaced
 VERBS = ["create", "delete", "get", "list", "patch", "update"]
 WAITS_SECONDS = 30
 
 
 @dataclass
 class Log:
-    """What a pod has written; `closed` once its container has ended, `cut` how many followers lose their connection."""
+    """A pod's output; `closed` once its container has ended, `cut` how many followers lose their connection."""
 
     content: bytes = b""
     closed: bool = False
@@ -65,7 +65,7 @@ class Api:
             assert self.changed.wait_for(what, WAITS_SECONDS), told
 
     def pod(self, index: int = 0, suffix: str = "aaaaa", made: str = "2026-01-01T00:00:00Z", **status: Any) -> str:
-        """Make or change a pod of the one job that there is, as its controller and a kubelet would."""
+        """Create or change a pod of the only job, as its controller and a kubelet would."""
         job = self.only("jobs")
         template, meta = job["spec"]["template"], job["metadata"]
         name = f"{meta['name']}-{index}-{suffix}"
@@ -91,7 +91,7 @@ class Api:
             self.changed.notify_all()
 
     def goes(self, pod: str, last: bytes) -> None:
-        """A pod that was asked to end writes its last words, and is gone."""
+        """Write the last output of a pod asked to end, and remove it."""
         with self.changed:
             found = next(key for key in self.objects if key[2] == pod)
             assert "deletionTimestamp" in self.objects[found]["metadata"]
@@ -136,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         path, query = self._asked()
         if path in DISCOVERY:
             return self._answer(200, DISCOVERY[path])
-        if path == "/openapi/v2":  # an empty one: kubectl has nothing then to hold a manifest against
+        if path == "/openapi/v2":  # empty, so kubectl can't validate a manifest against it
             return self._send(200, b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
         found = re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/log", path)
         if found:
@@ -181,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.api.changed:
             thing = self.api.objects.get((kind, namespace, name))
             if thing and kind == "pods" and not self.api.logs[name].closed and said.get("gracePeriodSeconds", 30) > 1:
-                thing["metadata"]["deletionTimestamp"] = "2026-01-01T00:20:00Z"  # it is asked to end, and goes then
+                thing["metadata"]["deletionTimestamp"] = "2026-01-01T00:20:00Z"  # asked to end; it goes later
             else:
                 self.api.objects.pop((kind, namespace, name), None)
             self.api.changed.notify_all()

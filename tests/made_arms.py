@@ -1,4 +1,4 @@
-"""Runs to compare, made up: a record each, as a comparison looks at it."""
+"""Made-up runs to compare: one record each, as a comparison sees it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START = {**OLD_START, "channels_last": False}
 def measured(
     run_id: str, rate: float | None, device: str | None = "cpu", workload: Mapping[str, Any] = {}, **more: Any
 ) -> Measured:
-    """A run that went well at `rate`; `more` are other fields of its record, `start` and `error` its trainer's."""
+    """Return a run that succeeded at `rate`; `more` are other record fields, `start` and `error` the trainer's."""
     start, error = more.pop("start", START), more.pop("error", None)
     asked = {**WORKLOAD, "device": device, **workload}
     spec = {"image": "t:1", "workload": asked, "mounts": ["/a:/b:ro"], "environment": {}, "command": [run_id]}
@@ -36,7 +36,7 @@ def measured(
 
 
 def arms(cpu: list[float], gpu: list[float], *changed: tuple[int, Measured]) -> list[Arm]:
-    """CPU and GPU at these rates; `changed` are runs of the GPU, by round, that are others."""
+    """Return a CPU arm and a GPU arm at these rates; `changed` replaces GPU runs by round."""
     slow = tuple(measured(f"c{n}", rate) for n, rate in enumerate(cpu, 1))
     fast = {n: measured(f"g{n}", rate, "gpu") for n, rate in enumerate(gpu, 1)}
     return [Arm("cpu", slow, "cpu"), Arm("gpu", tuple((fast | dict(changed)).values()), "gpu")]

@@ -1,4 +1,4 @@
-"""Runs as they are kept, made up: a training on a CPU or a GPU, as long as one likes, with gaps and held clocks."""
+"""Made-up recorded runs: a training on a CPU or GPU, of any length, with gaps and throttled clocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STARTED = 1_700_000_000.0
 
 @dataclass(frozen=True)
 class Made:
-    """What is made up: `steps` of which each tenth is logged, `rate` examples/s at `batch`."""
+    """What is made up: `steps`, every tenth of them logged, `rate` examples/s at `batch`."""
 
     device: str = "gpu"
     steps: int = 2000
@@ -37,7 +37,7 @@ class Made:
     digest: str | None = DIGEST
     workload: str = "cifar10"
     held: bool = False  # the card slows down for a fifth of the time
-    samples: int | None = None  # how many; without, one a second
+    samples: int | None = None  # how many; None: one a second
 
     @property
     def seconds(self) -> float:

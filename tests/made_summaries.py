@@ -1,4 +1,4 @@
-"""What was measured of a run, made up: on a GPU or a CPU that was so busy; and what its bottleneck is said to be."""
+"""Made-up measurements of a run on a GPU or CPU with a given load, and what its bottleneck is said to be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OOM = {"event": "error", "kind": "out_of_memory", "message": "ResourceExhaustedE
 
 
 def gpu(percent: float | None, **more: Any) -> Summary:
-    """What was measured of a run on one GPU that was so busy, and on a CPU that had little to do."""
+    """Return the measurements of a run on one GPU with this load, and on a CPU with little to do."""
     card = GpuSummary("GPU-1", "a card", percent, index=0)
     calm = Summary(training_samples=20, gpus=(card,), gpu_percent_mean=percent, seconds_per_batch=0.1,
                    cpu_percent_mean=20.0, cores_busy=1.6, cpu_busiest_core_percent_mean=50.0)  # fmt: skip

@@ -1,6 +1,6 @@
-"""A registry that speaks as nvcr.io does, on 127.0.0.1, with every fault that a test asks for.
+"""A registry that speaks like nvcr.io, on 127.0.0.1, with every fault that a test asks for.
 
-Real HTTP on a real port. `requests` keeps what arrived, so that a test can say who was shown a key.
+Real HTTP on a real port. `seen` keeps what arrived, so that a test can check who was shown a key.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Seen:
 
 @dataclass
 class NgcServer:
-    """`public` pulls without a key, `gated` with KEY, `denied` with no key at all."""
+    """`public` pulls without a key, `gated` with KEY, `denied` never."""
 
     public: set[str] = field(default_factory=lambda: {"nvidia/tensorflow"})
     gated: set[str] = field(default_factory=lambda: {"nim/gated"})
@@ -76,7 +76,7 @@ class NgcServer:
     def add_image(
         self, repository: str, tag: str, platforms: tuple[str, ...] = (), environ: tuple[str, ...] = ()
     ) -> bytes:
-        """Put an image there, as an index where platforms are named; give the config blob of the last."""
+        """Add an image, as an index if platforms are named; return the last config blob."""
         entries, config = [], b""
         for platform in platforms or ("linux/amd64",):
             system, _, architecture = platform.partition("/")
@@ -100,7 +100,7 @@ class NgcServer:
         self.faults.append(Fault(path, act, times))
 
     def expire(self) -> None:
-        """Let every token be one that has run out."""
+        """Let every token expire."""
         self.expired |= set(self.tokens)
 
 
@@ -226,7 +226,7 @@ def denied(handler: Handler) -> None:
 
 
 def reset(handler: Handler) -> None:
-    """Cut the connection with a RST."""
+    """Reset the connection."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.close_connection = True
     handler.connection.close()
@@ -239,7 +239,7 @@ def silent(handler: Handler) -> None:
 
 
 def short(handler: Handler) -> None:
-    """Promise more bytes than come."""
+    """Promise more than is sent."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
@@ -255,7 +255,7 @@ def serving(ngc: NgcServer, address: str = "127.0.0.1", tls: ssl.SSLContext | No
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # clients that go away are what these tests are about
+            pass  # many tests have clients that disconnect
 
     server = Server((address, 0), type("Bound", (Handler,), {"ngc": ngc}))
     if tls is not None:

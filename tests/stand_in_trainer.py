@@ -1,10 +1,10 @@
-"""Behaves to the outside like `python -m trainer` (containers/trainer/events.py), and trains nothing.
+"""Behaves like `python -m trainer` (containers/trainer/events.py) to the outside, but trains nothing.
 
-STAND_IN says what it does: finish (default), fail, nan, wait (until a signal: 143 with the event "interrupted"),
-deaf (until killed), go (until the file STAND_IN_GO is there, then finish). STAND_IN_DEVICE: cpu (default), gpu,
-or asked: what --device says, on the GPU eight times as fast. On a cluster the first node alone (NGCDL_NODE 0) tells
-anything. steps: ten of them, a checkpoint after each, and before the sixth it waits for STAND_IN_GO; with --resume it
-goes on behind its last checkpoint.
+STAND_IN selects the behaviour: finish (default), fail, nan, wait (until a signal: 143 with event "interrupted"),
+deaf (until killed), go (until the file STAND_IN_GO exists, then finish). STAND_IN_DEVICE: cpu (default), gpu,
+or asked: as --device says, eight times as fast on the GPU. On a cluster only the first node (NGCDL_NODE 0) writes
+events. steps: ten of them, a checkpoint after each; before the sixth it waits for STAND_IN_GO; with --resume it
+goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ folder = Path(sys.argv[sys.argv.index("--out") + 1])
 is_first = os.environ.get("NGCDL_NODE", "0") == "0"
 does = os.environ.get("STAND_IN", "finish")
 if does == "nan" and not is_first:
-    does = "deaf"  # the first node finds it; the others wait for it in a collective, hear nothing, and are killed
+    does = "deaf"  # the first node detects it; the others wait in a collective, deaf to signals, and are killed
 stop = threading.Event()
 rate = 512.0
-signal.alarm(200)  # a test that failed leaves nothing behind for ever
+signal.alarm(200)  # so that a failed test leaves no process behind
 
 
 def event(name: str, **fields: Any) -> None:
@@ -60,7 +60,7 @@ def finish() -> None:
     event("finish", step=2, seconds=1.0)
 
 
-if "STAND_IN_SAYS" in os.environ:  # what it was given, for a test to see
+if "STAND_IN_SAYS" in os.environ:  # lets a test see what it was given
     Path(os.environ["STAND_IN_SAYS"]).write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
 signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else lambda *_: stop.set())
 device = os.environ.get("STAND_IN_DEVICE", "cpu")

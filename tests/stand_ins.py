@@ -1,4 +1,4 @@
-"""Programs that stand in for real ones, each of some lines of shell."""
+"""Programs that stand in for real ones, each a few lines of shell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def stand_in(folder: Path, name: str, lines: str, shell: str = "/bin/sh") -> Path:
-    """Write a program; where its folder comes first in PATH it is the one that is found."""
+    """Write a program; it is the one found if its folder comes first in PATH."""
     path = folder / name
     path.write_text(f"#!{shell}\n{lines}\n")
     path.chmod(0o755)

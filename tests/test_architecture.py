@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "toolkit/ngcdl"
 TRAINER = ROOT / "containers/trainer"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-# library -> the places that import it
+# library -> where it may be imported
 OWNERS = {
     "docker": {"engines/docker"},
     "pynvml": {"telemetry/gpu.py"},
@@ -29,12 +29,12 @@ OWNERS = {
     "typer": {"cli"},
 }
 
-# The modules that may name an engine: which one to take, and what there is of Docker on a host, is their very question.
+# The modules that may name an engine: choosing one, or Docker's state on a host, is their very purpose.
 NAME_ENGINES = ("spec", "engines", "choice.py", "doctor", "cli/images.py")
 
 
 def imported(source: str) -> Iterator[tuple[str, bool]]:
-    """The absolute names that a source imports, and whether that happens at import."""
+    """The absolute names that a source imports, and whether that is done at import."""
     tree = ast.parse(source)
     later = {id(inner) for one in ast.walk(tree) for part in _not_run(one) for inner in ast.walk(part)}
     for one in ast.walk(tree):
@@ -48,7 +48,7 @@ def imported(source: str) -> Iterator[tuple[str, bool]]:
 
 
 def _not_run(one: ast.AST) -> list[ast.stmt]:
-    """What of a statement does not run at import: all of a function, and what only a checker of types reads."""
+    """The part of a statement not run at import: a function, and what only type checkers read."""
     if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
         return [one]
     return one.body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING" else []

@@ -1,4 +1,4 @@
-"""Runs in one file: what goes in, what comes out, and what is never taken in."""
+"""Runs in one file: what goes in, what comes out, and what is never accepted."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_full_disk_is_not_called_a_broken_archive(shelf: Store, other: Store, 
     (MADE.keep(shelf, "run-1") / "log.txt").write_bytes(bytes(1 << 20))
     packed(shelf, tmp_path / "x.tar", "run-1")
     other.ensure_writable()
-    script = tmp_path / "import.sh"  # a tmpfs of 256 KiB, seen by this process alone
+    script = tmp_path / "import.sh"  # a tmpfs of 256 KiB that only this process sees
     script.write_text(
         f"mount -t tmpfs -o size=256k none {other.root} && exec {sys.executable} -c 'import sys\n"
         "from pathlib import Path\nfrom ngcdl import archive\nfrom ngcdl.store import Store\n"
@@ -186,7 +186,7 @@ def test_a_full_disk_is_not_called_a_broken_archive(shelf: Store, other: Store, 
     assert done.stdout.endswith("\n\n"), "nothing is left"
 
 
-# -- what is never taken in -----------------------------------------------------------------------------------------
+# -- what is never accepted ---------------------------------------------------------------------------------------
 
 
 def written(file: Path, members: list[Member], sums: bool = True, mode: str = "w") -> None:

@@ -60,7 +60,7 @@ def test_a_goal_is_held_against_the_median_of_what_it_is_about() -> None:
 def test_a_figure_fell_only_where_it_is_worse_by_more_than_the_spread_of_both() -> None:
     worse = replace(PAIRED, ours=(1.4, 1.3, 1.35))
     assert figures.fell(PAIRED, worse) == "1.35 (1.30..1.40) x, committed 1.10 (1.00..1.20) x"
-    assert figures.fell(PAIRED, replace(PAIRED, ours=(1.4, 1.05, 1.35))) is None  # as good once as it was
+    assert figures.fell(PAIRED, replace(PAIRED, ours=(1.4, 1.05, 1.35))) is None  # once as good as before
     assert figures.fell(worse, PAIRED) is None
     assert figures.fell(worse, replace(PAIRED, goal=Goal("ratio", 1.0, at_least=True)))
 
@@ -116,14 +116,14 @@ def measure(rounds):
 
 
 def benched(folder: Path, *words: str, **benchmarks: str) -> subprocess.CompletedProcess[str]:
-    """Run the frame with these in the place of start_up, launch and others; its page and figures lie in the folder."""
+    """Run the benchmarks with these in place of start_up, launch and others; page and figures are in the folder."""
     own = shutil.copytree(BENCHMARKS, folder / "scripts/benchmarks", dirs_exist_ok=True)
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs/performance.md").write_text(f"{page.BEGIN}\n{page.END}\n")
     (own / "figures.json").write_text("[]")
     for name, source in benchmarks.items():
         (own / f"{name}.py").write_text(source)
-    # -B: of a file written twice in a second the bytecode of the first would be run
+    # -B: a file written twice within a second would run its first bytecode
     asked = [sys.executable, "-B", own, *(benchmarks or ["start_up"]), *words]
     return subprocess.run(asked, capture_output=True, text=True, check=False)
 
@@ -178,7 +178,7 @@ def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None
     assert "no such benchmark: speed; choose from start_up, launch" in done.stderr
 
 
-# Stands for a Python: says what it was given and where. Without "-c" it is what the benchmark or pytest would run in.
+# Stands for a Python: prints its arguments and where it runs. Without "-c" it would run the benchmark or pytest.
 TOLD = """#!/bin/sh
 case $1 in -c) exit 0 ;; esac
 echo "$PWD|$PYTHONPATH|$*"
@@ -186,8 +186,8 @@ echo "$PWD|$PYTHONPATH|$*"
 
 
 def scripted(folder: Path, name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of a clone whose other programs are stand-ins, from this folder, whose bin/python is named by a
-    relative path."""
+    """Run a script from `folder`, in a clone whose other programs are stand-ins; bin/python is a relative path
+    there."""
     clone = folder / "a clone"
     (clone / "scripts").mkdir(parents=True)
     (folder / "bin").mkdir()

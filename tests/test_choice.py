@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from docker_socket import Daemon, serving
-from telemetry.conftest import library as library  # a fixture, made known here
+from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
 CODE = """
@@ -145,8 +145,8 @@ def test_indices_become_uuids(cards: Host, daemon: Daemon) -> None:
     [
         (["all", "0"], "0,"),
         (["all", "0", FIRST], FIRST),
-        (["all"], FIRST),  # as on WSL: the request takes all, and keeps programs to this one
-        (["7"], "0,"),  # the daemon says what it has not
+        (["all"], FIRST),  # as on WSL: the request takes all and limits programs to this one
+        (["7"], "0,"),  # the daemon says what it lacks
     ],
 )
 def test_cdi_takes_the_names_that_it_describes(cards: Host, daemon: Daemon, described: list[str], named: str) -> None:

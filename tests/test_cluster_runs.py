@@ -1,4 +1,4 @@
-"""Runs on a cluster: nobody watches them, others may write their record, and they go on where none can be asked."""
+"""Runs on a cluster: unwatched, others may write their record, and they continue where none can be asked."""
 
 from __future__ import annotations
 

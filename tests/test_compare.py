@@ -43,7 +43,7 @@ RATES = {1: 100.0, 2: 200.0}
 
 @dataclass
 class Trainings(FakeEngine):
-    """Each start is a training that says its speed by its threads; `instead` has another end for the n-th start."""
+    """Each start is a training whose speed depends on its threads; `instead` replaces the n-th start."""
 
     instead: Mapping[int, Callable[[Order], FakeJob | NgcdlError]] = field(default_factory=dict)
     orders: list[Order] = field(default_factory=list)
@@ -98,7 +98,7 @@ def going(shelf: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trai
 
 
 def runs(shelf: Store) -> list[Run]:
-    """All runs, the oldest first."""
+    """All runs, oldest first."""
     return [shelf.load(run_id) for run_id in reversed(shelf.ids())]
 
 
@@ -259,7 +259,7 @@ docker_s_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExc
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[settings.Settings]:
-    """A Docker that has two images, on a host of this test's own."""
+    """A Docker with two images, on an isolated host."""
     monkeypatch.setenv("HOME", str(tmp_path))
     daemon = Daemon(tmp_path / "d.sock")
     for digit, image in (("1", IMAGE), ("2", OTHER)):

@@ -1,4 +1,4 @@
-"""What is kept of a comparison: found by its name, loaded as it was saved, and named where it is none."""
+"""What is kept of a comparison: found by its name, loaded as saved, and what is not one is named."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(shelf: Store) ->
     stop = threading.Thread(target=comparisons.stop, args=(kept, shelf))
     with comparisons.alone(shelf):
         stop.start()
-        stop.join(0.2)  # if it may, it is done by then
+        stop.join(0.2)  # time enough without a lock
         comparisons.save(changed, shelf)
     stop.join(20)
     found = comparisons.load(kept.id, shelf)

@@ -1,4 +1,4 @@
-"""Results on stdout, the rest on stderr, and nothing that a container or a registry sends moves the terminal."""
+"""Results on stdout, the rest on stderr, and nothing from a container or a registry controls the terminal."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_table_is_no_wider_than_its_terminal_and_loses_no_cell(rows: list[tupl
     assert "".join("".join(lines).split()) == "".join("".join(row) for row in rows)
 
 
-# ---- the name of ngcdl ----
+# ---- ngcdl's name ----
 
 
 def _there(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Every error that a user can meet: drawn, with an exit code, a sentence and a hint."""
+"""Every error a user can see is shown with an exit code, a sentence and a hint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ngcdl import errors
 from ngcdl.errors import NgcdlError, UsageError
 
 CLASSES = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, NgcdlError)]
-# What each argument looks like where the error is raised.
+# A realistic value for each argument.
 EXAMPLES = {
     "nearest": ("18.01-py3", "18.02-py2"),
     "offered": ("linux/arm64",),

@@ -1,4 +1,4 @@
-"""What lies in a run's folder is read as it can be, whatever the run put there."""
+"""A run's folder is read as far as possible, whatever the run put there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards that an open run holds are no free ones, although nothing computes on them yet."""
+"""Cards held by an open run are not free, even if nothing computes on them yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE
 from house import until
-from telemetry.conftest import library as library  # a fixture, made known here
+from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
 from ngcdl import held
@@ -27,7 +27,7 @@ from ngcdl.store import Store
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 DIGEST = "sha256:" + "5" * 64
 TRAINING = Workload("cifar10")
-# Chooses and records; while it says what it chose, others may record a run on the very card.
+# Chooses and records; while it reports its choice, others may record a run on that card.
 PREPARE = """
 import json, os, sys
 from dataclasses import replace
@@ -86,7 +86,7 @@ def has(daemon: Daemon, image: ImageRef) -> None:
 
 @pytest.fixture
 def host(library: Path, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Two cards on which nothing computes."""
+    """A host with two idle cards."""
     one = Host(library, tmp_path / "nvml.state")
     one.set()
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -157,7 +157,7 @@ def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> Non
 def test_an_image_that_is_always_pulled_is_not_pulled_once_more_for_another_card(
     host: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others wait until the card is chosen, and it may be pulled for an hour."""
+    """Others wait until the card is chosen, and the pull may take an hour."""
     image = ImageRef.parse("127.0.0.1:1/tensorflow:18.01-py2")  # no registry answers there: the engine pulls
     has(daemon, image)
     daemon.pulled = json.dumps({"status": f"Digest: {DIGEST}"}).encode() + b"\n"

@@ -31,7 +31,7 @@ HERE = os.uname().nodename
 
 @dataclass
 class Client:
-    """A daemon that knows itself only, or answers with an error."""
+    """A daemon with only info(), which may be an error."""
 
     said: dict[str, Any] = field(default_factory=dict)
     base_url: str = "http+docker://localhost"

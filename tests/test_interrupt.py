@@ -163,7 +163,7 @@ def test_handlers_are_put_back_also_after_an_error() -> None:
 
 
 def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
-    """nohup means it."""
+    """As with nohup."""
     code = """
 import os, signal
 signal.signal(signal.SIGHUP, signal.SIG_IGN)

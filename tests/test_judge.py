@@ -1,4 +1,4 @@
-"""A pull or a run is judged first: what stops it, what is said, and what can't block it."""
+"""A pull or run is judged first: what stops it, what is said, and what can't block it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.telemetry.card import Card, Probe
 from ngcdl.verdicts import Verdicts
 
-# Nothing listens on port 1: a registry that can't be asked.
+# Nothing listens on port 1: an unreachable registry.
 NOWHERE = "127.0.0.1:1"
 GTX_1050_TI = Gpu("6.1", "GTX 1050 Ti", "geforce", 0, "GPU-0")
 A100 = Gpu("8.0", "A100", "nvidia", 1, "GPU-1")
@@ -39,7 +39,7 @@ TORCH = {
 }  # fmt: skip
 
 ARM = {"architecture": "arm64", "config": {"Env": []}}
-# newer than any table, and made for one card
+# newer than any table, made for one card
 CUDA_14 = {
     "architecture": "amd64",
     "config": {
@@ -50,7 +50,7 @@ CUDA_14 = {
 
 @dataclass
 class Engine(FakeEngine):
-    """An engine that has the images of `configs`, and those of `digests`."""
+    """An engine that has the images in `configs` and those in `digests`."""
 
     job: Any = field(default_factory=FakeJob)
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -213,7 +213,7 @@ def test_an_image_that_the_engine_has_by_its_digest_needs_no_room_on_the_disk(
     monkeypatch.delenv("DOCKER_CONFIG", raising=False)
     config = settings.load({"HOME": str(tmp_path)})
     ngc, full = NgcServer(), replace(TODAY, free_bytes=1)
-    tags = ("25.03-py3", "98.01-py3")  # one that is known, and one that no table knows
+    tags = ("25.03-py3", "98.01-py3")  # one known to the tables, one not
     for tag in tags:
         environ = ("CUDA_VERSION=12.8.1", "CUDA_DRIVER_VERSION=570.124.06", "TORCH_CUDA_ARCH_LIST=8.0 9.0", f"IT={tag}")
         ngc.add_image("nvidia/pytorch", tag, environ=environ)

@@ -1,4 +1,4 @@
-"""scripts/lab where there is no lab: whatever is typed, it says what is wrong and what to type, and leaves nothing."""
+"""scripts/lab without a lab: whatever is typed, it says what is wrong and what to type, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stand_ins import refuses
 LAB = ROOT / "scripts" / "lab"
 
 
-# Who is asked for its user says what the test wants.
+# The script sees the user id that the test wants.
 AS = "import os, runpy, sys; os.geteuid = lambda: {}; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 

@@ -1,4 +1,4 @@
-"""scripts/lab_parts/lanes.py: what came out of all groups is one line and one exit code."""
+"""scripts/lab_parts/lanes.py: all groups' results become one line and one exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from house import ROOT
 from lab_parts import lanes
 
 LANES = ROOT / "scripts" / "lab_parts" / "lanes.py"
-# Stands for pytest: the last word says where the results go.
+# Stands for pytest: the last word names the results file.
 WRITES = """for word; do :; done
 echo '<testsuites>{}</testsuites>' >"${{word#--junitxml=}}"
 """
@@ -53,7 +53,7 @@ def test_what_failed_is_named_and_a_group_that_was_killed_or_that_pytest_gave_up
 
 
 def test_every_file_of_tests_is_of_one_group() -> None:
-    """Of those that are told apart by a mark, either of them takes a file."""
+    """Where groups are told apart by a mark, either may take a file."""
     groups = [*lanes.early(), *lanes.late()]
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         name = path.relative_to(ROOT).as_posix()
@@ -65,14 +65,14 @@ def test_every_file_of_tests_is_of_one_group() -> None:
 
 
 def test_no_two_files_of_tests_are_one_module() -> None:
-    """A pytest that meets both, as that of `scripts/test -k ...` does, gives up."""
+    """A pytest that collects both, as `scripts/test -k ...` does, fails."""
     paths = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
     found = Counter(module(path) for path in paths)
     assert [name for name, times in found.items() if times > 1] == []
 
 
 def module(path: Path) -> str:
-    """What pytest imports a file as: by its name alone, but in a package."""
+    """The module name pytest gives a file: its stem, or with its package."""
     top = path.parent
     while (top / "__init__.py").exists():
         top = top.parent
@@ -80,7 +80,7 @@ def module(path: Path) -> str:
 
 
 def takes(words: tuple[str, ...], name: str) -> bool:
-    """Would pytest with these words collect this file?"""
+    """Does pytest with these words collect this file?"""
     ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
     wanted = [word for word in words if word.startswith("tests")]
     return any(is_in(name, one) for one in wanted) and not any(is_in(name, one) for one in ignored)

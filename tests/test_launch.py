@@ -144,7 +144,7 @@ def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(shelf: St
 
 
 class KeptJob(FakeJob):
-    """Its container is not removed: it alone has the end of its log."""
+    """Its container is kept: it alone has the end of its log."""
 
     def remove(self) -> None:
         raise EngineLost("read the run's output")

@@ -1,4 +1,4 @@
-"""A run that a cluster may have accepted before ngcdl knew it: its record stays open until that is known."""
+"""A run that a cluster may have accepted before ngcdl knew: its record stays open until that is known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def no_answer() -> Job | None:
 def test_a_submission_that_was_given_up_stays_open_unless_its_job_is_known_to_be_removed(
     shelf: Store, find: object
 ) -> None:
-    """sbatch was killed while a busy controller had its request: Slurm may accept that later."""
+    """sbatch was killed while a busy controller had its request: Slurm may still accept it."""
     prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGINT), is_cluster=True)
     prepared.engine.find = lambda _: find()  # type: ignore[method-assign, operator]
     show = FakeShow()
@@ -49,7 +49,7 @@ def test_a_submission_that_was_given_up_stays_open_unless_its_job_is_known_to_be
 
 def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(shelf: Store) -> None:
     class Remembered(FakeJob):
-        """Slurm still lists a job that was cancelled."""
+        """Slurm still lists the cancelled job."""
 
         def remove(self) -> None:
             self.asked.append("cancelled")

@@ -1,4 +1,4 @@
-"""A famous failure is said with its remedy, once, and recorded."""
+"""A known failure is shown with its remedy, once, and recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that can't write its log, samples or record goes on, and says so once."""
+"""A run that can't write its log, samples or record continues, saying so once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_log_that_can_t_be_written_any_more_is_said_once(shelf: Store) -> None
 
 @pytest.mark.parametrize("planted", ["link", "pipe"])
 def test_a_log_that_the_run_made_another_file_of_is_not_written(shelf: Store, tmp_path: Path, planted: str) -> None:
-    """The folder is bound into the container: a link there would be followed with the caller's rights."""
+    """The folder is mounted in the container: a link there would be followed with the caller's rights."""
     precious = tmp_path / "authorized_keys"
     precious.write_text("mine\n")
     prepared, folder = ready(shelf, FakeJob((b"theirs\n",)))

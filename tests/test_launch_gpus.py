@@ -1,4 +1,4 @@
-"""A run that was given GPUs has them inside, or says that it has not."""
+"""A run that was given GPUs has them inside, or says it does not."""
 
 from __future__ import annotations
 

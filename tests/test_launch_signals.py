@@ -33,7 +33,7 @@ def test_a_second_signal_kills(shelf: Store) -> None:
 
 
 class Unmoved(FakeJob):
-    """A job that no kill ends; `told` is what its engine says of it then."""
+    """A job that no kill ends; `told` is what its engine then says of it."""
 
     told: Exit | EngineLost | None = None
 
@@ -107,7 +107,7 @@ def test_a_signal_before_the_start_is_recorded_and_passed_on(shelf: Store) -> No
 
 
 class Unremovable(FakeJob):
-    """The engine does not answer: it may be removed, or not."""
+    """The engine does not answer: it may or may not be gone."""
 
     def remove(self) -> None: ...
 

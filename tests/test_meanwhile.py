@@ -1,4 +1,4 @@
-"""What is said while something is waited for."""
+"""What is reported during a wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image is judged for a cluster's nodes before it is submitted: refused, kept off some of them, or left to luck."""
+"""An image is judged for a cluster's nodes before submission: refused, kept off some of them, or left to chance."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ngcdl.errors import ClusterForbidden, EngineError, ImageUnfit, NotAsked
 from ngcdl.imagefacts import Found
 from ngcdl.spec import ImageRef, Placement
 
-NOWHERE = "127.0.0.1:1"  # nobody answers there: the catalogue tells of images
+NOWHERE = "127.0.0.1:1"  # no one answers there: the catalogue is used
 V100 = Node("n1", "amd64", card="v100", gpus=4)
 H100 = Node("n2", "amd64", card="h100", gpus=8)
 ANYWHERE = Placement()
-NEW = ImageRef.parse("pytorch:26.07-py3", NOWHERE)  # from Turing on
+NEW = ImageRef.parse("pytorch:26.07-py3", NOWHERE)  # since Turing
 
 
 @dataclass(frozen=True)

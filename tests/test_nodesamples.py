@@ -1,4 +1,4 @@
-"""What several nodes measured is one machine's: the same moment once, each reading put together as it can be meant."""
+"""Several nodes' samples become one machine's: each moment once, each reading combined as its meaning allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_
 
     measured("n1", 10.0, 11.0, 12.0)
     assert [sample["t"] for sample in samples(tmp_path)] == [10.0, 11.0, 12.0]
-    measured("n2", 10.3, 11.3, 12.9, 13.9)  # n1 was lost, and the run went on elsewhere
+    measured("n2", 10.3, 11.3, 12.9, 13.9)  # n1 was lost, and the run moved on
     found = [(sample["t"], sample["cpu"], [gpu["uuid"] for gpu in sample["gpus"]]) for sample in samples(tmp_path)]
     both = ["GPU-n1", "GPU-n2"]
     assert found == [

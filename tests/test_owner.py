@@ -1,4 +1,4 @@
-"""A process is told from a later one with the same number."""
+"""A process is told from a later one with the same PID."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_process_that_has_ended_and_waits_for_its_parent_is_not_alive() -> Non
     code = "from ngcdl.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot, flush=True)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        pid, ticks, boot = process.stdout.read().split()  # to its end: the process has let go of stdout
+        pid, ticks, boot = process.stdout.read().split()  # to EOF: the process has closed stdout
         from house import until
 
         owner = Owner(int(pid), int(ticks), boot)

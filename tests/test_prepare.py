@@ -1,4 +1,4 @@
-"""What comes before a start: decided, fetched, and recorded before anything runs."""
+"""What precedes a start: decided, fetched, and recorded before anything runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ngcdl.store import Store
 
 DIGEST = "sha256:" + "5" * 64
 NONE = GpuRequest("none")
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # docker's SDK's socket
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # docker SDK's socket
 
 
 @pytest.fixture
@@ -154,16 +154,16 @@ def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
     with registry_without_anything() as host, pytest.raises(UnknownRepository):
         prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, shelf, FakeShow())
     unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")
-    with pytest.raises(DatasetWrong):  # what the registry does not say is left to the pull, and the pull is last
+    with pytest.raises(DatasetWrong):  # what the registry can't answer is left to the pull, which comes last
         prepare.prepare(replace(asked, image=unreachable), config, shelf, FakeShow())
 
 
 @contextlib.contextmanager
 def registry_without_anything() -> Iterator[str]:
-    """Serve 404 with a registry's words on a port of this host, and give its name."""
+    """Serve a registry's 404 on a port of this host; yield its name."""
 
     class Nothing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # http.server's name
+        def do_GET(self) -> None:  # for http.server
             body = b'{"errors": [{"code": "NAME_UNKNOWN"}]}'
             self.send_response(404)
             self.send_header("Content-Length", str(len(body)))

@@ -1,4 +1,4 @@
-"""A run that two processes read is the run that one reads, whatever becomes of the second."""
+"""A run read by two processes equals one read by one, whatever becomes of the second."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SAMPLED = [{"t": STARTED + t, "cpu_percents": [t, 100 - t / 3], "host_cpu_percen
 
 @pytest.fixture(scope="module", autouse=True)
 def own_threads() -> Iterator[None]:
-    """Let those count alone that are started here: what other tests left waits for nobody here, and may end."""
+    """Count only threads started here: those left by other tests wait for nothing here, and may end."""
     left = set(threading.enumerate()) - {threading.current_thread()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "active_count", lambda: len(set(threading.enumerate()) - left))
@@ -58,7 +58,7 @@ def test_events_read_in_two_parts_are_the_same_wherever_they_are_parted(
     events: list[Any], place: int, last: float | None
 ) -> None:
     rest = pickle.dumps(rest_of(STARTED, events[place:]))
-    whole = repr(told(RUN, events, SAMPLED))  # NaN is not itself, but its word is
+    whole = repr(told(RUN, events, SAMPLED))  # NaN != NaN, but the reprs match
     found = InTwo(events[:place], [], lambda: pickle.loads(rest), last)
     assert repr(told_in_two(RUN, found, lambda: SAMPLED)) == whole
     left_to_us = InTwo(events[:place], events[place:], lambda: None, last)
@@ -128,7 +128,7 @@ def test_a_short_run_and_one_processor_have_no_second_process(kept: Path) -> Non
 
 
 class Deadly:
-    """Kills the process that packs it."""
+    """Kills the process pickling it."""
 
     def __reduce__(self) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The README's commands are what ngcdl understands: each is planned for real against the lab, none is started."""
+"""The README's commands are what ngcdl understands: each is really planned against the lab, none is started."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ngcdl.trainings import bundled
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-# What a plan has, by where it is for.
+# What a plan contains, by engine.
 PLANS = {"docker": "# the same by hand:", "slurm": "#SBATCH --nodes=2", "kubernetes": "completionMode: Indexed"}
 
 
 def commands() -> list[str]:
-    """Every line of a code block that starts ngcdl, without its comment."""
+    """Every code-block line that starts ngcdl, without its comment."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in lines if re.match(r"(\./scripts/)?ngcdl ", line)]
@@ -60,7 +60,7 @@ def test_the_first_table_has_the_rows_that_a_training_on_a_cpu_shows_and_they_fi
 def test_every_run_line_of_the_readme_can_be_planned(line: str, lab: dict[str, Any], tmp_path: Path) -> None:
     words = shlex.split(line)[1:]
     at = words.index("--") if "--" in words else len(words)
-    # No card is here, and what is started is not this test's question.
+    # There is no card, and what is started does not matter.
     asked = [word if word != "all" else "auto" for word in words[:at]]
     argv = [*asked, "--dry-run", *(["--data", "synthetic"] if "--train" in asked else []), *words[at:]]
     environment = {
@@ -124,5 +124,5 @@ def test_the_readme_has_every_variable_that_the_command_reads() -> None:
     scripts = "\n".join((ROOT / "scripts" / name).read_text() for name in ("ngcdl", "environment"))
     read = {*re.findall(r"(?:environ.*?| = )\"(NGCDL_\w+)\"", sources), *re.findall(r"\$\{(NGCDL_\w+)", scripts)}
     assert {"NGCDL_BROWSER", "NGCDL_IMAGES", "NGCDL_PYTHON", "NGCDL_VENV"} <= read
-    own = {"NGCDL_HOST", "NGCDL_TYPED"}  # which ngcdl itself sets for what it starts
+    own = {"NGCDL_HOST", "NGCDL_TYPED"}  # set by ngcdl itself for what it starts
     assert {name for name in read - own if f"`{name}`" not in README} == set()

@@ -28,7 +28,7 @@ from ngcdl.store import Store
 
 
 def killed(house: House, **env: str) -> tuple[str, int]:
-    """Kill -9 an ngcdl whose training goes on; its run's id and the training's process."""
+    """Kill -9 an ngcdl whose training goes on; return the run's id and training's PID."""
     process = house.popen(*TRAIN, env=env)
     run_id = str(until(house.shelf.ids, "the record")[0])
     run = until(lambda: (run := house.shelf.load(run_id)).container and run, "the start")
@@ -109,7 +109,7 @@ def test_the_next_run_closes_what_was_left_open(house: House) -> None:
 def test_the_next_run_finds_out_what_became_of_one_that_lost_its_engine(
     house: House, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
-    """With live-restore its container goes on while dockerd is away."""
+    """With live-restore its container outlives dockerd's absence."""
     daemon, run, _ = unwatched
     daemon.state = {"Running": True}
     house.shelf.create(replace(run, status="lost", finished=2.0, reason="The engine went away"))

@@ -1,4 +1,4 @@
-"""A container that nobody watched: its end and its words are taken over before its engine may forget them."""
+"""A container that nobody watched: its exit and output are saved before its engine may forget them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_container_that_went_down_with_its_host_was_interrupted(
     shelf: Store, unwatched: tuple[Daemon, Run, Path], code: int, owner: Owner, machine: Machine,
     status: str, reason: str | None,
 ) -> None:  # fmt: skip
-    """After a power cut Docker gives 255, which a command may give as well: only another boot tells."""
+    """After a power cut Docker reports 255, as a command may too: only a new boot tells."""
     daemon, run, log = unwatched
     daemon.state = {**ENDED, "ExitCode": code}
     shelf.save(replace(run, owner=owner, machine=machine, engine_id="this-one"))

@@ -1,4 +1,4 @@
-"""A record reads back, old ones load for ever, and junk is a ValueError."""
+"""A record reads back, old ones load forever, and junk is a ValueError."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
 
 
 def _as_of_then(summary: Summary) -> Summary:
-    """Give `summary` with what it had when the golden folder was made."""
+    """`summary` with the fields of when the golden folder was made."""
     then = json.loads((GOLDEN / "run.json").read_text())["summary"]
     gpus = tuple(GpuSummary(**{name: getattr(gpu, name) for name in then["gpus"][0]}) for gpu in summary.gpus)
     return Summary(**{name: getattr(summary, name) for name in then} | {"gpus": gpus})

@@ -1,4 +1,4 @@
-"""What is asked for when a run is repeated, and when it is refused."""
+"""What is requested when a run is repeated, and when it is refused."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_starts_nothing_gets_no_value_of_the_caller_s(
 
 @pytest.fixture
 def imported(config: settings.Settings) -> Run:
-    """A stranger's command, taken in from an archive."""
+    """A stranger's command, imported from an archive."""
     shelf = Store(config.runs)
     spec = {
         "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,

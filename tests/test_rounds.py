@@ -1,4 +1,4 @@
-"""A comparison's runs in a queue: handed in at once, each after those before it, followed, withdrawn or left."""
+"""A comparison's runs in a queue: submitted at once, each after those before it, followed, withdrawn or left."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]
 
 @dataclass
 class Cluster(FakeEngine):
-    """Takes every run at once; the n-th job is `jobs[n]`, else one that ends well. `refuses`: that one, once."""
+    """Accepts every run at once; the n-th job is `jobs[n]`, else a success. `refuses` is refused once."""
 
     jobs: Mapping[int, FakeJob] = field(default_factory=dict)
     refuses: int | None = None
-    at: Mapping[int, Callable[[], None]] = field(default_factory=dict)  # what happens while it takes that one
+    at: Mapping[int, Callable[[], None]] = field(default_factory=dict)  # what happens while it accepts that
     orders: list[Order] = field(default_factory=list)
     taken: dict[str, FakeJob] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:
 
 
 def killed(fake: Cluster) -> list[int]:
-    """Which jobs, in the order of their hand-in, were ended from here."""
+    """Which jobs, by order of submission, were killed from here."""
     return [number for number, order in enumerate(fake.orders, 1) if "kill" in fake.taken[order.run_id].asked]
 
 
@@ -215,7 +215,7 @@ def test_a_stop_that_comes_while_a_run_is_recorded_is_not_lost(shelf: Store, mon
     def creating(shelf: Store, run: Run) -> Path:
         if len(fake.orders) == 1:
             ours.start()
-            ours.join(0.5)  # if it may, it is done by then
+            ours.join(0.5)  # time enough without a lock
         return create(shelf, run)
 
     it, fake = going(shelf)

@@ -1,4 +1,4 @@
-"""docs/scale.md has the tables of its script, and the model is as near to what was measured as the page says."""
+"""docs/scale.md has its script's tables, and the model is as close to the measurements as the page says."""
 
 from __future__ import annotations
 

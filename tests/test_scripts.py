@@ -1,4 +1,4 @@
-"""The scripts of a clone: what they say of themselves and refuse, and the environment that they make once."""
+"""A clone's scripts: what they say of themselves and refuse, and the environment they create once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from house import ROOT
 
 from ngcdl import __version__
 
-# Stands for uv: an environment that borrows the packages of this one. Says what it was asked.
+# Stands for uv: makes an environment that borrows this one's packages, and logs its requests.
 UV = f"""#!/bin/sh
 echo "$1" >> "$HOME/asked"
 case $1 in
@@ -43,14 +43,14 @@ def clone(tmp_path: Path) -> Path:
 
 
 def put(clone: Path, name: str, text: str) -> None:
-    """Put a program onto PATH."""
+    """Put a program on PATH."""
     program = clone.parent / "bin" / name
     program.write_text(text)
     program.chmod(0o755)
 
 
 def refused(clone: Path, line: str, **variables: str) -> str:
-    """What a line of scripts/environment's functions says before it ends with 125."""
+    """What a line using scripts/environment's functions prints before exit 125."""
     environment = {"HOME": str(clone.parent), "PATH": f"{clone.parent}/bin:{os.defpath}", **variables}
     words = ["bash", "-euc", f". scripts/environment; {line}", "scripts/ngcdl"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=clone)
@@ -59,7 +59,7 @@ def refused(clone: Path, line: str, **variables: str) -> str:
 
 
 def told(clone: Path) -> tuple[str, str, list[str]]:
-    """What `scripts/ngcdl --version` said on stdout and stderr, and what uv was asked for it."""
+    """Return stdout and stderr of `scripts/ngcdl --version`, and what it asked of uv."""
     home = clone.parent
     (home / "asked").write_text("")
     environment = {"HOME": str(home), "PATH": f"{home}/bin:{os.defpath}", "NGCDL_PYTHON": sys.executable}
@@ -88,7 +88,7 @@ def test_a_python_that_is_gone_or_another_one_makes_the_environment_anew(clone: 
     if change == "gone":
         (clone / ".venv/bin/python").unlink()
         (clone / ".venv/bin/python").symlink_to("/usr/bin/python3.0")
-    elif change == "half removed":  # as rm leaves it that a Ctrl-C ended
+    elif change == "half removed":  # as an interrupted rm leaves it
         (clone / ".venv/pyvenv.cfg").unlink()
         shutil.rmtree(clone / ".venv/lib")
         shutil.rmtree(clone / ".venv/bin")
@@ -161,7 +161,7 @@ def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) 
 
 
 def scripted(clone: Path, name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script through a link, from another folder, in a clone whose path has a blank; it gets no lab."""
+    """Run a script through a link, from another folder, in a clone whose path has a space, without a lab."""
     (clone / "scripts/lab").write_text("#!/bin/sh\nexit 1\n")
     link = clone.parent / "bin" / f"my-{name}"
     link.symlink_to(clone / "scripts" / name)

@@ -1,4 +1,4 @@
-"""Variables come before config files, and those before defaults."""
+"""Variables override config files, and those override defaults."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from ngcdl.errors import BadGpuRequest, BadOption, BadReference, UsageError
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, parse_bytes, parse_environment
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
-JETSON = "54d0709b-558d-5a59-9c65-0c5fc14a21a4"  # the UUID of its GPU, as the driver tells it
-# Text that is near to what is meant: real junk rarely gets past the first character.
+JETSON = "54d0709b-558d-5a59-9c65-0c5fc14a21a4"  # the UUID of its GPU, as the driver has it
+# Text close to valid input: random junk rarely gets past the first character.
 NEAR = st.text(alphabet="aA0_./:@-[]=, ~\0\n\"'é٣", max_size=30)
 JUNK = st.one_of(st.text(max_size=60), NEAR)
 
@@ -156,7 +156,7 @@ def test_any_text_is_a_gpu_request_that_reads_back_or_a_usage_error(text: str) -
 @pytest.mark.parametrize("parse", [GpuRequest.parse, Port.parse, parse_bytes])
 def test_a_number_of_thousands_of_digits_is_a_usage_error(parse: object) -> None:
     with pytest.raises(UsageError):
-        parse("9" * 5000)  # type: ignore[operator]  # each of them takes a text
+        parse("9" * 5000)  # type: ignore[operator]  # each of them takes a str
 
 
 @pytest.mark.parametrize(

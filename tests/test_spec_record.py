@@ -1,4 +1,4 @@
-"""What is asked as a record keeps it: both ways, without secrets."""
+"""A request as a record stores it: both ways, without secrets."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_a_value_that_holds_none_is_shown(name: str, value: str) -> None:
     assert redacted(name, value) == value
 
 
-# Names with TOKEN, KEY, AUTH or PASS in them that ordinary settings have.
+# Ordinary settings with TOKEN, KEY, AUTH or PASS in their names.
 ORDINARY = (
     "TOKENIZERS_PARALLELISM", "MAX_TOKENS", "NUM_KEY_VALUE_HEADS", "AUTHOR_ID", "PASSES", "KEYFRAMES", "NCCL_KEYS_MAX",
     "TOKEN_DROPOUT", "BYPASS_CACHE",
 )  # fmt: skip
 HARMLESS = ("0", "512", "123456", "0.25", "true", "False", "YES", "no", "on", "off", "none", "auto")
-# Names under which a few digits may be a PIN, and any word a password.
+# Names for which a few digits may be a PIN, and any word a password.
 OF_SECRETS = (
     "PASSWORD", "DB_PASSWORD", "PASSWORD_2", "PASSWORDS", "PASSWD", "SSHPASS", "PASS", "KEY_PASSPHRASE", "PASSCODE",
     "API_KEY", "APIKEY", "API_KEYS", "KEY", "KEY_2", "HF_TOKEN", "MYTOKEN", "token", "CLIENT_SECRET", "SECRET_ID",

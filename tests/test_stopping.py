@@ -1,4 +1,4 @@
-"""Who is asked to end a run, and what becomes of its record, also on an engine of which nobody here has heard."""
+"""Who is asked to end a run, and what becomes of its record, even on an engine that is unknown here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shelf(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    """What runs on an engine that was added: a module in engines/, and a row in the table of kinds."""
+    """A job on an added engine: a module in engines/, and a row in the table of kinds."""
     job = Job(chunks=(b"step 1\n",), until_stopped=True)
     engine = FakeEngine(job, name="apptainer")
     monkeypatch.setitem(KINDS, "apptainer", Kind(choose="Load its module, that of {its}:"))
@@ -137,7 +137,7 @@ def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_s
 
 
 @pytest.mark.parametrize("trouble", [None, SlurmLost("squeue", "connect failure")])
-@pytest.mark.parametrize("is_found", [False, True])  # Kubernetes finds a Job by its manifest, also if there is none
+@pytest.mark.parametrize("is_found", [False, True])  # Kubernetes finds a Job by its manifest, even if there is none
 def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_it_turns_up(
     shelf: Store, monkeypatch: pytest.MonkeyPatch, is_found: bool, trouble: SlurmLost | None
 ) -> None:
@@ -201,7 +201,7 @@ def test_of_a_comparison_the_last_is_stopped_first_and_no_other_run_begins(shelf
     ended = []
     for run in stopping.comparison(shelf, kept):
         ended.append(run)
-        job.asked.clear()  # the next run has a container of its own
+        job.asked.clear()  # the next run has its own container
     assert [run.id for run in ended] == [runs[2].id, runs[1].id]
     assert {run.status for run in ended} == {"interrupted"}
     closed = comparisons.load(kept.id, shelf)

@@ -1,4 +1,4 @@
-"""The folder of a run: whole or not at all, and one that is broken hides no other."""
+"""A run's folder: whole or not at all, and a broken one hides no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ngcdl.record import STATUSES, Owner, Run
 from ngcdl.store import NameTaken, Store
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
-# A second save of the same run, in a process of its own: 0 saved, 3 refused.
+# A second save of the same run, in another process: 0 saved, 3 refused.
 SAVE = """
 import sys
 from pathlib import Path
@@ -40,7 +40,7 @@ def shelf(tmp_path: Path) -> Store:
 
 
 def in_order(shelf: Store, *statuses: str) -> None:
-    """The record reads as one of `statuses`, and nothing else lies beside it."""
+    """Check that the record reads as one of `statuses`."""
     assert shelf.load(RUN.id).status in statuses
 
 

@@ -1,4 +1,4 @@
-"""scripts/bench train_cpu reads the same rate out of the trainer's events and out of what a peer prints."""
+"""scripts/bench train_cpu reads the same rate from the trainer's events as from a peer's output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_rate_is_the_median_after_the_warm_up_and_whole_epochs_are_those_after
 
 def test_between_two_moments_of_a_peer_that_has_an_epochs_end_nothing_is_counted() -> None:
     first = [[25 * 4 * (k + 1), 10.0 * k] for k in range(6)]
-    after = [[650, 52.0], [750, 57.0], [850, 62.0]]  # 50 examples and a pause more, then twice as fast
+    after = [[650, 52.0], [750, 57.0], [850, 62.0]]  # 50 examples more and a pause, then twice as fast
     told = {"moments": [*first, *after], "epochs": [[650, 52.0], [1300, 84.5]], "batch": 4}
     assert train_cpu.of_moments(told).inside == pytest.approx(20.0)
     assert train_cpu.of_moments(told).whole == pytest.approx(20.0)

@@ -1,4 +1,4 @@
-"""A bundled training is one file: what it can't do is read out of it, and nowhere is a training known by its name."""
+"""A bundled training is one file: what it can't do is read from it, and only there is its name known."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ngcdl.spec import FEEDS
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = frozenset(trainings.names())
-# Names that are also words for something else, for data, a way of feeding, a loss: they count beside a name alone.
+# Names with other meanings, such as data, a feed or a loss: they count only when compared with a name.
 ELSEWHERE = frozenset({*FEEDS, *(trainings.bundled(name).data for name in NAMES), "distill"})
 OF_A_NAME = ("name", "workload", "train")
 
 
 def compared(source: str) -> Iterator[str]:
-    """The trainings that a source compares a value with, written there or in a constant of the module."""
+    """Yield the trainings that a source compares a value with, literally or through a module constant."""
     tree = ast.parse(source)
     constants = {
         target.id: one.value
@@ -48,7 +48,7 @@ def _named(operands: list[ast.expr], constants: dict[str, ast.expr]) -> Iterator
 
 
 def _last(one: ast.AST) -> str | None:
-    """The last word of x and of a.b.x."""
+    """The last name in x or a.b.x."""
     return one.id if isinstance(one, ast.Name) else one.attr if isinstance(one, ast.Attribute) else None
 
 

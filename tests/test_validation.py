@@ -1,4 +1,4 @@
-"""What a training can't be asked for is refused before anything is fetched, with what to type instead."""
+"""What a training can't do is refused before anything is fetched, with what to type instead."""
 
 from __future__ import annotations
 

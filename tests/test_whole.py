@@ -1,4 +1,4 @@
-"""A file in the place of another: whole or not at all, its mode right from the beginning, and no rest beside it."""
+"""Replacing a file: whole or not at all, with the right mode from the start, and no leftovers beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ngcdl.whole import written
 
 @contextmanager
 def room_for(size_bytes: int) -> Iterator[None]:
-    """No file can become larger, as on a disk that is full."""
+    """Limit file sizes, as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:

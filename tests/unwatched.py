@@ -1,4 +1,4 @@
-"""Runs that lost their ngcdl: their records, as it left them open, and an engine that kept a container."""
+"""Runs that lost their ngcdl: the records it left open, and an engine that kept a container."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def left(shelf: Store, run: Run, *events: dict[str, Any]) -> Run:
 
 
 def quiet(shelf: Store, run: Run, engine_id: str | None = None) -> Run:
-    """Leave `run` as one of another machine, or of this one when it was called so, of which nothing is written."""
+    """Leave `run` silent, as one of another machine, or of this one under another name."""
     run = replace(run, started=1.0, machine=ELSEWHERE, engine_id=engine_id)
     shelf.save(run)
     for path in shelf.folder(run.id).iterdir():
@@ -53,7 +53,7 @@ def quiet(shelf: Store, run: Run, engine_id: str | None = None) -> Run:
 
 
 def frames(data: bytes, size: int = 11) -> bytes:
-    """Give `data` in pieces on stdout and stderr by turns, as the Engine API has them."""
+    """Split `data` alternately over stdout and stderr, as in the Engine API."""
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     return b"".join(
         bytes([1 + i % 2, 0, 0, 0]) + len(piece).to_bytes(4, "big") + piece for i, piece in enumerate(pieces)

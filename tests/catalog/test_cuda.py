@@ -1,4 +1,4 @@
-"""CUDA toolkits: drivers, floors, compute capabilities, and what the compat packages stand over."""
+"""CUDA toolkits: drivers, floors, compute capabilities, and what the compat packages run on."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: st
 @pytest.mark.parametrize(
     ("release", "toolkit", "likely"),
     [
-        ("26.08", "13.4.1", (535, 570, 580, 590, 595)),  # as 26.07, the last list there is
+        ("26.08", "13.4.1", (535, 570, 580, 590, 595)),  # as for 26.07, the last list
         (None, "13.5.0", (535, 570, 580, 590, 595)),  # newer than the table
         ("24.05", None, ()),
     ],
@@ -166,7 +166,7 @@ def test_where_no_list_is_known_those_around_it_say_what_is_likely(
 
 
 def test_no_list_of_branches_has_one_again_that_the_list_before_had_lost() -> None:
-    """An unknown list is judged by it. In 2019 there was one exception, 396, within CUDA 10.1."""
+    """Unknown lists are judged by this. 2019 had one exception, 396, within CUDA 10.1."""
     lists = [cuda.compat(release=row["first"]) for row in rows("forward_compat") if row["first"] >= "19.11"]
     known = [one.branches for one in lists if one is not None and one.branches is not None]
     assert len(known) > 15

@@ -1,4 +1,4 @@
-"""Famous failures are known by real texts of theirs, and ordinary logs raise no alarm."""
+"""Famous failures are known by their real texts, and ordinary logs raise no alarm."""
 
 from __future__ import annotations
 
@@ -304,10 +304,10 @@ WORDS = [text for row in failures.table() for text in row.texts]
 PIECES = st.tuples(st.sampled_from(WORDS), st.integers(1, 60)).map(lambda pair: pair[0][: pair[1]])
 
 
-@settings(max_examples=25)  # a search that does go back would not end with any of them
+@settings(max_examples=25)  # a backtracking search would not end on any of them
 @given(st.lists(PIECES | st.text(max_size=3), min_size=1, max_size=4).map("".join))
 def test_a_megabyte_made_of_beginnings_is_searched_to_its_end(piece: str) -> None:
-    """There is nothing in it to go back to: the suite's own limit of time would end a search that does."""
+    """The search must not backtrack: the suite's time limit would end one that does."""
     hostile = piece * ((1 << 20) // len(piece) if piece else 0)
     known = failures.find(hostile)
     assert known is None or any(text.lower() in hostile.lower() for text in known.texts)

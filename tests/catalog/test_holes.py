@@ -1,4 +1,4 @@
-"""Versions with known holes, and those of which nothing can be told."""
+"""Versions with known holes, and those nothing is known about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peaks of cards, and how a card's name leads to them."""
+"""Cards' peak rates, and how a card's name leads to them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_card_is_found_by_what_nvml_calls_it(name: str, precision: str, tflops
         "NVIDIA A100-SXM4-80GB MIG 1g.10gb",
         "GRID T4-8Q",
         "/device:GPU:0",
-        "NVIDIA GeForce RTX 3080",  # of 10 GB or of 12, with other cores
+        "NVIDIA GeForce RTX 3080",  # 10 or 12 GB, with different cores
         "GeForce GTX 1060 3GB",
         "",
     ],
@@ -68,7 +68,7 @@ def test_operations_of_a_core_and_clock_are_a_power_of_two() -> None:
         fp32, tf32, half = (float(row[f"{name}_tflops"] or "nan") for name in ("fp32", "tf32", "half"))
         assert not half < fp32, row
         assert not tf32 < fp32 * 0.99, row
-        if row["half_tflops"] and row["card"] != "A10G":  # whose figures are AWS's
+        if row["half_tflops"] and row["card"] != "A10G":  # its figures are AWS's
             clock = float(row["tensor_mhz"] or row["boost_mhz"])
             each = 1e6 * half / (int(row["cores"]) * clock)
             assert each == pytest.approx(2 ** round(math.log2(each)), rel=0.01), row

@@ -1,4 +1,4 @@
-"""The table of releases, as it is looked things up in."""
+"""Lookups in the table of releases."""
 
 from __future__ import annotations
 

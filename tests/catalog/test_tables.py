@@ -48,7 +48,7 @@ def test_the_committed_tables_are_right() -> None:
 
 
 RELEASE = {"framework": "pytorch", "release": "26.07"}
-# table, which row, which cell, what it becomes, what is said of it
+# table, row, cell, new content, message
 BROKEN = [
     ("releases", RELEASE, "source", "", "pytorch 26.07: no source"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "confidence", " ", "CVE-2026-24260: no confidence"),

@@ -1,4 +1,4 @@
-"""ngcdl as a process, in a home of its own."""
+"""ngcdl as a process in an isolated home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """A home without Docker, without a GPU and without TensorFlow."""
+    """A home without Docker, a GPU or TensorFlow."""
     return House(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""`ngcdl login` with a copy for enroot or Kubernetes: which key is copied, and what can't be meant together."""
+"""`ngcdl login` with a copy for enroot or Kubernetes: which key is copied, which options conflict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngc_server import KEY, NgcServer, serving
 OLD = "nvapi-CANARY-old"
 ENROOT = ("--enroot",)
 KUBERNETES = ("--kubernetes", "ngc", "--namespace", "vision")
-# Keeps what would be made in the cluster, where a Secret of the type in the file `type` is.
+# Captures the Secret to create; an existing Secret has the type in the file `type`.
 KUBECTL = """#!/bin/sh
 echo "$*" >> "$HOME/calls"
 case $* in
@@ -31,7 +31,7 @@ def ngc() -> Iterator[NgcServer]:
 
 
 def typed(house: House, ngc: NgcServer, key: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Sign in with `key` on standard input, where there are a kubectl and an older key."""
+    """Log in with `key` on standard input, with a kubectl and an older key available."""
     kubectl, stdin = house.home / "bin/kubectl", house.home / "stdin"
     kubectl.parent.mkdir()
     kubectl.write_text(KUBECTL)
@@ -45,7 +45,7 @@ def typed(house: House, ngc: NgcServer, key: str, *words: str) -> subprocess.Com
 
 
 def copied(house: House) -> str | None:
-    """Give the key that enroot or the pull secret got."""
+    """The key that enroot or the pull secret got."""
     enroot, secret = house.home / ".config/enroot/.credentials", house.home / "secret"
     if enroot.exists():
         return enroot.read_text().split()[-1]

@@ -1,4 +1,4 @@
-"""`ngcdl compare` on the local engine, as a process: what it prints, keeps, refuses, and how it is stopped."""
+"""`ngcdl compare` on the local engine, as a process: what it prints, records, refuses, and how it stops."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_without_a_gpu_the_cpu_alone_is_measured_and_it_is_said(trained: House) 
 
 @pytest.fixture
 def cards(tmp_path: Path) -> dict[str, str]:
-    """The environment of a host with the two stand-in cards; the smaller one is free."""
+    """The environment of a host with the two stand-in cards, the smaller one free."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (gcc or cc) to build the stand-in NVML library with")
@@ -214,7 +214,7 @@ def test_run_and_compare_take_the_same_options_of_a_place(house: House) -> None:
         assert all(f"  --{option} " in text for text in helps), option
 
 
-# -- the arms, by themselves ----------------------------------------------------------------------------------------
+# -- the arms on their own ------------------------------------------------------------------------------------------
 
 BASE = Asked("auto", None, GpuRequest(), Workload("cifar10"))
 TF, TORCH = ImageRef.parse("tensorflow:18.01-py2"), ImageRef.parse("pytorch:24.05-py3")

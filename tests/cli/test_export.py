@@ -1,4 +1,4 @@
-"""`ngcdl export`: the manifest of a recorded run, wherever that was, as it is typed."""
+"""`ngcdl export` as typed: the manifest of a recorded run, wherever it ran."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_form_that_there_is_none_of_is_refused_with_one_that_there_is(kept: Ho
 
 
 def test_a_run_becomes_a_script_of_slurm_that_makes_a_folder_for_each_run_of_its_own(kept: House) -> None:
-    done = kept.run("export", "slurm", GPU)  # on a machine that has no Slurm
+    done = kept.run("export", "slurm", GPU)  # on a machine without Slurm
     assert done.returncode == 0, done.stderr
     script = done.stdout
     assert "#SBATCH --gres=gpu:1\n" in script

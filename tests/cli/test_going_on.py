@@ -1,4 +1,4 @@
-"""After a training that did not reach its end, the line to type that goes on from its checkpoint."""
+"""After an unfinished training, ngcdl prints the command that continues from its checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_checkpoint_on_a_claim_is_gone_on_from_with_that_claim(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], placement: dict[str, str],
     events: tuple[dict[str, Any], ...], said: str,
 ) -> None:  # fmt: skip
-    """The pods leave their checkpoints there: none comes into the run's folder, but the trainer's report does."""
+    """The checkpoints stay on the claim; only the trainer's report reaches the run's folder."""
     shelf = Store(tmp_path)
     run = Run("x", "interrupted", 1.0, engine="kubernetes", spec={"placement": placement})
     (shelf.create(run) / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))

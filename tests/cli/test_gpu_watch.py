@@ -1,4 +1,4 @@
-"""`ngcdl gpu --watch` where stdout is no terminal."""
+"""`ngcdl gpu --watch` with stdout not a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ngcdl.telemetry.card import Driver, GpuReading
 
 
 class FakeNvml:
-    """A driver with one card, until Ctrl-C at the third reading."""
+    """A driver with one card; the third reading raises Ctrl-C."""
 
     left = 3
 

@@ -1,4 +1,4 @@
-"""The figures of a run that still runs: all of them while it is short, the recent ones once reading all takes long."""
+"""The figures of a running run: all of them while it is short, only recent ones once reading everything takes long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shelf(tmp_path: Path) -> Store:
 
 
 def made(shelf: Store, status: str, steps: int) -> Run:
-    """A run that logged a step a second, whose loss falls from 9, and that was sampled as often."""
+    """Return a run that logged and sampled once a second, its loss falling from 9."""
     run = Run("r", status, 0.0)
     folder = shelf.create(run)
     told: list[dict[str, Any]] = [{"event": "start", "t": 0.0, "dataset": "cifar10", "device": "gpu", "pad": "x" * 80}]

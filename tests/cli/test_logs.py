@@ -1,4 +1,4 @@
-"""`ngcdl logs`: what a run wrote, as it wrote it."""
+"""`ngcdl logs`: a run's output, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ngcdl report` of a run whose files are long enough for a second process."""
+"""`ngcdl report` on a run whose files are long enough for a second process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def long(house: House) -> House:
 
 
 def ngcdl(processors: int, *words: str) -> list[str]:
-    """ngcdl as where so many processors may be used: this machine may have one alone."""
+    """ngcdl as on a machine with this many processors: this one may have only one."""
     script = f"from ngcdl import reading, __main__; reading.processors = lambda: {processors}; __main__.main()"
     return [sys.executable, "-P", "-c", script, *words]
 
@@ -46,7 +46,7 @@ def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: si
 
 def test_all_that_a_report_writes_is_the_same_by_two_processes_and_by_one(long: House) -> None:
     events = long.shelf.folder("long") / EVENTS
-    events.write_bytes(events.read_bytes()[: 2 * LEAST_BYTES])  # whose last line is torn
+    events.write_bytes(events.read_bytes()[: 2 * LEAST_BYTES])  # its last line is torn
     words = ["report", "long", "--html", "x.html", "--markdown", "x.md", "--csv", "x.csv"]
     found = []
     for processors in (2, 1):

@@ -1,4 +1,4 @@
-"""What ngcdl does with argv, its streams and its errors, before any run."""
+"""How ngcdl handles argv, its streams and its errors before any run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAVY = {"docker", "requests", "typer", "rich", "pynvml", "psutil"}
 
 
 def imported(house: House, *argv: str) -> set[str]:
-    """The top names of all modules that a call imports."""
+    """The top-level names of all imported modules."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "ngcdl", *argv], capture_output=True, text=True,
         env=house.environment(), check=True,
@@ -160,7 +160,7 @@ def test_a_resume_of_a_run_that_is_not_there_is_told(house: House) -> None:
 
 
 def made(house: House, *events: dict[str, object]) -> str:
-    """Put the record of an older run there, with what its trainer told."""
+    """Record an older run with these trainer events; return its id."""
     run = Run(house.shelf.new_id("cifar10"), "interrupted", 1.0, 2.0)
     folder = house.shelf.create(run)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
@@ -183,7 +183,7 @@ def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
 
 
 def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_runs(house: House, tmp_path: Path) -> None:
-    """With live-restore its container goes on while dockerd is away: a second one beside it would be of no use."""
+    """With live-restore its container keeps running without dockerd: a second one would be useless."""
     house.bring_trainer()
     older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
     checkpoints = house.shelf.folder(older) / "checkpoints"

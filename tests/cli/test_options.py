@@ -1,4 +1,4 @@
-"""Options that several commands take: what their help says can be typed as it stands there."""
+"""Options that several commands share: what their help says can be typed verbatim."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_a_command_does_is_told_whole_on_80_columns(house: House, command: 
     assert [line for line in listed.splitlines() if not line.endswith(".") or line.endswith("...")] == []
 
 
-KEPT = {list[str] | None: tuple[str, ...]}  # the type of an option, that of the field which keeps it
+KEPT = {list[str] | None: tuple[str, ...]}  # the option's type: the type of the field that stores it
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`ngcdl runs diff`, `replay`, `export` and `import`, as they are typed."""
+"""`ngcdl runs diff`, `replay`, `export` and `import`, as typed."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ def test_a_command_that_had_a_terminal_gets_one_only_where_there_is_one(
 
 
 def _read(terminal: int) -> str:
-    """Return what was written to the other end, which is closed by now."""
+    """Return what was written to the other end, which is now closed."""
     seen = b""
-    with contextlib.suppress(OSError):  # EIO: there is no more
+    with contextlib.suppress(OSError):  # EIO: no more data
         while data := os.read(terminal, 65536):
             seen += data
     return seen.decode()

@@ -170,13 +170,13 @@ def test_a_record_that_the_trainer_wrote_by_itself_has_its_figures_out_of_its_fi
     assert "590.0 examples/s" in kept.run("report", RUN, "--markdown", "-").stdout
 
 
-# -- of a comparison ------------------------------------------------------------------------------------------------
+# -- comparisons ----------------------------------------------------------------------------------------------------
 
 ID = "20231114-230000-compare-abc123"
 
 
 def compared(house: House, repeat: int, arms: dict[str, Made]) -> None:
-    """Keep a comparison with all of its runs."""
+    """Save a comparison with all of its runs."""
     trials = []
     for number in range(1, repeat + 1):
         for at, (name, made) in enumerate(arms.items()):

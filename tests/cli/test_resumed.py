@@ -1,4 +1,4 @@
-"""Which run --resume may name where pods see no folder of this machine: their checkpoints stay on a claim."""
+"""Which run --resume may name when pods can't see this machine's folders and checkpoints stay on a claim."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLAIM = Placement(data_pvc="cifar")
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A shelf, and a kubectl whose context is `stub`, with the namespace `vision`."""
+    """A store, and a kubectl whose context is `stub` and namespace `vision`."""
     kubectl = tmp_path / "bin/kubectl"
     kubectl.parent.mkdir()
     kubectl.write_text('#!/bin/sh\ncase "$*" in *current-context*) echo stub ;; *) echo vision ;; esac\n')

@@ -29,7 +29,7 @@ def events(house: House) -> list[dict[str, Any]]:
 
 
 def started(house: House, *more: str, **env: str) -> subprocess.Popen[str]:
-    """Start a run whose trainer has begun."""
+    """Start a run; wait for its trainer."""
     process = house.popen(*TRAIN, *more, env=env)
     until(lambda: len(events(house)) >= 2, "the first step")
     return process
@@ -133,7 +133,7 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
 
 
 def _is_stopping(pid: int) -> bool:
-    """Has a thread of its own begun to wait for the stop? (sampler, main, and that one)"""
+    """Has the thread that waits for the stop started? (beside main and the sampler)"""
     return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 3
 
 
@@ -227,7 +227,7 @@ def test_logs_are_what_the_run_wrote_and_follow_ends_with_it(trained: House) -> 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1200)
 def test_a_real_training_runs_from_the_command_to_the_record(house: House) -> None:
-    """The local engine brings TensorFlow itself; NGCDL_TEST_SHARE keeps it between sessions."""
+    """The local engine installs TensorFlow; NGCDL_TEST_SHARE keeps it between sessions."""
     home_s = os.environ.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
     share = os.environ.get("NGCDL_TEST_SHARE") or home_s
     trusted = {
@@ -235,7 +235,7 @@ def test_a_real_training_runs_from_the_command_to_the_record(house: House) -> No
         for name, value in os.environ.items()
         if name.startswith(("PIP_", "UV_", "SSL_CERT")) or name.lower().endswith("_proxy")
     }
-    more = {**trusted, "XDG_DATA_HOME": share, "PYTHONWARNINGS": ""}  # pip and TensorFlow have warnings of their own
+    more = {**trusted, "XDG_DATA_HOME": share, "PYTHONWARNINGS": ""}  # pip and TensorFlow emit warnings
     with house.popen(*TRAIN, "--steps", "20", "--batch", "32", "--no-eval", "--json", env=more) as process:
         out, err = process.communicate(timeout=1100)
     assert process.returncode == 0, err

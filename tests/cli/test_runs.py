@@ -1,4 +1,4 @@
-"""`ngcdl runs`: a table on every terminal, and a list for machines."""
+"""`ngcdl runs`: a table on any terminal, and a list for machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEP = {"event": "step", "t": 0.0, "step": 0}
 
 @pytest.fixture
 def several(house: House) -> House:
-    """Runs with long ids and long words, one that says nothing."""
+    """Runs with long ids and long texts, one of them silent."""
     Made("cpu", steps=100, dataset="synthetic").keep(house.shelf, LONG, status="interrupted", exit_code=143)
     run = Run(QUIET, "running", time.time() - 9e4, engine="local", owner=this_process(), device="cpu")
     events = house.shelf.create(run) / "events.jsonl"
@@ -83,7 +83,7 @@ def test_runs_are_a_table_and_a_list(kept: House) -> None:
 
 
 def _with_later_fields(written: Any, listed: Any) -> Any:
-    """Give `written` with null for each key that only `listed` has, all the way down."""
+    """Return `written` with null for each key that only `listed` has, recursively."""
     if isinstance(written, dict):
         return dict.fromkeys(listed) | {name: _with_later_fields(one, listed[name]) for name, one in written.items()}
     if isinstance(written, list):
@@ -118,7 +118,7 @@ def test_a_wide_terminal_and_a_pipe_get_all_columns(several: House) -> None:
 
 
 def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) -> None:
-    """As `sudo -E ngcdl run` leaves one."""
+    """As `sudo -E ngcdl run` leaves it."""
     kept.shelf.create(Run("locked", "finished", 1.0))
     kept.shelf.folder("locked").chmod(0)
     listed = kept.run("runs", before=LIKE_OTHERS)

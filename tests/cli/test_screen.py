@@ -1,4 +1,4 @@
-"""What a person watches: plain lines into a pipe, bars on a terminal, the run's own bytes untouched but for tricks."""
+"""What a person sees: plain lines in a pipe, bars on a terminal, the run's bytes unchanged but for escape tricks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_terminal_gets_bars_and_no_titles(house: House) -> None:
         while True:
             try:
                 data = os.read(ours, 4096)
-            except OSError:  # Linux says EIO for a terminal that nobody holds any more
+            except OSError:  # Linux reports EIO once nobody holds the terminal
                 break
             if not data:
                 break
@@ -97,7 +97,7 @@ STEP = b"2018-02-16 18:21:30.123456: step %d, loss = 3.72 (592.6 examples/sec; 0
 
 
 class Terminal(io.TextIOWrapper):
-    """Keeps what is written, and says that it is a terminal."""
+    """Claims to be a terminal and keeps what is written."""
 
     def __init__(self) -> None:
         self.kept = io.BytesIO()
@@ -144,7 +144,7 @@ def test_no_string_for_a_terminal_begins_in_what_is_passed_on(chunks: list[list[
 
 @given(st.text(), st.integers(1, 4))
 def test_text_reaches_a_terminal_whole_however_it_was_cut(text: str, size: int) -> None:
-    """But for the few controls that are no text."""
+    """Except a few controls that are not text."""
     text = re.sub(r"[\x00\x05\x0e\x0f\x1b\x90\x98\x9c-\x9f]", "", text)
     data, terminal = text.encode("utf-8", "surrogatepass"), Terminal()
     with pytest.MonkeyPatch.context() as patch:

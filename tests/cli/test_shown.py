@@ -1,4 +1,4 @@
-"""`ngcdl show`: what a run came to, of the attempt that counts, and no figure rounded to nothing."""
+"""`ngcdl show`: the results of the attempt that counts, and no figure rounded to nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ngcdl.report.tables import figures
 
 
 def rows(house: House, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
-    """Give what is shown of it, each row with one space between its words."""
+    """What is shown of the run, each row with its spaces collapsed."""
     folder = house.shelf.create(run)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     shown.show_summary(house.shelf, run)

@@ -1,4 +1,4 @@
-"""A training that runs and writes nothing any more: when that is told, and where."""
+"""A running training that has stopped writing: when that is reported, and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ngcdl suite`: each experiment is run, or said to be left out and why."""
+"""`ngcdl suite`: each experiment is run, or reported as skipped and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The caller's stdin, passed on to a run."""
+"""The caller's stdin, forwarded to a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_stdin_that_can_t_be_read_is_at_its_end(monkeypatch: pytest.MonkeyPatc
 
 @dataclass
 class TornJob(FakeJob):
-    """Nobody reads what is typed once it is `torn`."""
+    """Its input pipe breaks once it is `torn`."""
 
     torn: threading.Event = field(default_factory=threading.Event)
 
@@ -41,7 +41,7 @@ class TornJob(FakeJob):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """stdin as a terminal; its other end is given."""
+    """Make stdin a terminal; yield its other end."""
     ours, theirs = pty.openpty()
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -72,7 +72,7 @@ def test_ctrl_c_is_a_signal_again_once_nobody_reads_the_keyboard(
 
 @dataclass
 class AskingJob(TornJob):
-    """Requests to its engine take a lock, as those of urllib3 do."""
+    """Its engine requests take a lock, like urllib3's."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -1,4 +1,4 @@
-"""What `ngcdl run` makes of its argv: which folder of the host a command gets."""
+"""What `ngcdl run` makes of its argv: which host folder a command gets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE = "tensorflow:18.01-py2"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home below a folder of its own, with a project in it."""
+    """A home in its own parent folder, with a project in it."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "DOCKER_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     found = tmp_path / "home/me"
@@ -35,7 +35,7 @@ def typed(**more: Any) -> Asked:
 
 
 def folders(asked: Asked) -> tuple[list[str], str | None]:
-    """Give all that is mounted, and where the command works."""
+    """Return all mounts, and the command's working folder."""
     assert asked.own
     assert asked.extra
     mounts = [str(mount) for mount in (*asked.own.mounts, *asked.extra.mounts)]

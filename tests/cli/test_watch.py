@@ -1,4 +1,4 @@
-"""The handing over of a run to a watcher: it runs, or the caller is told why not."""
+"""Handing a run over to a watcher: it runs, or the caller is told why not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shelf(tmp_path: Path) -> Store:
 
 
 def stand_in_for_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
-    """Make `script` what hand_over starts."""
+    """Make hand_over start `script`."""
     program = folder / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The trainer is a program of its own: its tests put it on the path as an image does, with PYTHONPATH."""
+"""The trainer is a separate program: its tests put it on the path with PYTHONPATH, as an image does."""
 
 import json
 import os
@@ -19,12 +19,12 @@ HIDDEN = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary(tmp_path_factory):
-    """Take away at the end what frameworks leave in the temporary folder, and the processes that were forked from."""
+    """At the end, stop the forking processes and remove what frameworks leave in the temporary folder."""
     folder = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
-        # else PyTorch's compiler compiles a program for each kind of vectors that this processor has, to see it run
+        # else PyTorch's compiler builds and runs a test program for each of this processor's vector extensions
         patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
         yield
         while forks:
@@ -44,7 +44,7 @@ def start(*argv, **environment):
 
 
 def python(source, **environment):
-    """Run these lines in a process of their own: (exit code, stdout, stderr)."""
+    """Run source in its own process; return (exit code, stdout, stderr)."""
     done = subprocess.run(
         [sys.executable, "-c", source],
         env={**os.environ, "PYTHONPATH": str(CONTAINERS), **environment},
@@ -56,7 +56,7 @@ def python(source, **environment):
 
 
 class Forks:
-    """A process that has loaded this framework, and what it forks; see forked.py."""
+    """A process that has loaded this framework and forks trainers; see forked.py."""
 
     def __init__(self, framework):
         self.process = subprocess.Popen(
@@ -81,9 +81,9 @@ forks = {}
 
 
 def trainer(*argv, images=None, **environment):
-    """Train to the end: (exit code, stdout, stderr). `python -m trainer`, or a fork of one that has its framework and
-    sees no GPU: not where something else is to be set before that is loaded. images: {"train": n, "test": m}, that the
-    made ones are cut to, in a fork."""
+    """Train to the end; return (exit code, stdout, stderr). Runs `python -m trainer` or, where no GPU and no other
+    environment is asked for, a fork of a process with the framework loaded. images: {"train": n, "test": m}, to which
+    a fork cuts the synthetic splits."""
     words = [str(word) for word in argv]
     if "--framework" in words and "--autotune" not in words:
         framework = words[words.index("--framework") + 1]
@@ -101,7 +101,7 @@ def events(folder, kind=None):
 
 
 def until(found, what, seconds=120):
-    """Wait for what another thread or process does."""
+    """Wait until found() is true, or fail."""
     end = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < end, what
@@ -117,7 +117,7 @@ def losses(folder):
 
 
 def trained(folder, *words):
-    """Train without distractions, and give the losses, stdout and stderr."""
+    """Train on one CPU thread; return (losses, stdout, stderr)."""
     words = ("--no-eval", "--log-frequency", "1", "--threads", "1", "--device", "cpu", *words)
     code, out, err = trainer(*words, "--out", folder)
     assert code == 0, err
@@ -125,7 +125,7 @@ def trained(folder, *words):
 
 
 def places():
-    """Where PyTorch can compute: on a GPU too, where there is one."""
+    """Return the devices on which PyTorch can compute here."""
     try:
         import torch
     except ImportError:
@@ -134,7 +134,7 @@ def places():
 
 
 class Played:
-    """A recorder of CUDA graphs without a GPU: it calls what would be played. refusing: why it records nothing."""
+    """A CUDA graph recorder without a GPU: it calls what would be replayed. refusing: why it records nothing."""
 
     def __init__(self, refusing=None, tight=False):
         self.refusing, self.tight, self.ordinary, self.recordings = refusing, tight, 0, 0
@@ -155,14 +155,14 @@ class Played:
 
 def needs(module):
     found = find_spec(module)
-    if found is None or found.origin is None:  # a folder of that name, containers/tensorflow, is no package
+    if found is None or found.origin is None:  # the folder containers/tensorflow is not a package
         message = f"{module} is not installed in this Python"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
 @pytest.fixture
 def without_tensorflow(tmp_path_factory):
-    """Give the PYTHONPATH of a trainer that finds no TensorFlow here: to load one, to no use, takes seconds."""
+    """Return a PYTHONPATH that hides TensorFlow from the trainer: loading it unused takes seconds."""
     folder = tmp_path_factory.mktemp("without")
     (folder / "tensorflow.py").write_text("raise ImportError(\"No module named 'tensorflow'\")\n")
     return f"{folder}:{CONTAINERS}"
@@ -172,7 +172,7 @@ def without_tensorflow(tmp_path_factory):
     params=[pytest.param("tf2", marks=pytest.mark.tensorflow), pytest.param("pytorch", marks=pytest.mark.torch)]
 )
 def framework(request):
-    """A framework that is installed here; without it the test is skipped, and in CI fails."""
+    """An installed framework; without it the test is skipped, or fails in CI."""
     needs({"tf2": "tensorflow", "pytorch": "torch"}[request.param])
     return request.param
 

@@ -1,4 +1,4 @@
-"""Small real pictures: PNG as its standard says, written by hand; and one JPEG, by TensorFlow's encoder."""
+"""Small real images: PNGs encoded by hand to the standard, and one JPEG from TensorFlow's encoder."""
 
 import base64
 import struct
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def png(pixels):
-    """Encode uint8 [height, width, 3], each line without a filter."""
+    """Encode uint8 [height, width, 3], its lines unfiltered."""
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -19,7 +19,7 @@ def png(pixels):
 
 
 def unpng(content):
-    """Decode what png() wrote; anything else is a ValueError."""
+    """Decode what png() wrote, and nothing else."""
     width, height = struct.unpack(">II", content[16:24])
     at, data = 8, b""
     while at < len(content):
@@ -36,7 +36,7 @@ def flat(colour, height=5, width=7):
 
 
 def pets(folder, count=12):
-    """Make folder/train and folder/test: red cats, blue dogs, of uneven sizes."""
+    """Draw red cats and blue dogs of uneven sizes in folder/train and /test."""
     for split, many in ("train", count), ("test", 2):
         for name, colour in ("cats", (250, 10, 10)), ("dogs", (10, 10, 250)):
             place = folder / split / name

@@ -1,4 +1,4 @@
-"""A network that computes nothing, and what is asked of a training with it."""
+"""A network that computes nothing, and the arguments to train it."""
 
 import argparse
 
@@ -41,7 +41,7 @@ class FakeNetwork:
 
 
 def asked(folder, **changes):
-    """What was typed for 25 steps of the tutorial with a batch of 4, but for `changes`."""
+    """Return the arguments for 25 steps of the tutorial, batch 4, with `changes`."""
     words = {
         "workload": "cifar10", "teacher": None, "out": str(folder), "batch": 4, "steps": 25, "epochs": None,
         "seconds": None, "seed": 0, "log_frequency": 10, "data": None, "queue_fraction": 0.001, "feed": "ahead",

@@ -1,10 +1,10 @@
-"""A process that has a framework loaded and the synthetic images made, and forks a trainer whenever one is asked for.
+"""A process with a framework loaded and the synthetic images made, which forks a trainer on each request.
 
     forked.py FRAMEWORK
 
-Each line of stdin is [words, images, path for stdout, path for stderr] in JSON, each answer the trainer's exit code.
-images: how many are left of a split's, where fewer than there are will do. To load a framework and to make the images
-takes as long as most tests' training; `python -m trainer` itself is tested by start().
+Each line of stdin is JSON: [arguments, images, path for stdout, path for stderr]; each answer is the trainer's exit
+code. images: how many examples of a split to keep, if fewer will do. Loading a framework and making the images takes
+as long as most tests' training; start() tests `python -m trainer` itself.
 """
 
 import functools
@@ -29,7 +29,7 @@ def main(framework):
 
 
 def trained(words, images, *places):
-    """End this process as the trainer that it was asked to be."""
+    """Run the trainer in this process and exit with its code."""
     whole = data.synthetic
     data.synthetic = lambda split: first(whole(split), images.get(split))
     for number, path in enumerate(places, 1):

@@ -1,4 +1,4 @@
-"""scripts/bench gpu, as far as it can be tried without a GPU: it compares the same, and understands peers."""
+"""scripts/bench gpu, as far as a test can go without a GPU: it compares like with like, and reads peers."""
 
 import sys
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ def test_without_a_gpu_it_says_so(monkeypatch):
     import torch
     from figures import Missing
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # where there is one, minutes would be measured
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # with a GPU, this would measure for minutes
     with pytest.raises(Missing, match="a GPU that PyTorch sees"):
         list(gpu.measure(3))
 
@@ -164,7 +164,7 @@ def test_made_up_images_are_as_many_as_cifar_10_has_and_a_peer_takes_its_steps_f
 
 @pytest.fixture
 def raced(monkeypatch):
-    """Run gpu.measure() with ways that only say how long they took: make(one, ...) gives its Trained."""
+    """Run gpu.measure() with ways that only report durations: once(name) is such a way's train(seed)."""
     needs("torch")
     import card
     import gpu
@@ -196,7 +196,7 @@ def test_what_is_known_is_told_before_the_long_end_and_after_it(raced, capsys):
 
     def once(name):
         def train(seed):
-            if seed == 3:  # only the fastest goes on
+            if seed == 3:  # only for the fastest
                 told.append(capsys.readouterr().out)
             return {"graphs": 0.5}.get(name, 0.6), 0.9
 

@@ -1,4 +1,4 @@
-"""The same training in two frameworks, or in one that was stopped: its losses agree, for nothing is left unsaid."""
+"""The same training in two frameworks, or resumed in one: its losses agree, as it is fully specified."""
 
 import collections
 import importlib
@@ -11,13 +11,13 @@ from trainer import __main__ as entry
 from trainer import checkpoint, data, layers
 from trainer.recipe import Model
 
-idle = collections.defaultdict(list)  # networks of tests that are over: TensorFlow takes seconds to trace one
+idle = collections.defaultdict(list)  # networks of finished tests: TensorFlow takes seconds to trace one
 taken = []
 
 
 @pytest.fixture(autouse=True)
 def given_back():
-    """What a test trains is its own alone until it is over; all that a network keeps is loaded anew for the next."""
+    """Lend a network to one test at a time; all that it keeps is loaded anew for the next."""
     yield
     while taken:
         key, network = taken.pop()
@@ -25,7 +25,7 @@ def given_back():
 
 
 class Training:
-    """A workload's network in one framework, on its own data, step by step."""
+    """A workload's network in one framework, trained step by step."""
 
     def __init__(self, framework, name, batch=None, dropout=True, seed=4):
         needs({"tf2": "tensorflow", "pytorch": "torch"}[framework])
@@ -48,7 +48,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def cifar10():
-    """The first images of the stand-in: what a batch needs, without the seconds that all of it takes."""
+    """The first 2,000 images of the stand-in: enough for a batch; using all takes seconds."""
     whole = data.synthetic("test")
     return data.Dataset(whole.images[:2000], whole.labels[:2000], whole.name, 1, note=whole.note)
 
@@ -70,7 +70,7 @@ def test_the_same_weights_give_the_same_losses_in_both_frameworks(name, batch, f
 @pytest.mark.tensorflow
 @pytest.mark.torch
 def test_two_frameworks_part_as_one_does_whose_weights_were_touched_in_the_last_digit(cifar10):
-    """The tutorial's rate of 0.1 is chaotic on the made-up images: what is rounded otherwise grows a thousandfold."""
+    """The tutorial's rate of 0.1 is chaotic on synthetic images: rounding differences grow a thousandfold."""
     one, other, touched = (Training(framework, "cifar10", 64, seed=0) for framework in ("pytorch", "tf2", "pytorch"))
     random, values = np.random.RandomState(9), touched.network.values()
     for name in touched.model.weights:

@@ -33,7 +33,7 @@ def asked(folder, *words):
 
 
 def kept(folder, given, **changed):
-    """Write what a trial of yesterday chose for what is asked, and give its path."""
+    """Write what yesterday's trial chose for these arguments; return its path."""
     tries = [
         {
             "way": {},
@@ -61,7 +61,7 @@ def kept(folder, given, **changed):
 
 
 def tuned(given):
-    """Tune where no framework may be: a trial is then over at once. Give what was said."""
+    """Tune for a framework that can't be here: trials end at once. Return the output."""
     heard = Heard()
     Path(given.out).mkdir(exist_ok=True)
     autotune.tune(given, imported(given.workload), Voice(heard), Signals())
@@ -153,7 +153,7 @@ def test_data_that_no_longer_has_room_is_not_put_on_the_device_by_memory_of_it(t
     assert "Trying" in tuned(given)
 
 
-# -- what a short training tells ------------------------------------------------------------------------------------
+# -- what a short training reports ----------------------------------------------------------------------------------
 
 
 class Told:
@@ -262,7 +262,7 @@ def test_this_machine_has_no_more_cores_than_processors():
     assert here.physical is None or 1 <= here.physical <= here.usable
 
 
-# -- whole ----------------------------------------------------------------------------------------------------------
+# -- end to end -----------------------------------------------------------------------------------------------------
 
 
 def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path, without_tensorflow):
@@ -302,7 +302,7 @@ def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
 
 
 def until_started(process, folder):
-    """Wait for the start event, end the training, and give what the event tells of the trial."""
+    """Wait for the first step, end the training; return the trial from its start event."""
     end = time.monotonic() + 200
     try:
         while process.poll() is None and time.monotonic() < end:

@@ -102,9 +102,7 @@ def test_the_synthetic_set_is_the_same_bytes_on_every_python():
         np.uint8,
         np.int32,
     )
-    whole = hashlib.sha256(
-        dataset.images.tobytes()
-    ).hexdigest()  # seen so on Python 2.7 with numpy 1.16 and 3.11 with 2.4
+    whole = hashlib.sha256(dataset.images.tobytes()).hexdigest()  # seen on Python 2.7 with numpy 1.16 and 3.11 with 2.4
     assert whole == "003ef6bdb0cfecbefd3b46f51a81fa2346ec24be6c9ab2ccbfeffb73621c1ea9"
     assert set(dataset.labels) == set(range(10))
 
@@ -163,10 +161,10 @@ def test_the_order_is_a_function_of_the_seed_and_the_step():
 def test_images_are_mixed_within_the_buffer_and_taken_equally_often():
     order = data.Order(1000, 5, 400, 20, seed=0)
     parts = {index // 200 for index in order.indices(0)}
-    assert len(parts) == 2  # 400 of the first epoch: two of the five files
+    assert len(parts) == 2  # the first epoch's 400: two of the five files
     count = collections.Counter(index for step in range(1, 500) for index in order.indices(step))
     assert len(count) == 1000
-    assert max(count.values()) <= 14  # ten epochs, and what the buffer shifts
+    assert max(count.values()) <= 14  # ten epochs, plus the buffer's shift
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Distillation: the loss is the one that is told, and every way of the teacher gives the same one."""
+"""Distillation: the loss is the documented one, and every way to run the teacher has the same."""
 
 import importlib
 import threading
@@ -29,7 +29,7 @@ TAUGHT = [way for way in teacher.WAYS if way != "none"]
 
 
 class Lesson:
-    """A small student beside a small teacher, on forty made-up images in batches of eight, and then of what is left."""
+    """A small student beside a small teacher, on 44 made-up images in batches of 8, the last of 4."""
 
     def __init__(self, framework, way, folder, said=None):
         random = np.random.RandomState(1)
@@ -123,7 +123,7 @@ def made(step):
 
 
 class Idle:
-    """A network that fails, or has nothing to do."""
+    """A network that fails unless given logits."""
 
     device = "gpu"
 

@@ -1,4 +1,4 @@
-"""How a trained network is tested: each example once, and on a test set that was looked at before the training."""
+"""Evaluation: each example counts once, and a user's test set is opened before the training."""
 
 import argparse
 import re

@@ -38,7 +38,7 @@ def test_what_stdout_has_no_letters_for_is_said_and_logged_all_the_same(tmp_path
     for encoding, text, heard in (
         ("ascii", "of /tmp/\u00f6", b"of /tmp/?\n"),
         ("utf-8", "of /tmp/\u00f6", "of /tmp/\u00f6\n".encode("utf-8")),
-        ("utf-8", "of /tmp/\udcf6", b"of /tmp/?\n"),  # what Python 3 makes of a byte that is no UTF-8
+        ("utf-8", "of /tmp/\udcf6", b"of /tmp/?\n"),  # Python 3's surrogate for a non-UTF-8 byte
     ):
         stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         with (tmp_path / "log").open("wb") as log:

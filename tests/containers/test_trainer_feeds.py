@@ -1,4 +1,4 @@
-"""However a training is fed, it learns the same; what a feed can't do it refuses."""
+"""Every feed trains the same; what a feed can't do, it refuses."""
 
 import argparse
 import importlib
@@ -22,7 +22,7 @@ def images(count):
 
 
 def losses(framework, name, way, steps=6, batch=16):
-    """Train without dropout on 40 images, of which the third batch of an epoch has 8."""
+    """Train without dropout on 40 images: each epoch's third batch has 8."""
     workload = entry.imported(name)
     model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, batch)
     network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
@@ -167,7 +167,7 @@ def test_a_stage_is_timed_for_its_seconds_after_one_call_that_warms_up():
 
     checked = []
     found = feed.rates([("one", stage), ("two", stage)], lambda: checked.append(1), seconds=3, now=lambda: next(time))
-    # begun at 0, and asked at 1, 2 and 3 whether it is over: three calls, and then the time is read once more
+    # starts at 0 and checks the time at 1, 2 and 3: three calls; then it reads the time once more
     assert found == [{"name": "one", "examples_per_second": 6.0}, {"name": "two", "examples_per_second": 6.0}]
     assert asked == list(range(8))
     assert len(checked) == 6

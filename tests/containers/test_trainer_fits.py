@@ -46,7 +46,7 @@ if size > room.get("fits", 10**9):
 
 
 class Bench:
-    """A stand-in for the trainer that needs no memory: what fits is told beforehand."""
+    """A stand-in trainer that uses no memory: the test sets beforehand what fits."""
 
     def __init__(self, folder, monkeypatch, **room):
         monkeypatch.setenv("ROOM", json.dumps({"how": "killed", **room}))

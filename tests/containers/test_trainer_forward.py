@@ -1,4 +1,4 @@
-"""The loop where nothing is trained: a network computes forward, and its speed and latency are told."""
+"""The loop without training: a network runs forward, and its speed and latency are reported."""
 
 import argparse
 import re
@@ -16,7 +16,7 @@ from trainer.signals import Signals
 
 
 def forward(tmp_path, network, signals=None, **changes):
-    """Compute forward alone, five frames in batches of two, and give what was said."""
+    """Run five frames forward only, in batches of two; return the output."""
     small = {"workload": "small", "batch": 2, "steps": 5, "log_frequency": 1, "queue_fraction": 0.4, "no_eval": False}
     typed = asked(tmp_path, **{**small, **changes})
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
@@ -56,7 +56,7 @@ class TimedNetwork(FakeNetwork):
             yield source(step)
 
     def infer(self, batch):
-        np.linalg.svd(np.ones((60, 60)))  # some time
+        np.linalg.svd(np.ones((60, 60)))  # busy work
         found = FakeNetwork.infer(self, batch)
         self.waited.append(clock() - self.asked)
         return found

@@ -1,4 +1,4 @@
-"""Real trainings on the CPU and the synthetic set. What is pinned holds in each framework, so they agree."""
+"""Real CPU trainings on the synthetic set. Pinned values hold in each framework, so they agree."""
 
 import importlib
 import signal
@@ -98,7 +98,7 @@ def test_logits_are_those_of_the_words_taken_literally(framework):
 
 
 def literally(x, weights):
-    """Compute the network in float64, one definition after the other."""
+    """Compute the network in float64, straight from the definitions."""
     x = x.astype(np.float64)
     for word in cifar10.NETWORK:
         op = word["op"]

@@ -1,4 +1,4 @@
-"""A step that is recorded and played again is the ordinary one. Without a GPU a function is played, not a graph."""
+"""A recorded and replayed step equals an ordinary one. Without a GPU a function is replayed, not a graph."""
 
 from types import SimpleNamespace
 
@@ -60,7 +60,7 @@ def stepper(made, recorder):
 @pytest.mark.parametrize(
     ("place", "name", "is_compiled"),
     [(place, name, False) for place in places() for name in RECIPES]
-    + [(place, "adam", True) for place in places() if place == "gpu"],  # of compiling on a CPU there are other tests
+    + [(place, "adam", True) for place in places() if place == "gpu"],  # other tests cover compiling on a CPU
 )
 def test_what_is_played_trains_as_ordinary_steps_do(place, name, is_compiled):
     ordinary, played = (network(name, place, is_compiled) for _ in range(2))
@@ -119,7 +119,7 @@ def test_on_a_cpu_there_are_no_graphs():
 
 
 def test_dropout_is_recorded_only_where_a_played_graph_draws_anew(monkeypatch):
-    made = network("sgd")  # which tells what is missing
+    made = network("sgd")  # checks that PyTorch is here
     import torch
 
     from trainer.frameworks.pytorch.graphed import can_be
@@ -131,5 +131,5 @@ def test_dropout_is_recorded_only_where_a_played_graph_draws_anew(monkeypatch):
         return can_be(SimpleNamespace(**told), "resident")
 
     assert (on_a_gpu("conv"), on_a_gpu("conv", "dropout")) == (True, True)
-    monkeypatch.delattr(torch, "compile")  # as PyTorch 1 is
+    monkeypatch.delattr(torch, "compile")  # like PyTorch 1
     assert (on_a_gpu("conv"), on_a_gpu("conv", "dropout")) == (True, False)

@@ -1,5 +1,5 @@
-"""How a step is recorded as a CUDA graph. Where there is no GPU a stand-in answers for torch.cuda: it computes nothing,
-and holds to what PyTorch's own CUDAGraph.cpp and CUDAGeneratorImpl.cpp say of streams, memory and chance."""
+"""How a step is recorded as a CUDA graph. Without a GPU a stand-in replaces torch.cuda: it computes nothing, and treats
+streams, memory and random numbers as PyTorch's CUDAGraph.cpp and CUDAGeneratorImpl.cpp do."""
 
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -20,10 +20,10 @@ def torch():
 
 
 class Chance:
-    """A generator as PyTorch had it until 2026: told that a recording begins it draws in nothing else until told of the
-    end. Its state can be made another one's; what a recording draws moves none."""
+    """A generator as in PyTorch until 2026: once told that a recording begins, it draws only in that until told of its
+    end. It can share another's state; draws in a recording don't advance it."""
 
-    is_recording = False  # now
+    is_recording = False
 
     def __init__(self, device=None):
         self.state = {"seed": 67280421310721, "recorded": False, "drawn": 0}
@@ -45,7 +45,7 @@ class Chance:
 
 
 class Card:
-    """A stand-in for torch.cuda, of a card with so many bytes. It tells its chance no end of a recording that fails."""
+    """A stand-in for torch.cuda with a card of this size. It doesn't tell its generator that a recording failed."""
 
     def __init__(self, whole=16 * GIB, free=16 * GIB, reserved=0, most=0):
         self.default_generators, self.streams, self.on, self.recorded_on = (Chance(),), 0, 0, []
@@ -65,7 +65,7 @@ class Card:
         return self.on
 
     def multiply(self):
-        """As cuBLAS does: in the workspace that it has for this stream, or in a new one."""
+        """Return the workspace used: like cuBLAS, this stream's, or else a new one."""
         self.workspaces.setdefault(self.on, "the graph's" if self.default_generators[0].is_recording else "ordinary")
         return self.workspaces[self.on]
 
@@ -79,7 +79,7 @@ class Card:
         chance.state["recorded"] = chance.is_recording = True
         try:
             yield
-        except RuntimeError as error:  # and neither this stream nor the chance is given back
+        except RuntimeError as error:  # neither the stream nor the generator is reset
             raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from error
         finally:
             chance.is_recording = False
@@ -88,7 +88,7 @@ class Card:
 
 @pytest.fixture
 def on_a(torch, monkeypatch):
-    """Give a Recorder on this card."""
+    """Make a Recorder on this card."""
     from trainer.frameworks.pytorch import graphs
 
     def made(card, fraction=None):
@@ -155,13 +155,13 @@ def test_a_recording_that_failed_says_so_where_pytorch_cannot_free_its_chance(on
         recorder.recorded(fail)
 
 
-# of a card of 16 GiB, on which a step took 3 GiB at most, and 4 of the process's own are left from it
+# on a 16 GiB card, where a step took at most 3 GiB and the process has 4 reserved
 @pytest.mark.parametrize(
     ("free", "fraction", "is_tight"),
     [
         (12, None, False),
         (12, 0.4, False),
-        (12, 0.3, True),  # 4.8 GiB may be taken, and two steps take 6
+        (12, 0.3, True),  # 4.8 GiB allowed, and two steps take 6
         (2, None, False),
         (1, None, True),  # another process has 11
     ],

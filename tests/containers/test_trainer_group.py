@@ -1,4 +1,4 @@
-"""Which part of a batch is whose, which card, and whether all have the same weights."""
+"""Each replica's part of a batch and card, and whether all have the same weights."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -72,7 +72,7 @@ def test_a_replica_without_a_card_of_its_own_is_no_replica():
 
 
 def compared(*weights):
-    """Have replicas with these weights compare them, each in a thread; gives what each finds, or raises."""
+    """Have replicas compare these weights, one thread each; return what each finds or raises."""
     meeting, told = threading.Barrier(len(weights), timeout=LIMIT), {}
 
     class Network:

@@ -21,7 +21,7 @@ def test_first_weights_are_truncated_normal_and_the_same_for_one_seed():
     for name, stddev in ("conv2", 0.05), ("local3", 0.04), ("softmax_linear", 1 / 192):
         weights = one[name + "/weights"]
         assert np.abs(weights).max() <= 2 * stddev * (1 + 1e-6)
-        assert abs(weights.std() / stddev - 0.88) < 0.02  # of a normal cut at two sigma
+        assert abs(weights.std() / stddev - 0.88) < 0.02  # normal truncated at 2 sigma
         assert (weights != other[name + "/weights"]).any()
     assert {name: float(one[name + "/biases"][0]) for name in ("conv1", "local3", "softmax_linear")} == {
         "conv1": 0.0,

@@ -1,4 +1,4 @@
-"""How long is trained: so many steps, epochs or seconds; what comes first ends it."""
+"""How long a training lasts: steps, epochs or seconds, whichever ends first."""
 
 import argparse
 import importlib
@@ -14,7 +14,7 @@ from trainer.recipe import Model, recipe, sgd
 
 
 class Told(list):
-    """A log that only tells what it was told to do."""
+    """A log that only records its calls."""
 
     def settle(self):
         self.append("settled")
@@ -24,7 +24,7 @@ class Told(list):
 
 
 def taken(seconds, count, clock):
-    """Give how many of so many batches are taken by a clock, and what the log was told."""
+    """Return how many of `count` batches are taken by this clock, and the log's calls."""
     log, times = Told(), iter(clock)
     return len(list(loop.within(seconds, range(count), log, lambda: next(times)))), log
 

@@ -1,4 +1,4 @@
-"""What is told of an epoch: sums over its examples, of whole ones, of the rest of one, of a smaller last batch."""
+"""What the log reports of an epoch, whole or resumed: sums over its examples, a smaller last batch included."""
 
 import argparse
 import io
@@ -14,7 +14,7 @@ from trainer.workloads import cifar10
 
 
 class Counted:
-    """A log of a workload that counts accuracy, with three steps an epoch."""
+    """The log of a workload that counts accuracy, three steps per epoch."""
 
     def __init__(self, folder, first=0):
         self.said, self.folder = io.StringIO(), folder

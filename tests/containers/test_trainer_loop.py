@@ -55,7 +55,7 @@ def test_the_first_rates_are_unknown_and_later_ones_fit_together(run, tmp_path):
 
 
 class SlowlyFed(FakeNetwork):
-    """Some batches take their time, others are there at once; keeps how long they took."""
+    """Batches 0 to 10 are slow, the rest instant; took: the seconds for 1 to 10."""
 
     took = 0.0
 
@@ -133,7 +133,7 @@ def test_resumed_steps_go_on_with_the_batches_that_follow(run, tmp_path):
     straight, first, second = FakeNetwork(), FakeNetwork(), FakeNetwork()
     run(straight, steps=9)
     run(first, steps=5)
-    run(second, steps=9, resume=str(tmp_path / "checkpoints"))  # the newest there is step 9: nothing is left to do
+    run(second, steps=9, resume=str(tmp_path / "checkpoints"))  # step 9 is the newest there: nothing left to do
     assert second.trained == []
     (tmp_path / "checkpoints" / "step-9.npz").unlink()
     run(second, steps=9, resume=str(tmp_path), log_frequency=1)
@@ -167,7 +167,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_training_and_names_the_st
 
 
 class Unread:
-    """A loss as one on a card: whoever reads it waits until the gradients of all replicas are there."""
+    """Like a loss on a card: reading it waits for the gradients of all replicas."""
 
     def __init__(self, told):
         self.told = told
@@ -178,7 +178,7 @@ class Unread:
 
 
 class Replica(FakeNetwork):
-    """One of two; the other goes away before a step."""
+    """One of two; the other is lost before a step."""
 
     group = Group(0, 2)
 

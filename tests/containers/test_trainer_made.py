@@ -1,4 +1,4 @@
-"""What is made up, and the order in which examples come."""
+"""Synthetic data, and the order in which examples come."""
 
 import hashlib
 import importlib
@@ -64,7 +64,7 @@ def test_a_film_lies_in_bytes_and_becomes_floats_a_batch_at_a_time():
 def test_a_protein_chain_has_one_residue_at_each_place_and_classes_that_can_be_learnt():
     train, test = made.chains("train"), made.chains("test")
     assert (train.images.shape, test.images.shape) == ((50000, 50, 1, 21), (25000, 50, 1, 21))
-    assert train.images.nbytes + test.images.nbytes + 75000 * 3 * 4 == 315_900_000  # as the source counts: 316 MB
+    assert train.images.nbytes + test.images.nbytes + 75000 * 3 * 4 == 315_900_000  # the source's 316 MB
     assert (train.images.sum(axis=3) == 1).all()
     learnt, asked = (part.images[:5000, made.NEAR].reshape(5000, -1) for part in (train, test))
     weights, *_ = np.linalg.lstsq(learnt, np.eye(3)[train.labels[:5000]], rcond=None)

@@ -1,4 +1,4 @@
-"""Several machines meet at a port of the first one, whoever else knocks there."""
+"""Several machines meet at a port of the first, whoever else connects to it."""
 
 import socket
 import struct
@@ -16,10 +16,10 @@ LIMIT = 120
 
 @pytest.fixture
 def port(monkeypatch):
-    """Where node 0 is met."""
+    """The port of node 0."""
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    monkeypatch.setattr(meeting, "PATIENCE_SECONDS", 30.0)  # one that fails leaves the other waiting
+    monkeypatch.setattr(meeting, "PATIENCE_SECONDS", 30.0)  # a failed one leaves the other waiting
     with closing(meeting.Ports(1)) as held:
         monkeypatch.setenv("MASTER_PORT", str(*held.numbers))
         yield held.numbers[0]
@@ -34,8 +34,8 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
 
 
 def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypatch):
-    """Linux makes one when it picks, for a connection to a port of this machine where nobody listens, that same port;
-    a test can't wait for that, and asks for the port."""
+    """Linux makes one when, connecting to a local port where nobody listens, it picks that same port as the source;
+    a test can't wait for that, so it binds it."""
     connect, own = socket.create_connection, []
 
     def connected(address, timeout):
@@ -85,7 +85,7 @@ def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(p
 
 
 def knocked(port, word=b""):
-    """Connect and go: without a word as one who looks for open ports does, or with one as who dies."""
+    """Connect and drop: silently, like a port scanner, or after a word, like a node that dies."""
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if line.connect_ex(("127.0.0.1", port)):

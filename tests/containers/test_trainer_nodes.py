@@ -1,6 +1,6 @@
-"""Two machines train as one process does: the same losses, one record, and the same weights at the end.
+"""Two machines train like one process: the same losses, one record, and the same weights at the end.
 
-Both are this machine: they find each other by a port on loopback.
+Both are this machine: they meet at a port on loopback.
 """
 
 import lzma
@@ -25,8 +25,8 @@ PACKED = Path(__file__).parents[3] / "shared" / "cifar10"
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Give what --data takes: CIFAR-10 as NGCDL_TEST_CIFAR10 names it, else the first 10,000 of its images, five times
-    over, if they lie packed beside the checkout, else the word for made images."""
+    """Return a value for --data: what NGCDL_TEST_CIFAR10 names, else CIFAR-10's first 10,000 images five times over, if
+    packed beside the checkout, else "synthetic"."""
     if "NGCDL_TEST_CIFAR10" in os.environ or not PACKED.is_dir():
         return os.environ.get("NGCDL_TEST_CIFAR10", "synthetic")
     folder = tmp_path_factory.mktemp("cifar10")
@@ -42,7 +42,7 @@ def images(tmp_path_factory):
 
 
 def on_two_machines(folder, *words, second=()):
-    """Train on both, the second with words of its own: gives exit code, stdout and stderr of each."""
+    """Train on both, the second with extra arguments; return each (exit code, stdout, stderr)."""
     words += "--device", "cpu", "--no-eval", "--log-frequency", "1", "--threads", "1", "--out", folder
     with closing(meeting.Ports(1)) as met:
         place = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(*met.numbers)}
@@ -69,7 +69,7 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
     first, second = on_two_machines(tmp_path / "two", *words)
     assert (first[0], second[0]) == (0, 0), (first, second)
     assert (first[1].count(": step "), second[1]) == (12, "")
-    assert losses(tmp_path / "two") == pytest.approx(one, abs=5e-3)  # what rounding makes of it; see docs/results.md
+    assert losses(tmp_path / "two") == pytest.approx(one, abs=5e-3)  # rounding differences; see docs/results.md
     (began,), (alike,) = events(tmp_path / "two", "start"), events(tmp_path / "two", "replicas")
     assert (began["replicas"], began["nodes"]) == (2, 2)
     assert (alike["step"], alike["identical"]) == (12, True)
@@ -82,7 +82,7 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
 
 @pytest.mark.torch
 def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch):
-    """The other's replica has failed, or still loads: here there is none."""
+    """The other replica failed or is still loading; here there is none."""
     needs("torch")
     words = "cifar10", "--framework", "pytorch", "--device", "cpu", "--out", tmp_path, "--samples", "n0", "--record"
     with closing(meeting.Ports(2)) as held:
@@ -93,7 +93,7 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
             monkeypatch.setenv(name, value)
         host, _, port = meeting.meet(2, 1, [own], Signals())[0].rpartition(":")
         until(lambda: answers(host, int(port)), "the replica waits for the other")
-        time.sleep(1)  # it listens a little before it waits
+        time.sleep(1)  # it listens briefly before it waits
         first.terminate()
         try:
             _, err = first.communicate(timeout=30)
@@ -126,4 +126,4 @@ def test_a_node_that_does_not_know_the_first_one_says_so(tmp_path):
     code, _, err = trainer("cifar10", "--out", tmp_path, NGCDL_NODES="2", NGCDL_NODE="1", MASTER_ADDR="")
     assert code == 1
     assert "MASTER_ADDR and MASTER_PORT must say where node 0 is" in err
-    assert names(tmp_path) == []  # node 0's alone
+    assert names(tmp_path) == []  # node 0 records

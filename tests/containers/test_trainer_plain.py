@@ -1,4 +1,4 @@
-"""What makes a training quick changes nothing of it: its losses are those of the plain way, written out here."""
+"""Optimizations don't change a training: its losses are those of the plain way, written out here."""
 
 import importlib
 from types import SimpleNamespace
@@ -12,8 +12,8 @@ from trainer import data, layers
 from trainer.recipe import Model, adam, recipe, sgd
 
 STEPS = 50
-# With the recipe's 1e-7 Adam makes whole steps of gradients that are nothing but rounding: weights that differ in the
-# last digit then give losses that are 1e-3 apart within 50 steps. With these they stay 1e-5 apart, and tell formulas.
+# With the recipe's epsilon of 1e-7 Adam turns pure rounding gradients into full steps: weights that differ in the last
+# digit then give losses 1e-3 apart within 50 steps. With these they stay 1e-5 apart, so that a wrong formula shows.
 RATE = 0.0001
 ADAM = adam(b1=0.9, b2=0.999, epsilon=1e-3)
 
@@ -27,7 +27,7 @@ def dataset():
 
 @pytest.fixture(scope="module")
 def by_keras(dataset):
-    """The losses of the article's network without dropout, as Keras itself trains it."""
+    """Return the losses of the article's network without dropout, trained by Keras."""
     needs("tensorflow")
     import tensorflow as tf
 
@@ -80,7 +80,7 @@ def test_a_relu_after_the_pooling_gives_the_same_weights_to_the_bit(framework):
     ]
     model = Model(words, recipe(sgd(), rate=0.5), (8, 8, 2), 6)
     assert [word["op"] for word in model.words] == ["conv", "max_pool", "relu", "dense"]
-    # few numbers, negative ones too: most windows have their maximum twice, and some have none above 0
+    # few distinct values, some negative: most windows have their maximum twice, some have none above 0
     random = np.random.RandomState(1)
     batch = random.randint(-2, 3, (6, 8, 8, 2)).astype(np.float32), random.randint(0, 3, 6).astype(np.int32)
     found = []
@@ -132,7 +132,7 @@ def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(monkeypatch)
 
     from trainer.frameworks.pytorch import learning
 
-    # before 1.13, where to ask for the operation is an error
+    # before 1.13, where asking for the operation is an error
     monkeypatch.setattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", unknown)
     monkeypatch.delattr(torch, "_fused_adam_", raising=False)
     weight, *slots = (torch.zeros(3) for _ in range(3))
@@ -186,7 +186,7 @@ def test_memory_that_was_freed_is_mostly_not_asked_of_the_kernel_again():
 
 
 def new_pages():
-    """Count the pages that the kernel gives while six buffers of 16 MB come and go, ten times: before and after."""
+    """Count page faults while six 16 MB buffers are allocated and freed ten times, before and after keep()."""
     program = """
 import resource, torch
 from trainer.frameworks.pytorch import memory

@@ -1,4 +1,4 @@
-"""What a network is computed in: refused by name where it can't be, near float32 where it can, and said."""
+"""Precisions: refused by name where they can't be had, near float32 where they can, and reported."""
 
 import importlib
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ TEXT = (
     recipe(sgd(), rate=0.1, clip=5.0, labels=(3,)),
     (3,),
 )
-# of each word that a compiler meets one: each more is seconds of compiling
+# one of each op for the compiler: each more takes seconds to compile
 COMPILED = ([word for word in PICTURES[0] if word["name"] not in ("lrn1", "conv2")], *PICTURES[1:])
 NUMBERS = ([dense("dense1", 6, 4, he(6), constant(0.0))], recipe(adam(0.9, 0.999, 1e-7), rate=0.01), (6,))
 
@@ -48,7 +48,7 @@ def model(network, batch=BATCH):
 
 
 def source(network, batch=BATCH):
-    """Give step -> a batch; of pictures the third is smaller, as an epoch's last may be."""
+    """Return step -> batch; of pictures the third is smaller, like an epoch's last."""
     words, training, shape = network
     tokens, labels = words[0]["op"] == "embedding", training["labels"]
 
@@ -134,15 +134,15 @@ def test_the_scale_halves_when_gradients_overflow_and_doubles_after_two_thousand
     assert scale.value == 2.0
 
 
-# bfloat16 keeps 8 bits, float16 11: each product is off by 1/256 or 1/2048 of itself at most. A loss near 2.5 that is a
-# mean over a batch is then off by a few thousandths; the weights move by rate * gradient, which a second step sees.
+# bfloat16 keeps 8 bits, float16 11: each product is off by at most 1/256 or 1/2048 of itself. A batch's mean loss
+# near 2.5 is then off by a few thousandths; the weights move by rate * gradient, which a second step sees.
 @pytest.mark.parametrize(("precision", "apart"), [("amp", 0.02), ("float16", 0.004)])
 @pytest.mark.parametrize("network", [PICTURES, TEXT], ids=["pictures", "text"])
 def test_losses_in_16_bits_stay_near_those_in_float32(framework, network, precision, apart):
     exact = losses(network, made(framework, network, ("float32", False, None)))
     built = made(framework, network, (precision, False, None))
     if built.scale:
-        built.scale.value = 1024.0  # what a long training finds: at the first one's a step would be left out
+        built.scale.value = 1024.0  # as found in a long training: the initial scale would skip a step
     assert built.precision == {"amp": "bfloat16"}.get(precision, precision)
     found = losses(network, built)
     assert found == pytest.approx(exact, rel=apart)
@@ -244,7 +244,7 @@ def test_pytorch_computes_the_same_with_channels_first_and_last():
 
 
 class Card:
-    """A stand-in for PyTorch with a card of this compute capability; what it has otherwise is PyTorch's own."""
+    """A stand-in for PyTorch with a card of this compute capability; all else is PyTorch's own."""
 
     def __init__(self, torch, capability=(8, 0), lacking=(), cudnn=91300, takes_bfloat16=True):
         self.own, self.lacking = torch, lacking
@@ -263,7 +263,7 @@ class Card:
 
 @pytest.fixture
 def card(monkeypatch):
-    """Give what has numbers.py see a card that is none."""
+    """Return what makes numbers.py see a fake card."""
     needs("torch")
     import torch
 
@@ -303,7 +303,7 @@ def test_amid_bfloat16_lstms_are_float32_where_cudnn_has_them_in_no_other(card, 
 
 @pytest.mark.torch
 def test_an_lstm_in_float32_amid_16_bits_trains_as_it_should(monkeypatch):
-    """As on a card whose cuDNN has none in bfloat16; here it is told so of the CPU."""
+    """As on a card whose cuDNN has none in bfloat16; here the CPU pretends so."""
     needs("torch")
     import torch
 
@@ -377,7 +377,7 @@ def test_variables_stay_on_the_cpu_for_the_tutorial_s_network_alone():
 
 def test_on_a_cpu_each_of_pytorchs_threads_takes_numbers_below_float32s_normal_ones_as_zeros():
     needs("torch")
-    # a process of its own: a thread keeps what held when it was started, and here some are running
+    # a separate process: a thread keeps the mode it was started with, and here some are running
     code, found, err = python(
         "import torch\n"
         "from trainer.frameworks.pytorch import Network\n"

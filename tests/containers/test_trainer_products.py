@@ -1,4 +1,4 @@
-"""Products by oneDNN are the products, there and back, and are computed only where they pay."""
+"""oneDNN's products are right, forward and backward, and used only where they pay off."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ WORD = layers.dense("dense", 2304, 384, layers.constant(0.0), layers.constant(0.
 
 @pytest.fixture
 def products(monkeypatch):
-    """As on a processor that is not Intel's, whatever this one is."""
+    """The module, as on a processor that is not Intel's."""
     needs("torch")
     from trainer.frameworks.pytorch import products
 
@@ -30,7 +30,7 @@ def drawn(*shape):
 
 
 def farthest(given, wanted):
-    """The largest difference: pytest.approx takes seconds for as many numbers."""
+    """Return the largest difference: pytest.approx takes seconds for so many."""
     return np.abs(given.detach().numpy() - wanted).max()
 
 

@@ -1,4 +1,4 @@
-"""cifar10-94: its plan, and how sure its result is. What it computes: test_trainer_race_net.py."""
+"""cifar10-94: its plan, and how certain its result is. Its network: test_trainer_race_net.py."""
 
 import math
 from itertools import pairwise
@@ -37,7 +37,7 @@ def test_rates_fall_to_nothing_in_a_line_and_averages_are_of_the_last_steps_alon
     learns = [rows[step, race.WHITENING] > 0 for step in range(200)]
     assert learns == [any(one.whitens for one in race.phases(KNOBS, 200) if step < one.last) for step in range(200)]
     assert np.flatnonzero(rows[:, race.KEEP]).tolist() == list(range(201 - KNOBS.tail, 200))
-    # averages begin with a weight, never with the zeros before it
+    # averages begin with weights, never with the initial zeros
     assert np.flatnonzero(race.table(KNOBS, KNOBS.tail // 2)[:, race.KEEP]).tolist() == list(range(1, KNOBS.tail // 2))
 
 

@@ -1,4 +1,4 @@
-"""cifar10-94: each thing that is done the fast way is what the slow way makes, in float64; and it learns."""
+"""cifar10-94: each fast computation matches the slow one in float64, and the network learns."""
 
 import importlib
 import io
@@ -36,7 +36,7 @@ def torch():
 
 @pytest.fixture(scope="module")
 def made():
-    """So few that every epoch has two steps of 60."""
+    """Few enough for two steps of 60 per epoch."""
     whole = data.synthetic("train")
     return data.Dataset(whole.images[:120], whole.labels[:120], "synthetic", 1, note="made")
 
@@ -120,7 +120,7 @@ def test_the_loss_is_that_of_smoothed_labels(torch):
 
 # -- Muon ------------------------------------------------------------------------------------------
 def slowly(matrix, polynomials):
-    """The iteration one matrix after the other, in numpy."""
+    """Run the iteration on one matrix, in numpy."""
     x = matrix / (np.linalg.norm(matrix) + 1e-7)
     for a, b, c in polynomials:
         products = x @ x.T
@@ -182,7 +182,7 @@ def test_moved_by_index_is_moved_by_padding_and_cutting(torch):
 
 
 def between(row, size):
-    """Resize along the last axis by the two nearest, one place after the other."""
+    """Interpolate linearly along the last axis, one position at a time."""
     found = []
     for k in range(size):
         at = min(max((k + 0.5) * row.shape[-1] / size - 0.5, 0), row.shape[-1] - 1)
@@ -239,7 +239,7 @@ def test_a_training_learns_and_the_same_seed_gives_the_same(torch, one):
 def test_on_tensor_cores_it_is_computed_in_float16_and_nothing_lies_channels_first(
     torch, asked, capability, precision, monkeypatch
 ):
-    """The card is a stand-in: its compute capability, and no more."""
+    """The card is a stand-in with only a compute capability."""
     from trainer.frameworks.pytorch.race import kind
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
@@ -280,7 +280,7 @@ def test_in_float16_the_loss_is_scaled_which_changes_no_step(torch, one, made):
 
 
 def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, one):
-    """The first: no momentum yet, and the averages are the weights."""
+    """The first step: no momentum yet, and averages equal weights."""
     net, pictures = module("net"), module("pictures")
     one.reset(2)
     kept = {name: value.detach().double() for name, value in one.arrays.kept(one.arrays.parts).items()}

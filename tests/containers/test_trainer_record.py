@@ -156,7 +156,7 @@ def test_without_a_driver_there_are_no_gpus():
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory):
-    """A library that answers like a driver, from a text file."""
+    """The folder of an NVML stand-in that reads a text file."""
     if not STAND_IN.exists() or shutil.which("gcc") is None:
         pytest.skip("needs gcc and scripts/lab_parts/nvml.c")
     folder = tmp_path_factory.mktemp("nvml")

@@ -1,7 +1,7 @@
-"""What is recorded as a CUDA graph: nothing in it waits for the GPU or touches the host's memory, for neither can be.
+"""What is recorded as a CUDA graph neither waits for the GPU nor touches host memory: a graph can do neither.
 
-The steps run on PyTorch's device "meta", which has shapes and no numbers, and lies apart from the host as a GPU does:
-to bring a number to the host fails there. What else is forbidden is looked for among all operations that were done.
+The steps run on PyTorch's "meta" device, which has shapes but no numbers and is separate from the host like a GPU:
+bringing a number to the host fails there. Other forbidden operations are looked for among all that were done.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ from trainer import data, race, workloads
 from trainer.recipe import Model
 
 pytestmark = pytest.mark.torch
-# How much comes out of them depends on numbers, or they hand numbers to the host: PyTorch waits for the GPU within
+# Their output size depends on values, or they return values to the host: PyTorch waits for the GPU in them
 WAITING = {
     *("item", "_local_scalar_dense", "is_nonzero", "equal", "allclose", "nonzero", "masked_select", "randperm"),
     *("_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount", "histc", "multinomial", "_pin_memory"),
     *("repeat_interleave", "_linalg_eigh", "_linalg_svd", "linalg_qr", "_linalg_solve_ex", "lift_fresh"),
 }
-COPYING = {"tensor", "as_tensor", "asarray", "from_numpy", "new_tensor"}  # of numbers of the host's
+COPYING = {"tensor", "as_tensor", "asarray", "from_numpy", "new_tensor"}  # from the host's memory
 TRAINED = [
     name
     for name in entry.names(workloads)
@@ -36,7 +36,7 @@ def torch():
 
 
 def watched(step):
-    """Do it, and give the names of its operations; one that a recording forbids is an AssertionError."""
+    """Run it and return its operations' names; raise AssertionError if a recording forbids one."""
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -122,12 +122,12 @@ def test_all_kinds_of_steps_of_the_race_can_be_recorded(torch, kind, monkeypatch
 
 @pytest.mark.parametrize("place", places())
 def test_a_race_in_16_bits_begins_as_one_in_32_on_the_cpu_does(torch, place, monkeypatch):
-    """On a GPU as the trainer races there: in float16, prepared, recorded. The CPU takes a minute for float16."""
+    """On a GPU as in a real race: float16, prepared, recorded. The CPU would take a minute in float16."""
     from trainer.frameworks.pytorch.numbers import allow_tf32
     from trainer.frameworks.pytorch.race import Race
 
     batch = 30 if place == "cpu" else 100
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)  # which prepare() sets
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)  # prepare() sets it
     monkeypatch.setattr(data, "SYNTHETIC", {"train": (3 * batch, 1)})
     made, knobs = data.synthetic("train"), race.KNOBS._replace(bias_share=1 / 3, whitening_images=batch)
     wide = Race(torch.device("cpu"), torch.float32, knobs, 3, batch, made.images, made.labels)

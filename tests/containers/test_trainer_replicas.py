@@ -1,7 +1,7 @@
-"""Several replicas train as one process does: the same losses and one record.
+"""Several replicas train like one process: the same losses and one record.
 
-In float32 twelve steps are compared: after that these networks make 1e-4 of the 1e-7 by which sums in another order
-differ, and do so in one process too. With weights and images of float64 twenty are the same.
+In float32 twelve steps are compared: after that these networks amplify the 1e-7 by which sums in another order differ
+to 1e-4, in one process too. With float64 weights and images twenty steps agree.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ LIMIT = 120
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """Give the losses of one process: the first 12 steps of the tutorial."""
+    """Return one process's losses in the first 12 steps of the tutorial."""
     known = {}
 
     def of(framework):
@@ -35,14 +35,14 @@ def alone(tmp_path_factory):
 
 
 def test_two_replicas_have_the_losses_of_one_process_and_go_on_as_three(framework, alone, tmp_path, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for the world outside, and nobody's between them
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for the outside, never between replicas
     words = "cifar10", "--framework", framework, "--batch", "64"
     found, out, _ = trained(tmp_path, *words, "--replicas", "2", "--steps", "6", "--samples", "n1")
     assert out.count(": step ") == 6
     (began,) = events(tmp_path, "start")
     assert (began["replicas"], began["nodes"], began["batch"]) == (2, 1, 64)
     assert names(tmp_path) == ["checkpoints", "events.jsonl", "lock", "samples-n1.jsonl"]
-    if framework == "pytorch":  # TensorFlow takes its time to start
+    if framework == "pytorch":  # TensorFlow starts slowly
         found, *_ = trained(tmp_path, *words, "--replicas", "3", "--steps", "12", "--resume", tmp_path)
         assert [event["step"] for event in events(tmp_path, "checkpoint")] == [6, 12]
     assert found == pytest.approx(alone(framework)[: len(found)], abs=1e-4)
@@ -62,7 +62,7 @@ def test_epochs_and_accuracy_are_of_the_whole_batch_and_adam_moves_the_same(tmp_
 
 
 class Doubled:
-    """A batch's examples in float64: weights that are float64 too are then trained in it, all but the loss."""
+    """Batches with float64 examples: with float64 weights, all but the loss is then in float64."""
 
     def __init__(self, source):
         self.source = source
@@ -73,7 +73,7 @@ class Doubled:
 
 
 def doubled_losses(name, own, steps=20):
-    """Train a workload in PyTorch, in float64 and without dropout, as the replica that `own` says; give the losses."""
+    """Train a workload in PyTorch in float64 without dropout, as the replica `own`; return the losses."""
     from trainer.frameworks.pytorch import Network
 
     workload, random = entry.imported(name), np.random.RandomState(6)
@@ -93,7 +93,7 @@ def doubled_losses(name, own, steps=20):
 @pytest.fixture(scope="module")
 def two_processes():
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GLOO_SOCKET_IFNAME", "lo")  # meeting.py does that for a training
+        environment.setenv("GLOO_SOCKET_IFNAME", "lo")  # meeting.py does so in a training
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             yield pool
 
@@ -113,7 +113,7 @@ def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_r
 
 @pytest.mark.torch
 def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(tmp_path):
-    """Its statistics are of each one's own part, as DistributedDataParallel has it: kept are those of the first."""
+    """Each replica's statistics cover its own part, as in DistributedDataParallel; the first's are kept."""
     needs("torch")
     from trainer.frameworks.pytorch import Network
 

@@ -1,4 +1,4 @@
-"""Several replicas have one end, and one reason for it: whichever is done, fails, is told to end, or is killed."""
+"""Several replicas end together, for one reason: one is done, fails, is told to end, or is killed."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ STAYS = "from trainer.replicas import Leash\nLeash().stay()"
 
 
 def replica(monkeypatch, path, text):
-    """Give a Replica whose process runs this text: it says of itself what one that trains says."""
+    """Return a Replica whose process runs this text, which reports like a training one."""
     path.write_text(f"#!{sys.executable}\n{text}\n")
     path.chmod(0o755)
     asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
@@ -67,7 +67,7 @@ def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path,
 
 
 class Told(Signals):
-    """Hears SIGTERM when it is asked for the third time: the replicas have been started, and can't hear yet."""
+    """Receives SIGTERM after the first check: the replicas have been started, and can't hear it yet."""
 
     asked = 0
 
@@ -112,7 +112,7 @@ def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
 @pytest.mark.torch
 @pytest.mark.parametrize("on_cards", [False, True])
 def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(on_cards, monkeypatch):
-    """There are no cards: the group of one is of processors, and is told that it is of cards."""
+    """There are no cards: the group of one is on a CPU, and told that it is on cards."""
     needs("torch")
     import torch
     from torch import distributed
@@ -139,7 +139,7 @@ def fails(close):
         close()
 
 
-# -- of a training ----------------------------------------------------------------------------------------------------
+# -- whole trainings --------------------------------------------------------------------------------------------------
 
 
 def children(pid):
@@ -155,7 +155,7 @@ def lives(pid):
 
 @pytest.fixture
 def training(tmp_path, request):
-    """Give a training of two replicas that has begun, in PyTorch or what is asked for."""
+    """Start a training of two replicas, in PyTorch or the requested framework."""
     needs("torch")
     process = start("cifar10", "--framework", getattr(request, "param", "pytorch"), "--device", "cpu", "--threads", "1",
                     "--batch", "32", "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record",
@@ -167,7 +167,7 @@ def training(tmp_path, request):
 
 
 def slow_disk(folder):
-    """Give a folder for the path of modules that makes a checkpoint take longer than a replica is waited for."""
+    """Return a PYTHONPATH folder that makes a checkpoint outlast the wait for a replica."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import time\nfrom trainer import checkpoint, replicas\n"
@@ -181,7 +181,7 @@ def slow_disk(folder):
 @pytest.mark.parametrize("training", ["pytorch", "tf2"], indirect=True)
 def test_one_signal_ends_all_replicas_after_the_same_step_with_one_checkpoint(training, tmp_path):
     replicas = children(training.pid)
-    os.kill(replicas[1], signal.SIGTERM)  # Slurm tells all processes, the parent passes on: any of them is enough
+    os.kill(replicas[1], signal.SIGTERM)  # Slurm signals all processes, the parent forwards: any is enough
     training.send_signal(signal.SIGTERM)
     out, err = training.communicate(timeout=LIMIT)
     assert training.returncode == 143, err

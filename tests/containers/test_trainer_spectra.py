@@ -1,4 +1,4 @@
-"""A convolution by its spectra is the convolution, there and back, and is taken only where it pays."""
+"""A convolution by spectra equals the direct one, forward and backward; used only where it pays."""
 
 import importlib
 from itertools import product
@@ -36,7 +36,7 @@ def drawn(word, examples, height, width):
 
 
 def slid(word, x, weights, biases, gradient):
-    """The convolution by its definition, in float64, and the gradients of x, weights and biases."""
+    """Return the convolution by definition, in float64, and the gradients of x, weights, biases."""
     x, weights, gradient = (array.astype(np.float64) for array in (x, weights, gradient))
     (up, left), (rows, columns) = word["padding"], word["shape"][:2]
     wide = np.pad(x, [(0, 0), (up, up), (left, left), (0, 0)])

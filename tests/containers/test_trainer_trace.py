@@ -1,4 +1,4 @@
-"""The timeline of the first steps: what each thread did, as Chrome and Perfetto read it."""
+"""The timeline of the first steps: what each thread did, for Chrome and Perfetto."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ STAGES = {
 
 
 def traced(path, name, steps=3, taken=None, begin=0):
-    """Take batches that threads make ahead, and give the trace: the names of its threads, and its slices."""
+    """Take batches made ahead by threads; return the trace's thread names, by id, and its slices."""
     trace.begin()
     batches = trace.first(
         ahead(trace.Source(SOURCES[name]()), begin, begin + 8), steps, str(path), {"workload": name}, begin

@@ -16,7 +16,7 @@ def made(way, *rates, failed=None):
 
 
 class Bench:
-    """A machine on which each way has its rates, one trial after the other, and each trial takes so many seconds."""
+    """A machine on which each way has a rate per trial, and each trial takes `seconds`."""
 
     def __init__(self, seconds=5.0, **rates):
         self.seconds, self.time, self.log = seconds, 0.0, []
@@ -30,7 +30,7 @@ class Bench:
         self.log.append(name)
         found = self.rates[name].pop(0) if len(self.rates[name]) > 1 else self.rates[name][0]
         took = found if isinstance(found, complex) else self.seconds
-        if isinstance(found, complex):  # so many seconds, imaginary: longer than anybody waits
+        if isinstance(found, complex):  # imaginary: seconds, longer than anybody waits
             self.time += min(took.imag, seconds)
             return Reading(None, None, None, LATE)
         self.time += took
@@ -42,7 +42,7 @@ class Bench:
         return trial.search(self.measure, lambda _: ways, lambda _: left, now=self.now)
 
 
-# -- who wins -------------------------------------------------------------------------------------------------------
+# -- what wins ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ class Bench:
         ((100, 100), (102, 102), False),  # not worth a choice
         ((100, 100), (104, 104), True),
         ((100, 102), (90, 91), False),
-        ((100,), (200, 200), False),  # once is no spread
+        ((100,), (200, 200), False),  # one has no spread
         ((100, 100), (200,), False),
     ],
 )
@@ -73,7 +73,7 @@ def test_where_only_the_default_was_tried_it_stays():
     assert trial.winner([made({}, failed="nan")]).way == {}
 
 
-# -- who is tried when ----------------------------------------------------------------------------------------------
+# -- what is tried when ---------------------------------------------------------------------------------------------
 
 
 def test_a_clear_winner_is_found_in_turn_with_the_default():
@@ -183,7 +183,7 @@ def test_what_was_typed_is_not_tried():
 
 
 def test_what_cannot_lie_on_the_device_is_not_tried_there():
-    assert RESIDENT not in ways(cifar10, batch=128)  # distorted on the CPU, each time anew
+    assert RESIDENT not in ways(cifar10, batch=128)  # distorted on the CPU every time
     assert RESIDENT not in ways(data="pets", dataset="pictures")
     assert RESIDENT not in ways(teacher="ahead")
     assert RESIDENT not in ways(free=None)
@@ -197,7 +197,7 @@ def test_what_cannot_lie_on_the_device_is_not_tried_there():
     [
         (Here(2, 2, 2), False, 1, [1]),
         (Here(1, 1, 1), True, 1, []),
-        (Here(16, 16, 8), False, 1, [16, 15, 8]),  # PyTorch takes 8 of these by itself, TensorFlow 16
+        (Here(16, 16, 8), False, 1, [16, 15, 8]),  # by default PyTorch takes 8, TensorFlow 16
         (Here(16, 16, 16), True, 1, [15, 1]),
         (Here(64, 2, 32), False, 1, [2, 1]),  # a container that may use two
         (Here(64, 2, None), False, 1, [2, 1]),

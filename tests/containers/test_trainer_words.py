@@ -1,4 +1,4 @@
-"""Each word computed literally in float64, and trained by hand, against what the frameworks make of it."""
+"""Each word computed literally in float64, and trained by hand, against the frameworks' results."""
 
 import importlib
 import sys
@@ -21,7 +21,7 @@ def network(framework, words, shape, batch=4, group=ALONE, **how):
 
 
 def filled(made, seed=3):
-    """Load random numbers into all that is kept, positive where a variance stands."""
+    """Load random numbers into all kept arrays (positive variances); return them."""
     random = np.random.RandomState(seed)
     values = {name: random.normal(size=shape).astype(np.float32) for name, shape in made.model.kept().items()}
     for name in values:
@@ -40,7 +40,7 @@ def images(*shape):
 
 
 def cut(x, size, stride):
-    """Give [n, height, width, *size, channels]: what each window sees."""
+    """Return the windows: [n, height, width, *size, channels]."""
     view = np.lib.stride_tricks.sliding_window_view(x, layers.pair(size), axis=(1, 2))[:, ::stride, ::stride]
     return view.transpose(0, 1, 2, 4, 5, 3)
 
@@ -85,7 +85,7 @@ def test_a_convolution_strides_and_pads_as_it_is_told(framework, stride, padding
 def test_a_maximum_is_taken_of_windows_that_hang_over_as_they_are_told(framework, size, stride, padding, side, out):
     words = with_end([layers.max_pool("p", size, stride, padding)], out * out * 2)
     made = network(framework, words, (side, side, 2))
-    values, x = filled(made), images(4, side, side, 2) - 5  # zeros of a padding would be the maximum
+    values, x = filled(made), images(4, side, side, 2) - 5  # zero padding would be the maximum
     expected = cut(padded(x.astype(float), *padding, -np.inf), size, stride).max(axis=(3, 4))
     assert expected.shape[1] == out
     assert np.abs(made.logits(x) - ended(expected, values)).max() < 1e-3
@@ -223,7 +223,7 @@ def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework
     for seed, step, rank in (7, 0, 0), (7, 1, 0), (8, 0, 0), (7, 0, 1), (7, 0, 0):
         made.group = Group(rank, 2)
         loss, _ = made.train(batches(made, ones, np.array([0, 0])), made.model.turn(step, seed))
-        losses.append(float(loss))  # labels of 0: the loss of large logits is their mean
+        losses.append(float(loss))  # labels are 0: large logits' loss is their mean
     assert losses[0] == pytest.approx(4000, rel=0.05)
     assert losses[0] == losses[4], "what is drawn is a function of the seed, the step and the replica"
     assert len(set(losses)) == 4, "and of each of them"
@@ -232,7 +232,7 @@ def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework
 
 @pytest.fixture
 def tensorflow_1(monkeypatch):
-    """What TensorFlow 2 keeps of TensorFlow 1 stands in for it."""
+    """TensorFlow 2's compat.v1 stands in for TensorFlow 1."""
     needs("tensorflow")
     import tensorflow
 
@@ -241,7 +241,7 @@ def tensorflow_1(monkeypatch):
     inside = ("frameworks.tf1" + name for name in ("", ".ops", ".feeding", ".learning"))
     for name in (*inside, "tensorflow_losses"):
         monkeypatch.setitem(sys.modules, "trainer." + name, None)
-        del sys.modules["trainer." + name]  # imported of what is old here, and gone afterwards
+        del sys.modules["trainer." + name]  # reimported on the stand-in, undone afterwards
 
 
 @pytest.mark.tensorflow
@@ -259,7 +259,7 @@ def test_in_tensorflow_1_dropout_begins_anew_with_each_seed_first_step_and_tower
 
 
 def by_hand(weights, x, labels, optimiser, clip, steps):
-    """Train x @ weights with a softmax in float64 and give the losses; the last row are biases, which don't decay."""
+    """Train x @ weights with a softmax in float64; return the losses. The last row, the biases, doesn't decay."""
     weights, slots, losses = weights.astype(float), [0.0, 0.0], []
     decay = np.full(weights.shape, 0.05)
     decay[-1] = 0
@@ -310,7 +310,7 @@ def test_a_sigmoid_counts_a_logit_above_zero_as_the_class_1(framework):
 
 
 def counting(graph):
-    """Give the kinds of numbers that are compared and that sums are taken of."""
+    """Return (op, dtype) of the graph's comparisons and sums."""
     return {(op.type, op.inputs[0].dtype.name) for op in graph.get_operations() if op.type in ("Equal", "Sum")}
 
 

@@ -1,4 +1,4 @@
-"""Every workload against the figures of its source, counted in words and in what each framework really builds."""
+"""Every workload against its source's figures, counted in words and in what each framework builds."""
 
 import ast
 import importlib
@@ -13,8 +13,8 @@ from trainer import cost, data, layers, workloads
 from trainer.epochs import Shuffled
 from trainer.recipe import Model
 
-# Read in the sources once more: parameters, trained ones, forward multiply-accumulates, operations of a training step,
-# batch. What is not here is held to what its own file says.
+# Reread from the sources: parameters, trained ones, forward multiply-accumulates, operations of a training step,
+# batch. Workloads not listed are checked against their own files.
 FIGURES = {
     "alexnet-r": (85_098, 85_098, 10_732_160, 59_477_760, 1024),
     "alexnet-s": (62_378_344, 62_378_344, 1_135_256_096, 6_600_706_176, 16),
@@ -45,7 +45,7 @@ RUNNING = {
 NAMES = [name for name in entry.names(workloads) if entry.imported(name).NETWORK]  # smoke: test_trainer_smoke.py
 IN_TENSORFLOW = [name for name in NAMES if "tf2" in entry.imported(name).FRAMEWORKS]
 CLASSES = {"alexnet-s": 1000, "resnet-50": 1000, "fcn-s": 26752, "lstm": 10000, "catdog": 1, "batch-sweep": 3}
-CLASSES.update({"resident": 3, "inference": 2048})  # of the latter features
+CLASSES.update({"resident": 3, "inference": 2048})  # inference: features
 ENTRIES = "SUMMARY", "SOURCE", "DATA", "UNIT", "STEPS", "BATCH", "INPUT", "PARAMETERS", "MACS", "FLOPS", "FRAMEWORKS"
 
 
@@ -137,13 +137,13 @@ def test_the_words_of_inference_compute_what_keras_inception_v3_does():
 
 
 def numbered(layer):
-    """Keras numbers layers as they were made, beginning with conv2d or, where others were made before, any number."""
+    """Keras numbers layers in order of creation, from conv2d, or from any number if others were made before."""
     number = layer.name.rpartition("_")[2]
     return int(number) if number.isdigit() else 0
 
 
 def spread(model):
-    """Give running values and offsets that are not 0 and 1."""
+    """Make running values and offsets other than 0 and 1."""
     random = np.random.RandomState(4)
     return {
         name: random.uniform(0.8, 1.2, shape).astype(np.float32)
@@ -156,7 +156,7 @@ def test_resnet_56_has_55_convolutions_and_resnet_50_53():
     found = {name: layers.flat(entry.imported(name).NETWORK) for name in ("resnet-56", "resnet-50")}
     assert {name: sum(word["op"] == "conv" for word in words) for name, words in found.items()} == {
         "resnet-56": 55,
-        "resnet-50": 49 + 4,  # and the four projections
+        "resnet-50": 49 + 4,  # and four projections
     }
 
 
@@ -228,7 +228,7 @@ def example(name):
     return np.zeros((1, *workload.INPUT), np.int32 if "embedding" in layers.ops(workload.NETWORK) else np.float32)
 
 
-# Beside the words: the banded matrix that stands for each of two LRNs where there is no GPU
+# Beyond the words: the banded matrix that replaces each of two LRNs without a GPU
 BANDS = dict.fromkeys(("cifar10", "input-pipeline", "scaling"), 2 * 12 * 12 * 64 * 64)
 
 
@@ -251,7 +251,7 @@ def test_what_tensorflow_builds_has_these_parameters_and_does_this_work(name):
     assert work == figures(name)[2] + BANDS.get(name, 0)
 
 
-# What PyTorch's counter does not see: inside its own LSTM
+# PyTorch's counter does not see inside its own LSTM
 UNEVEN = {**BANDS, "lstm": -2 * 32 * (256 + 256) * 4 * 256}
 
 
@@ -283,12 +283,12 @@ def test_a_training_step_of_pytorch_does_the_work_that_is_told(name):
     counter = FlopCounterMode(display=False)
     with counter:
         network.train(batch, network.model.turn(0, 0))
-    extra = 2 * 2 * UNEVEN.get(name, 0)  # its way back is to the input alone: nothing trains the band
+    extra = 2 * 2 * UNEVEN.get(name, 0)  # backward to the input only: the band isn't trained
     assert counter.get_total_flops() == 2 * (figures(name)[3] + extra)
 
 
 def test_networks_of_small_convolutions_say_so():
-    """Of the others Winograd's convolutions spare nothing, and no rate above the card's peak is possible."""
+    """Winograd convolutions save nothing in the others, so no rate above the card's peak is possible."""
     shares = {name: cost.share_of_3x3(model(name).words, model(name).shape) for name in NAMES}
     assert shares["catdog"] > 0.99
     assert shares["resnet-56"] > 0.9
@@ -300,6 +300,6 @@ def test_networks_of_small_convolutions_say_so():
 def test_a_training_tells_at_its_top_whether_it_counts_epochs_and_can_be_resident(name):
     workload = entry.imported(name)
     few = data.Dataset(np.zeros((8, *workload.INPUT), np.uint8), np.zeros(8, np.int32), "made", 1)
-    source = workload.source(workload.load(None) if name == "lstm" else few, 2, 0, 0.1)  # that text is one long row
+    source = workload.source(workload.load(None) if name == "lstm" else few, 2, 0, 0.1)  # its text is one long row
     assert hasattr(source, "epoch_steps") == getattr(workload, "EPOCHS", True)
     assert isinstance(source, Shuffled) == getattr(workload, "EPOCHS", True), "what --feed resident takes"

@@ -16,7 +16,7 @@ from .server import Reply, Server
 
 @dataclass
 class Clock:
-    """A clock that moves only when it is looked at, and when someone sleeps."""
+    """A clock that advances only when it is read and when someone sleeps."""
 
     step: float = 0.0
     t: float = 1000.0
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass
 class Host:
-    """Someone who prepares a data set, and what was said to them."""
+    """Someone preparing a data set, and what they were told."""
 
     cache: Path
     clock: Clock = field(default_factory=Clock)
@@ -89,21 +89,21 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def refused() -> str:
-    """An address where no one listens."""
+    """An address with no listener."""
     server = Server(Reply(b""))
     server.stop()
     return server.url
 
 
 def whole(dataset: Dataset) -> bool:
-    """Say whether a data set is the small CIFAR-10 in binary form."""
+    """Is this data set the small CIFAR-10 in binary form?"""
     assert dataset.folder is not None
     folder = dataset.folder / small.FOLDER
     return all((folder / name).read_bytes() == content for name, content in small.FILES.items())
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Give every file below a folder, so that two moments can be compared."""
+    """Return every file below a folder, to compare two moments."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in itertools.chain(folder.rglob("*"))

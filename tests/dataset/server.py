@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers as one is told: Range, cuts, pauses, wrong bytes, web pages, TLS."""
+"""A real HTTP server on loopback that misbehaves on request: Range, cuts, pauses, wrong bytes, web pages, TLS."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, cast
 
 @dataclass
 class Reply:
-    """How one request is answered. With status 200 and `ranges`, a Range is honoured as RFC 9110 says."""
+    """How one request is answered. With status 200 and `ranges`, Range is honoured as in RFC 9110."""
 
     body: bytes
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     ranges: bool = True
     length: bool = True
-    cut_after: int | None = None  # bytes of the body, then the connection is closed
+    cut_after: int | None = None  # bytes of the body, then it is closed
     chunk: int = 1 << 16
     pause_seconds: float = 0  # between chunks
     stall_after: int | None = None  # bytes of the body, then silence
@@ -27,7 +27,7 @@ class Reply:
 
 
 class Server(ThreadingHTTPServer):
-    """Answers the n-th request with replies[n], and with the last one from then on."""
+    """Answers the n-th request with replies[n], later ones with the last reply."""
 
     daemon_threads = True
     block_on_close = False
@@ -55,7 +55,7 @@ class Server(ThreadingHTTPServer):
         self._thread.join()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay quiet when a client leaves: that is what many tests are about."""
+        """Stay quiet when a client leaves: many tests do just that."""
 
 
 class _Handler(BaseHTTPRequestHandler):

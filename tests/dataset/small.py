@@ -1,4 +1,4 @@
-"""A CIFAR-10 of 60 images: the same archive as the official one, in small."""
+"""A CIFAR-10 of 60 images, packed like the official archive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRAINING_SHA256 = hashlib.sha256(b"".join(FILES[name] for name in NAMES[:5])).he
 
 @dataclass
 class Entry:
-    """One member of a tar, honest or not. `size` is what the header claims when it differs from the content."""
+    """One member of a tar, honest or not."""
 
     name: str
     content: bytes = b""
@@ -47,7 +47,7 @@ class Entry:
 
 
 def honest() -> list[Entry]:
-    """Give what the official archive holds, in its order."""
+    """What the official archive contains, in order."""
     files = [Entry(f"{FOLDER}/{name}", content) for name, content in FILES.items()]
     return [Entry(FOLDER, type=tarfile.DIRTYPE, mode=0o755), *files]
 
@@ -71,7 +71,7 @@ PACKED = pack(honest())
 
 
 def unpacked(into: Path) -> Path:
-    """Write the binary form to `into`/cifar-10-batches-bin, without the two texts."""
+    """Write the binary form to `into`/cifar-10-batches-bin, omitting both texts."""
     folder = into / FOLDER
     folder.mkdir(parents=True)
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""A folder of pictures: how many classes it has, as the trainer counts them."""
+"""A folder of images: how many classes it has, counted as the trainer does."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_too_few_or_too_many_classes_are_refused(tmp_path: Path, files: tuple[st
     with pytest.raises(BadOption, match=said) as refused:
         pictures(str(folder(tmp_path, *files)), 2)
     assert "ngcdl run ... --data synthetic" in str(refused.value.hint)
-    pictures(str(tmp_path))  # what nobody counts is the trainer's to look into
+    pictures(str(tmp_path))  # without a count, the trainer checks
 
 
 @pytest.mark.parametrize(("files", "said"), [

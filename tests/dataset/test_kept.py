@@ -59,7 +59,7 @@ def test_after_a_day_every_byte_is_read_again(kept: Kept, calendar: Calendar) ->
     kept.stamp()
     path = kept.cache / "cifar-10.json"
     stamp = json.loads(path.read_text())
-    stamp["files"]["data_batch_1.bin"]["sha256"] = "0" * 64  # stands for a bit that rotted without a date
+    stamp["files"]["data_batch_1.bin"]["sha256"] = "0" * 64  # stands for bit rot with unchanged dates
     path.write_text(json.dumps(stamp))
     assert kept.check() == (small.TRAINING_SHA256, None)
     calendar.t += 25 * 3600

@@ -1,4 +1,4 @@
-"""CIFAR-10 comes from behind a CA that no bundle has, such as a company's proxy that opens TLS."""
+"""CIFAR-10 behind a CA that is in no bundle, such as a company proxy that intercepts TLS."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from . import small
 from .conftest import Host, whole
 from .server import Reply, Server
 
-NAME = "cifar.invalid"  # only a proxy leads there
+NAME = "cifar.invalid"  # behind a proxy only
 
 
 @pytest.fixture(scope="module")
 def ca_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate that vouches for itself, for this machine and for NAME; its key lies beside it."""
+    """A self-signed certificate for this machine and NAME, with its key beside it."""
     folder = tmp_path_factory.mktemp("tls")
     certificates.make(folder / "key.pem", folder / "cert.pem", NAME, f"IP:127.0.0.1,DNS:{NAME}")
     return folder / "cert.pem"
@@ -48,7 +48,7 @@ def far(tls: ssl.SSLContext) -> Iterator[Server]:
 
 @pytest.fixture
 def proxied(serve: Callable[..., Server], tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An address behind a proxy that opens TLS: it answers in the host's place, with a certificate of its own."""
+    """An address behind a proxy that intercepts TLS: it answers in the host's place, with its own certificate."""
     server = serve()
     handler = server.RequestHandlerClass
 
@@ -73,7 +73,7 @@ def proxied(serve: Callable[..., Server], tls: ssl.SSLContext, monkeypatch: pyte
 def test_a_ca_that_is_named_is_trusted_and_so_is_the_system_s(
     host: Host, far: Server, ca_file: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    monkeypatch.setenv(variable, str(ca_file))  # OpenSSL reads the last by itself
+    monkeypatch.setenv(variable, str(ca_file))  # OpenSSL itself reads the last
     host.environ[variable] = str(ca_file)
     assert whole(host.prepare(archive=small.archive_of(small.PACKED, far.url)))
 

@@ -103,7 +103,7 @@ def test_a_flipped_byte_in_the_cache_is_found_said_and_mended(host: Host, serve:
     host.said.clear()
     assert whole(host.prepare(archive=archive))
     assert "data_batch_3.bin has changed" in host.said[0]
-    assert len(server.seen) == 1  # from the archive that was kept
+    assert len(server.seen) == 1  # from the kept archive
 
 
 def test_a_damaged_archive_in_the_cache_is_downloaded_again(host: Host, serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""The real CIFAR-10, where someone has it: a folder named by NGCDL_TEST_CIFAR10, or packed beside the checkout."""
+"""The real CIFAR-10, if present: in the folder named by NGCDL_TEST_CIFAR10, or packed beside the checkout."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .small import FILES, FOLDER, Entry, honest
 
 
 def attempt(home: Path, packed: bytes) -> Path:
-    """Unpack into home/cache/cifar-10 after putting something beside it that must not change."""
+    """Unpack into home/cache/cifar-10, with a file above it that must not change."""
     cache = home / "cache"
     cache.mkdir()
     (home / "precious").write_text("precious")
@@ -42,9 +42,9 @@ def replaced(name: str, **changes: object) -> list[Entry]:
 
 
 def path_max() -> list[Entry]:
-    """The way out of CVE-2025-4517: links whose resolved path grows past PATH_MAX, then one that steps out.
+    """The escape of CVE-2025-4517: links whose resolved path exceeds PATH_MAX, then one that steps out.
 
-    With extractall(filter="data") of Python 3.11.7 it overwrites the file beside the folder.
+    Python 3.11.7's extractall(filter="data") then overwrites the file outside the folder.
     """
     entries, path, step = [], FOLDER, "d" * 247
     for letter in "abcdefghijklmnop":

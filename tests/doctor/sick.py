@@ -1,4 +1,4 @@
-"""Hosts on which one thing is out of order, and the one link that is to name it."""
+"""Hosts with one fault each, and the one link that is to name it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ngcdl.telemetry.card import Card, Probe
 
 
 def silent(code: int) -> Probe:
-    """A driver whose library answers this code when it is started."""
+    """A driver whose library fails with this code at start."""
     return Probe(error=driver.unavailable(code))
 
 

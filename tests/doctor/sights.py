@@ -1,4 +1,4 @@
-"""A host on which all is well, and the same with one thing changed."""
+"""A healthy host, and the same with one thing changed."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ WITHOUT_GPU = replace(
 
 
 def engine(**facts: Any) -> Engine:
-    """The healthy engine with some of its facts changed."""
+    """The healthy engine with some facts changed."""
     return replace(ENGINE, facts=replace(FACTS, **facts))
 
 
 def found(sight: Sight) -> dict[str, Finding]:
-    """Every link's finding by its name."""
+    """Every link's finding by name."""
     return {finding.name: finding for finding in chain.examine(sight)}
 
 

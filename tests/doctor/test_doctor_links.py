@@ -1,4 +1,4 @@
-"""Each link judged from what was seen: pure values in, a finding with cause and command out."""
+"""Each link, judged from what was seen: values in, a finding with cause and command out."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     name, state = NAMED[what]
     changed = not_in_order(SICK[what])
     assert changed.pop(name) == state
-    # What can't be told without it is not checked, and says so.
+    # Links that depend on it are not checked, and say so.
     links = found(SICK[what])
     assert {other: links[other].found for other in changed} == dict.fromkeys(changed, f"needs {name}")
 
@@ -162,7 +162,7 @@ ENGINES = [
     ("dnf", ("almalinux", "rhel", "centos", "fedora"), [RHEL, CE, START]),
     ("dnf", ("rocky", "rhel", "centos", "fedora"), [RHEL, CE, START]),
     ("dnf", ("centos", "rhel", "fedora"), [CENTOS, CE, START]),
-    ("dnf", ("ol", "fedora"), []),  # nothing is known of it
+    ("dnf", ("ol", "fedora"), []),  # unknown packages
     ("zypper", ("opensuse-leap", "suse", "opensuse"), ["sudo zypper install docker", START]),
     ("pacman", ("arch",), ["sudo pacman -S docker", START]),
     ("apk", ("alpine",), []),

@@ -1,4 +1,4 @@
-"""The links of the driver, the cards and how they get into a container, judged from what was seen."""
+"""The links for driver, cards and how they get into a container, judged from what was seen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: 
         ("debian",),
         [
             "sudo apt-get update && sudo apt-get install nvidia-detect",
-            "nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'",  # it fails where a card is too new
+            "nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'",  # fails if a card is too new
             "sudo apt-get install nvidia-driver",
             "sudo reboot",
         ],
@@ -65,9 +65,9 @@ LIBRARIES = [
     (UBUNTU, {"libnvidia-compute-535-server", "nvidia-dkms-535-server"}, "libnvidia-compute-535-server"),
     (UBUNTU, {"linux-modules-nvidia-535-server-open-generic"}, "libnvidia-compute-535-server"),
     (UBUNTU, {"linux-modules-nvidia-535-open-6.8.0-45-generic"}, "libnvidia-compute-535"),
-    (UBUNTU, {"libnvidia-compute"}, "libnvidia-compute"),  # of NVIDIA's repository, from 590 on
+    (UBUNTU, {"libnvidia-compute"}, "libnvidia-compute"),  # from NVIDIA's repository, since 590
     (UBUNTU, {"nvidia-dkms-open"}, "libnvidia-compute"),
-    (UBUNTU, {"libnvidia-compute-550", "nvidia-dkms-550"}, None),  # another branch than the loaded module's
+    (UBUNTU, {"libnvidia-compute-550", "nvidia-dkms-550"}, None),  # not the loaded module's branch
     (UBUNTU, set(), None),
     (DEBIAN, {"libnvidia-ml1"}, "libnvidia-ml1"),
     (DEBIAN, {"nvidia-kernel-dkms"}, "libnvidia-ml1"),
@@ -136,7 +136,7 @@ def test_cards_that_are_given_to_a_virtual_machine_or_hidden_from_a_container_ar
 def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer_are(
     nodes: tuple[bool, ...], state: str, text: str
 ) -> None:
-    """The driver drives four, and shows one of them: the others are another job's, or sick."""
+    """The driver runs four cards and shows one: the others are another job's, or faulty."""
     four = tuple(f"0000:0{index}:00.0" for index in range(4))
     named = tuple(Node(f"/dev/nvidia{index}", 195, index, True, can_open) for index, can_open in enumerate(nodes))
     others = (Node("/dev/nvidiactl", 195, 255, True),)

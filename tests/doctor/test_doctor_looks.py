@@ -1,4 +1,4 @@
-"""The looks: files below a root, programs on a PATH, the key and the registry; and none of them delays the others."""
+"""The looks: files below a root, programs on a PATH, the key and the registry; none of them delays the others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_loaded_modules_version_is_read_in_both_of_its_forms(
 
 def test_of_the_bus_only_nvidias_display_devices_count_that_are_not_handed_on(tmp_path: Path) -> None:
     card(tmp_path, "0000:01:00.0", kind="0x030000")
-    card(tmp_path, "0000:01:00.1", kind="0x040300")  # the same card's sound
+    card(tmp_path, "0000:01:00.1", kind="0x040300")  # the same card's audio
     card(tmp_path, "0000:02:00.0", vendor="0x1002", kind="0x030000")
     given = card(tmp_path, "0000:03:00.0")
     (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_device_nodes_are_looked_for_in_dev_char(tmp_path: Path, monkeypatch: py
     except PermissionError:
         pytest.skip("device nodes are root's to make")
     (tmp_path / "dev/char/195:255").symlink_to("../nvidiactl")
-    # As a job's control group has it: this process may have the one, and not the other.
+    # As in a job's control group: this process may open one device and not the other.
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name == "nvidiactl" and mode == os.R_OK | os.W_OK)
     assert kernel.look(Hands(tmp_path, {}), "x86_64").nodes == (
         Node("/dev/nvidia0", 195, 0, False, False), Node("/dev/nvidiactl", 195, 255, True, True),

@@ -1,4 +1,4 @@
-"""The remedies are asked for one by one, run as shown, and the link looked at again; and what the screen shows."""
+"""Remedies are offered one by one, run as shown, and the link checked again; and what the screen shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WELL = ok("engine", "it runs")
 
 @dataclass
 class Person:
-    """Answers in turn, and notes what was said and run. A second look finds what is left after what was run."""
+    """Answers in turn, and notes what was said and run. A second look finds only what is left to fix."""
 
     answers: list[bool]
     code: int = 0

@@ -1,4 +1,4 @@
-"""What leaves this host: the redaction, and the archive in which a key of every source is planted."""
+"""What leaves this host: the redaction, and the archive with a key planted in each of its sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ngcdl.doctor.redact import Redactor, known_names
 from ngcdl.errors import BadOption
 
 KEY = "nvapi-Canary0Canary1Canary2_Canary3-Canary4"
-OTHER = "Zm9vYmFyOldlIGFyZSBhIGNhbmFyeQ"  # a key of a form that no pattern knows
+OTHER = "Zm9vYmFyOldlIGFyZSBhIGNhbmFyeQ"  # a key whose form no pattern knows
 HOME, HOST, USER = "/home/canarybird", os.uname().nodename, "canarybird"
 
 
@@ -104,7 +104,7 @@ def test_root_is_everybodys_name_and_stays() -> None:
 
 
 def planted(tmp_path: Path) -> Hands:
-    """A host in which every source that the archive is made of holds the key, in every form that it is met in."""
+    """A host in which every source of the archive contains the key, in every form in which it occurs."""
     packed = base64.b64encode(f"$oauthtoken:{OTHER}".encode()).decode()
     everything = f"key {KEY} {OTHER} auth={packed} http://bird:{OTHER}@proxy:1 {HOME}/x on {HOST} by {USER}\n"
     root, home = tmp_path / "root", tmp_path / "home"
@@ -149,7 +149,7 @@ def test_a_proxy_that_is_no_address_is_a_secret_as_a_whole(tmp_path: Path) -> No
 
 @pytest.fixture
 def members(tmp_path: Path) -> dict[str, bytes]:
-    """Every member of an archive that was made on such a host, by name."""
+    """Return every member, by name, of an archive made on such a host."""
     hands = planted(tmp_path)
     redactor = Redactor(bundle.secrets(hands), known_names(hands.environ) | {HOME: "~"})
     told = bundle.write(tmp_path / "report.tar.gz", DOCUMENT, hands, redactor, lambda: INFO)

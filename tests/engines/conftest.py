@@ -1,4 +1,4 @@
-"""Clusters that are none, for each test: Slurm's programs, and an API for Debian's kubectl."""
+"""Simulated clusters for each test: Slurm's programs, and an API for Debian's kubectl."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ngcdl.engines.kubernetes.kubectl import Kubectl
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of stand-ins, and nothing else of Slurm: each is a line of shell."""
+    """The folder of stand-ins, each a line of shell; nothing else of Slurm."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "job.sh").write_text("#!/bin/bash\n")

@@ -1,4 +1,4 @@
-"""A run that is handed in to the stand-in for Kubernetes, and what becomes of its output."""
+"""A run submitted to the stand-in for Kubernetes, and what becomes of its output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def record(**files: bytes) -> bytes:
 
 
 class Followed:
-    """A job's output, read in a thread of its own, as launch reads it while a test plays the cluster."""
+    """A job's output, read in its own thread, as launch does, while a test plays the cluster."""
 
     def __init__(self, job: KubernetesJob) -> None:
         self.chunks: list[Chunk] = []

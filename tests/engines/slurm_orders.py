@@ -1,4 +1,4 @@
-"""Runs asked for on Slurm, of each kind; and stand-ins, in bash, for the programs of its nodes."""
+"""Orders of each kind for Slurm; and bash stand-ins for the programs on its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine it is, and what it is by what the daemon says of itself."""
+"""Which engine is used, and its properties as the daemon reports them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ngcdl.spec import GpuRequest, ImageRef, RunSpec
 
 @dataclass
 class Daemon:
-    """A daemon that knows itself only."""
+    """A daemon with only info()."""
 
     said: dict[str, Any] = field(default_factory=dict)
     base_url: str = "http+docker://localhost"
@@ -38,7 +38,7 @@ class Daemon:
 
 @dataclass
 class Maker(Daemon):
-    """A daemon that makes and starts a container; `asked` has each call with the time that it was given."""
+    """A daemon that creates and starts a container; `asked` has each call with its timeout."""
 
     timeout: float | None = 60
     asked: list[tuple[str, float | None]] = field(default_factory=list)
@@ -166,7 +166,7 @@ def test_only_what_may_take_minutes_has_all_the_time() -> None:
 
 
 class Observed(Maker):
-    """Notes what the engine says that it waits for, at each call that may take long."""
+    """Notes what the engine says it is waiting for, at each call that may take long."""
 
     def see(self, engine: DockerEngine) -> list[str | None]:
         self.engine, self.seen = engine, list[str | None]()
@@ -191,7 +191,7 @@ def test_what_a_start_waits_for_can_be_told() -> None:
 
 @dataclass
 class Failing(Maker):
-    """A daemon whose start of a container ends with `error`; `removed` is what it was asked to take away."""
+    """A daemon whose container start fails with `error`; `removed` lists what it was asked to remove."""
 
     error: BaseException = field(default_factory=KeyboardInterrupt)
     removed: list[str] = field(default_factory=list)
@@ -219,7 +219,7 @@ def test_a_failed_start_is_taken_back_by_an_engine_that_answers_and_is_not_waite
 
 @dataclass
 class Hanging(Failing):
-    """A daemon in which a start hangs: the list of containers is all that it still gives."""
+    """A daemon whose start hangs: only its list of containers still works."""
 
     def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, str]]:
         return [{"Id": "c0ffee", "State": "created"}]
@@ -239,7 +239,7 @@ def test_a_container_whose_start_hangs_is_found_and_its_removal_not_waited_for()
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A docker command that was told nothing yet."""
+    """An unconfigured docker command."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""What nvidia-smi in a container tells: cards, none, or nothing at all."""
+"""What nvidia-smi in a container says: cards, none, or nothing at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MISSING = b'OCI runtime exec failed: exec failed: exec: "nvidia-smi": executable
 
 @dataclass
 class Client:
-    """A daemon in whose container a program writes a text and ends with a code; None: it never does."""
+    """A daemon whose exec writes a text and ends with a code; None: it never ends."""
 
     answers: dict[str, tuple[int | None, bytes]]
     lines: list[socket.socket] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""ngcdl.engines.docker.host: what `docker info` tells, as daemons of several kinds gave it."""
+"""ngcdl.engines.docker.host: what `docker info` says, from several kinds of daemons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAIN: dict[str, Any] = {
     "CDISpecDirs": None,
 }
 CONTAINERD = {"Driver": "overlayfs", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
-# As `nvidia-ctk cdi generate` 1.17 writes it, cut short.
+# As `nvidia-ctk cdi generate` 1.17 writes it, shortened.
 YAML = """---
 cdiVersion: 0.5.0
 containerEdits:

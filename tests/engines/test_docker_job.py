@@ -1,4 +1,4 @@
-"""One container by what the daemon says of it: how it ended, what it sees, and a daemon that is away."""
+"""One container as the daemon describes it: how it ended, what it sees, and a daemon that is away."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _ended(code: int, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Client:
-    """A daemon that says one state after the other, the last one for ever; None: it does not answer."""
+    """A daemon that reports one state after another, the last one forever; None: no answer."""
 
     states: list[dict[str, Any] | None]
     smi: tuple[int, bytes] | None = None  # None: the exec fails
@@ -71,7 +71,7 @@ class Client:
 
 
 def line_pair() -> tuple[Any, socket.socket]:
-    """Give an open stream as the SDK does, and its other end."""
+    """Open a stream like the SDK's; return it and its peer."""
     ours, theirs = socket.socketpair()
     with ours:
         return ours.makefile("rwb", buffering=0), theirs
@@ -260,7 +260,7 @@ def test_the_detach_keys_on_a_terminal_are_the_way_out(
     for data in typed:
         job.write(data)
     assert job.detached == detached
-    assert line[1].recv(100) == b"".join(typed)  # the daemon gets them as well
+    assert line[1].recv(100) == b"".join(typed)  # the daemon gets them too
 
 
 def _sent(line: Any, *pieces: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The keys that leave a terminal, as the daemon reads them from docker's config.json."""
+"""The keys that detach a terminal, as the daemon reads them in docker's config.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine says about its images, and who can't be handed layers."""
+"""What an engine says of its images, and which can't be handed layers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Daemon:
 
     def images(self, quiet: bool) -> list[str]:
         assert quiet
-        return [*self.images_there, *self.images_there]  # one for each of its names
+        return [*self.images_there, *self.images_there]  # once for each name
 
     def inspect_image(self, name: str) -> dict[str, Any]:
         layers = self.images_there[name]

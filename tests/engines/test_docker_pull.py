@@ -1,4 +1,4 @@
-"""The pull's loop over the daemon's stream: what is tried again, what is believed."""
+"""The pull's loop over the daemon's stream: what is retried, what is believed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD = [{"status": "Pulling from nvidia/tensorflow", "id": "18.01-py2"}, {"statu
 
 @dataclass
 class Daemon:
-    """Answers each pull with the next stream; `has` are the digests that it has afterwards."""
+    """Answers each pull with the next stream; `has` lists the digests present afterwards."""
 
     streams: list[list[Mapping[str, Any]]]
     has: tuple[str, ...] = (DIGEST,)
@@ -51,7 +51,7 @@ def _error(text: str) -> Iterable[Mapping[str, Any]]:
 def test_a_stream_that_ends_well_gives_its_digest() -> None:
     daemon = Daemon([GOOD])
     assert _pulled(daemon)[:2] == (DIGEST, [])
-    # An empty auth: the SDK must not look for keys by itself.
+    # Empty, so that the SDK looks for no credentials itself.
     assert daemon.asked[0]["auth_config"] == {}
     assert daemon.asked[0]["tag"] == "18.01-py2"
 

@@ -21,7 +21,7 @@ def test_a_log_read_again_gives_what_was_not_seen(chunks: list[Chunk], first: in
     seen = Seen()
     got = list(seen.noted(iter(chunks[:first])))
     for end in (first + second, len(chunks)):  # it breaks twice
-        # The log may have the two streams in another order, and in other pieces.
+        # The log may order and split the two streams differently.
         log = [Chunk(one, _of(chunks[:end], one)) for one in ("stderr", "stdout")]
         got += list(seen.noted(seen.beyond(iter(log))))
     for one in ("stdout", "stderr"):

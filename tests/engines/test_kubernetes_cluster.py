@@ -1,4 +1,4 @@
-"""Which cluster kubectl speaks to, what that tells of itself, and the secret by which it pulls images."""
+"""Which cluster kubectl talks to, what it says about itself, and the secret it pulls images with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pods of a run write is followed to its end, whatever breaks on the way, and the record with it."""
+"""The output of a run's pods is followed to its end, whatever breaks on the way, and so is the record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_connection_that_is_cut_loses_and_doubles_nothing(engine: KubernetesEn
     api.until(lambda: api.logs[pod].cut == 0, "the connection was not cut")
     api.writes(pod, b"step 1\n")
     followed.until("step 1\n")
-    with api.changed:  # and its node begins a new file: what was written before is gone there
+    with api.changed:  # its node rotates the log: earlier output is gone there
         followed_log, api.logs[pod] = api.logs[pod], Log(b"step 2\n")
         followed_log.cut = 1
         api.changed.notify_all()

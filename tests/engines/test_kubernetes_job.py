@@ -17,7 +17,7 @@ from ngcdl.spec import Placement
 
 pytestmark = pytest.mark.lab
 LOOK = "GET /apis/batch/v1/namespaces/vision/jobs"
-REFUSALS = (  # of a server that changes its leader, one that is busy, and one that a token has expired for
+REFUSALS = (  # a server that changes its leader, one that is busy, and an expired token
     (500, "InternalError", "etcdserver: leader changed"),
     (503, "ServiceUnavailable", "the server is currently unable to handle the request"),
     (401, "Unauthorized", "Unauthorized"),

@@ -1,7 +1,7 @@
-"""The objects that an order becomes: held to golden text, to Kubernetes' own schemas, and to the rules that these miss.
+"""The objects that an order becomes, checked against golden text, Kubernetes' own schemas and rules they miss.
 
-To accept a change that is meant: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_manifest.py, and read the
-diff. Manifests of this shape were accepted by a real API server (1.36), which placed, replaced and ended their pods.
+To accept an intended change: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_manifest.py, and read the
+diff. A real API server (1.36) accepted manifests of this shape, and placed, replaced and ended their pods.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COMMAND = RunSpec(
     placement=Placement(namespace="default"),
 )
 SPECS = {"training-two-nodes": TRAINING, "command-no-gpu": COMMAND}
-# Before 1.29 the schema asks for an empty onPodConditions, which the server did not; 1.37 is the newest at hand.
+# Before 1.29 the schema requires an empty onPodConditions, the server did not; 1.37 is the newest available.
 VERSIONS = ("1.29", "1.37")
 
 

@@ -1,4 +1,4 @@
-"""What Kubernetes tells of its nodes, by NVIDIA's labels, and by which labels a run is kept off some of them."""
+"""What Kubernetes reports of its nodes through NVIDIA's labels, and which labels keep a run off some of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ V100 = Node("n2", "amd64", "535.104.05", "Tesla-V100-SXM2-32GB", "7.0", 8)
 
 
 def node(name: str, gpus: str = "8", arch: str = "amd64", **labels: str) -> dict[str, Any]:
-    """A node as the API has it; of a label's name `__` is a dot and `_` a dash."""
+    """A node as the API has it; in a label's name `__` is a dot and `_` a dash."""
     own = {f"nvidia.com/{key.replace('__', '.').replace('_', '-')}": value for key, value in labels.items()}
     about = {"kubernetes.io/hostname": name, "kubernetes.io/arch": arch, **own}
     return {"metadata": {"name": f"{name}.example", "labels": about}, "status": {"capacity": {"nvidia.com/gpu": gpus}}}

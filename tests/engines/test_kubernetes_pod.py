@@ -1,4 +1,4 @@
-"""pod.sh, run here: it trains, passes SIGTERM on, goes on from a checkpoint, and its record is read out of the log."""
+"""pod.sh, run here: it trains, passes SIGTERM on, resumes from a checkpoint, and its record is read from the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOPPED = "trap 'echo saved; exit 143' TERM; echo ready; while :; do sleep 0.1; 
 
 
 class Pod:
-    """A folder with what a ConfigMap brings, and one that is the run's."""
+    """The folder that a ConfigMap mounts, and the run's."""
 
     def __init__(self, folder: Path) -> None:
         self.run, self._brought = folder / "inside", folder / "brought"
@@ -51,7 +51,7 @@ def pod(tmp_path: Path) -> Pod:
 
 
 def told(said: bytes, folder: Path, size: int = 7) -> bytes:
-    """Read what a pod said in pieces."""
+    """Read a pod's output in pieces."""
     folder.mkdir(exist_ok=True)
     reader = Told(folder, "pod-0")
     return b"".join(reader.take(said[i : i + size]) for i in range(0, len(said), size)) + reader.end()
@@ -94,7 +94,7 @@ def test_sigterm_is_passed_on_and_the_end_that_follows_is_waited_for(pod: Pod, t
 
 
 def test_no_moment_is_too_early_for_a_sigterm(pod: Pod) -> None:
-    """The child asks for its own end before the script may know its number."""
+    """The child requests its own end before the script can know its PID."""
     early = "trap 'echo saved; exit 143' TERM; kill -TERM $PPID; while :; do sleep 0.1; done"
     for _ in range(10):
         code, said = pod.says(early)
@@ -128,7 +128,7 @@ def test_a_record_that_was_cut_leaves_the_log_and_no_half_file(tmp_path: Path) -
 @pytest.mark.parametrize("size", [1, 7, 100, 65536])
 @pytest.mark.parametrize("words", ["hello", "hello\n", "", "one\n\ntwo\n\n", "\n\nngcdl: the record, for"])
 def test_a_record_is_found_wherever_what_was_written_ends(pod: Pod, tmp_path: Path, words: str, size: int) -> None:
-    """A line that was not ended is, and no empty line is shown that the command did not write."""
+    """An unterminated line is ended, and no empty line is shown that was not written."""
     code, said = pod.says('printf "$WORDS"; exit 3', WORDS=words)
     shown = told(said, tmp_path / "kept", size).decode()
     assert (code, shown) == (3, words if words.endswith("\n") or not words else f"{words}\n")

@@ -1,6 +1,6 @@
-"""A whole run on Kubernetes: followed and closed by launch, or left and closed by whoever comes next.
+"""A whole run on Kubernetes: followed and closed by launch, or left and closed by the next command.
 
-The API is a stand-in, kubectl is Debian's, and what a pod would do is done here, by its own script."""
+The API is a stand-in, kubectl is Debian's, and the pod's own script is run here in its place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVENTS = (
 
 @pytest.fixture
 def api(api: Api, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
-    """One that whoever types ngcdl speaks to."""
+    """The API that a typed ngcdl talks to."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(kubectl.parent), prepend=":")
     return api
@@ -50,7 +50,7 @@ def ready(shelf: Store, engine: KubernetesEngine) -> Ready:
 
 
 def play(api: Api, folder: Path, code: int = 0) -> None:
-    """Be the cluster: place the pod, run its script as it is in the manifest, and end the Job."""
+    """Play the cluster: place the pod, run the manifest's script, and end the Job."""
     api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
     (folder / "brought").mkdir(parents=True)
     script = api.only("configmaps")["data"][bundle.SCRIPT]
@@ -88,7 +88,7 @@ def test_a_run_is_followed_to_its_end_and_nothing_of_it_is_left_in_the_cluster(
 def test_a_command_that_is_typed_runs_to_its_end_in_the_image_s_own_folder(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
+    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # no one listens there
     words = ("run", "pytorch:25.03-py3", "--engine", "kubernetes", "--gpus", "none", "--", "nvidia-smi", "-L")
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "ngcdl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -119,7 +119,7 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
 def test_a_training_goes_on_in_a_second_run_from_the_checkpoint_that_the_first_left_on_the_claim(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
+    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # no one listens there
     words = (
         "run",
         "pytorch:25.03-py3",
@@ -154,7 +154,7 @@ def test_a_training_goes_on_in_a_second_run_from_the_checkpoint_that_the_first_l
 def test_nodes_are_compared_by_one_job_when_the_other_has_ended(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # nobody answers there
+    monkeypatch.setenv("NGCDL_REGISTRY", "127.0.0.1:1")  # no one listens there
     words = ("compare", "pytorch:25.03-py3", "--train", "cifar10", "--engine", "kubernetes", "--vary", "nodes=1,2")
     api.put("nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"nvidia.com/gpu": "1"}}})
     nodes = []

@@ -1,4 +1,4 @@
-"""How a job stands is read out of what Kubernetes says, in its own words and with what may help."""
+"""A job's state as read from what Kubernetes says, in its own words and with advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterRefused, Cluster
 
 JOB = {"kind": "Job", "metadata": {"name": "j"}}
 IMAGE = "nvcr.io/nvidia/pytorch:25.03-py3"
-DENIED = f"registry.local/denied@sha256:ab401c{'5' * 58}"  # what stands in a name is no answer
+DENIED = f"registry.local/denied@sha256:ab401c{'5' * 58}"  # in a name: not an answer
 UNSCHEDULABLE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 
 

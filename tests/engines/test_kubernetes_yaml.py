@@ -1,4 +1,4 @@
-"""Manifests are written as YAML that any reader reads back to the letter."""
+"""Manifests are written as YAML that any reader reads back exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXTS = some.text() | some.sampled_from(
     ["no", "y", "0x1F", "1e3", "~", "a: b", "# c", "- d", " x\ny\n", "a\n\nb\n", "\t\n\n"]
 )
 SCALARS = TEXTS | some.none() | some.booleans() | some.integers()
-KEYS = some.text(max_size=60)  # YAML reads no longer ones than 1024 characters, escaped
+KEYS = some.text(max_size=60)  # YAML allows at most 1024 characters, escaped
 VALUES = some.recursive(SCALARS, lambda inner: some.lists(inner) | some.dictionaries(KEYS, inner), max_leaves=12)
 
 

@@ -1,4 +1,4 @@
-"""The local engine: a process of this host, as a job."""
+"""The local engine: a process on this host, as a job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine(tmp_path: Path) -> local.LocalEngine:
 
 def test_tensorflow_is_kept_in_the_caller_s_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the specification has such a value passed over
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the specification says to ignore such a value
     assert local.connect().without_image(False, None).startswith((f"{tmp_path}/.local/share/ngcdl/", sys.executable))
 
 
@@ -161,7 +161,7 @@ DEAF = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\n
 
 @pytest.fixture
 def left(engine: local.LocalEngine, tmp_path: Path) -> Iterator[Callable[[str], local.LocalJob]]:
-    """Start a run whose ngcdl then leaves it: all that is known of it is its record."""
+    """Start a run that its ngcdl then abandons: only its record knows of it."""
     shelf, begun = Store(tmp_path / "runs"), list[local.LocalJob]()
 
     def started(code: str) -> local.LocalJob:

@@ -1,4 +1,4 @@
-"""What Docker's words mean: collected from daemons, runc and NVIDIA's runtime."""
+"""What Docker's messages mean: from daemons, runc and NVIDIA's runtime."""
 
 from __future__ import annotations
 

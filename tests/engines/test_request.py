@@ -1,6 +1,6 @@
-"""The request that a spec becomes, and the docker line for people: held to golden text.
+"""A spec's request, and the docker command for people, checked against golden text.
 
-To accept a change that is meant: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_request.py, and read the diff.
+To accept an intended change: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_request.py, and read the diff.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_where_a_container_sees_every_card_programs_in_it_are_kept_to_those_that
         (("all", "GPU-1"), ["GPU-1"], None),
         (("all",), ["all"], "GPU-1"),
         (("all", "0"), ["all"], "GPU-1"),
-        (("0",), ["GPU-1"], None),  # the daemon says what it has not
+        (("0",), ["GPU-1"], None),  # the daemon says what it lacks
     ],
 )
 def test_a_card_that_cdi_does_not_describe_is_had_with_all_of_them(

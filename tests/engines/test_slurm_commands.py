@@ -1,4 +1,4 @@
-"""What Slurm's programs say, by what releases 22.05 and 24.11 said, and what is made of it."""
+"""What Slurm's programs print, as in releases 22.05 and 24.11, and what ngcdl makes of it."""
 
 from __future__ import annotations
 

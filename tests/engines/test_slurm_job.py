@@ -1,4 +1,4 @@
-"""A job on Slurm, followed to its end: by what its script wrote, what the controller says, and what it forgot."""
+"""A job on Slurm, followed to its end: what its script wrote, what the controller says, and what it forgot."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_end_that_a_script_writes_is_seen_within_seconds_though_the_controll
         if now[0] == 100:
             assert len((programs / "count").read_text().splitlines()) < 20
             (programs / "exit.json").write_text('{"code": 0, "t": 5.5, "restarts": 0, "why": null}')
-        if now[0] == 101:  # it takes a moment to clear its nodes
+        if now[0] == 101:  # clearing its nodes takes a moment
             (programs / "state").write_text("COMPLETED|None")
 
     assert SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).wait().code == 0

@@ -1,4 +1,4 @@
-"""What the batch script of a run on Slurm does, run by bash: its tasks, its end, and whether it is queued again."""
+"""What the batch script of a run on Slurm does, run by bash: its tasks, its end, and whether it is requeued."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slurm_orders import COMMAND, FOLDER, TRAINING, ordered, program
 from ngcdl.engines.slurm.script import script
 from ngcdl.spec import RunSpec
 
-# A client whose engine forbids the limit $FORBIDDEN, and of whose containers each ends with 7.
+# A client whose engine forbids the limit $FORBIDDEN and whose containers all exit with 7.
 CLIENT = """[ "$1" != rm ] || exit 0
 echo "$*" >>calls
 case "$*" in *"$FORBIDDEN"*)

@@ -1,4 +1,4 @@
-"""What Slurm tells of its nodes, in the words of releases 22.05 and 24.11, and how a run is kept off some of them."""
+"""What Slurm reports of its nodes, as in releases 22.05 and 24.11, and how a run is kept off some of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ H100 = Node("n2", "amd64", card="h100", gpus=8)
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of stand-ins: a Slurm of four nodes in two partitions."""
+    """Stand-ins for a Slurm of four nodes in two partitions."""
     for name in ("SBATCH_PARTITION", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -124,7 +124,7 @@ def test_what_somebody_chose_himself_is_left_as_it_is(word: str) -> None:
     assert nodes.kept_off(Placement(options=("--comment=mine",)), [V100], [H100]) is not None
 
 
-# Of a real 22.05.8, and of a 24.11.5, with other names, Gres and partitions; n3 as one that never came up.
+# From a real 22.05.8 and a 24.11.5, with other names, Gres and partitions; n3 as one that never came up.
 SAID = """\
 NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=2.40 AvailableFeatures=driver550 \
 ActiveFeatures=driver550 Gres=gpu:h100:8(S:0-1) NodeAddr=127.0.0.1 NodeHostName=vm Port=51537 Version=22.05.8 OS=Linux \

@@ -1,6 +1,6 @@
-"""The batch script of a run on Slurm: golden texts, what is in none of them, and that bash can read them.
+"""The batch script of a run on Slurm: golden texts, what none of them has, and that bash can read them.
 
-To accept a change that is meant: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_slurm_script.py, and read the diff.
+To accept an intended change: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_slurm_script.py, and read the diff.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was typed for a run on Slurm arrives in its task as it is: words, variables, secrets; and nowhere else."""
+"""What was typed for a run on Slurm (arguments, variables, secrets) reaches its task unchanged, and only it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ngcdl.engines.slurm.runners import of_enroot
 from ngcdl.engines.slurm.script import script
 from ngcdl.spec import CONTAINERS, Placement, RunSpec
 
-# Of each Slurm, loader or shell reads what it is called, or the script itself does.
+# Variables that Slurm, the loader, a shell or the script itself reads.
 READ = {
     **{"PATH": "/nowhere", "LD_PRELOAD": "/no.so", "LD_LIBRARY_PATH": "/nowhere", "BASH_ENV": "/nowhere"},
     **{"SLURM_JOB_ID": "9", "SLURM_CPU_BIND": "x", "UID": "5", "IFS": "e", "HOME": "/nowhere", "TMPDIR": "/nowhere"},
@@ -38,10 +38,10 @@ printf '%s\\0' "$@" >client.words
 
 
 def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False) -> None:
-    """Run the batch script of `spec` in `folder`, on one node, with HF_TOKEN as its secret; it must end well.
+    """Run the batch script of `spec` in `folder`, on one node, with HF_TOKEN as its secret; it must succeed.
 
-    There are then the words and the variables of srun (srun.words, srun.environ), of what runs the image
-    (client.words, client.environ), and what was written (out)."""
+    It leaves the arguments and variables of srun (srun.words, srun.environ) and of what runs the image
+    (client.words, client.environ), and the output (out)."""
     program(folder, "srun", SRUN)
     program(folder, "scontrol", 'echo "KillWait = 30"')
     for client in ("docker", "podman", "apptainer"):
@@ -67,7 +67,7 @@ def variables(path: Path) -> dict[str, str]:
 
 
 def asked(runner: str, environment: dict[str, str]) -> RunSpec:
-    """A command that writes the variables that it has."""
+    """Return a command that prints its variables."""
     given = (*environment.items(), ("HF_TOKEN", "hush"))
     return replace(
         COMMAND, command=("/bin/cat", "/proc/self/environ"), environment=given, placement=Placement(container=runner)

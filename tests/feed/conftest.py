@@ -1,4 +1,4 @@
-"""Somebody who pulls, for each test."""
+"""A user who pulls, for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody at an engine that pulls from a relay as engines do, with a registry that has one image."""
+"""A user of an engine that really pulls from a relay, and a registry with one image."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CONTENTS = [f"sha256:{hashlib.sha256(b'unpacked' + layer).hexdigest()}" for laye
 
 @dataclass
 class PullingEngine(FakeEngine):
-    """Fetches what it is told to pull from a relay, over HTTP as an engine does, and believes the rest."""
+    """Pulls from a relay over HTTP as an engine does, and takes other pulls as done."""
 
     job: Any = field(default_factory=FakeJob)
     store: LayerStore = field(default_factory=lambda: LayerStore(None))
-    troubles: list[NgcdlError] = field(default_factory=list)  # of its pulls from a relay, one each
+    troubles: list[NgcdlError] = field(default_factory=list)  # one per pull from a relay
     asks_first: bool = True
     pulls: list[ImageRef] = field(default_factory=list)
     untagged: list[ImageRef] = field(default_factory=list)
@@ -78,7 +78,7 @@ class PullingEngine(FakeEngine):
 
 @dataclass
 class Table:
-    """Somebody at an engine, with a registry that has one image."""
+    """A user of an engine, and a registry with one image."""
 
     ngc: NgcServer
     engine: PullingEngine
@@ -98,7 +98,7 @@ class Table:
             feed.tidy()
 
     def names(self) -> list[str]:
-        """By which digests the engine asked for layers, in its last pull from a relay."""
+        """Return the layer digests requested in the engine's last pull from a relay."""
         return self.engine.asked[-len(LAYERS) :]
 
     def blobs(self) -> list[str]:

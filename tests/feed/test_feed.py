@@ -1,4 +1,4 @@
-"""Layers on their way to an engine: what it is fed, what it pulls by itself and why, and what is taken away after."""
+"""Layers on their way to an engine: what it is fed, what it pulls itself and why, and what is removed after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that come as tars: to which engine, under which names, and what follows where one takes none."""
+"""Layers fed as tars: to which engine, under which names, and what happens if one takes none."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_disk_that_is_too_full_for_tars_may_do_for_gzips(packed: Table) -> Non
 
 
 def known_as(table: Table, tmp_path: Path, contents: Sequence[str], *handed_contents: str) -> None:
-    """The engine has another image, of `contents`; those layers it got as tars."""
+    """Store another image of `contents`, `handed_contents` of them as tars."""
     table.engine.store = LayerStore(None, folder=tmp_path, chains={"another": tuple(contents)})
     for content in handed_contents:
         handed.add(tmp_path, table.engine.identity, content)

@@ -1,4 +1,4 @@
-"""Images on a registry of this machine, asked for by a user whose keys and clock a test has in hand."""
+"""Images on a local registry, and a user whose keys and clock a test controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ngcdl.imagefacts: what an image is, from its registry, or from the catalogue where that can't be asked."""
+"""ngcdl.imagefacts: what an image is, from its registry, or the catalogue if that can't be asked."""
 
 from __future__ import annotations
 

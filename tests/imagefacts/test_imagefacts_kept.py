@@ -1,4 +1,4 @@
-"""ngcdl.imagefacts: what was kept of an image is believed as long as it can be so, and else asked for again."""
+"""ngcdl.imagefacts: an image's cached facts are used while valid, and then fetched again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ngcdl.imagefacts: many images at once, and the tags that there are."""
+"""ngcdl.imagefacts: many images at once, and the existing tags."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason, Verdict
 
-# pytorch:23.10-py3 as its row has it
+# pytorch:23.10-py3 as in its row
 IMAGE = ImageFacts(
     "nvcr.io/nvidia/pytorch:23.10-py3",
     framework="pytorch",

@@ -1,4 +1,4 @@
-"""Facts of an image out of its configuration, with the catalogue behind it."""
+"""Facts of an image from its configuration, backed by the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest tag that runs: which tags are asked about, in which order, and when that ends."""
+"""The newest tag that runs: which tags are looked up, in which order, until when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def needs_ptx(tag: str) -> ImageFacts:
 
 
 def asked(framework: str, like: str | None, tags: list[str]) -> list[str]:
-    """The order in which tags are asked about, all of them unknown."""
+    """Return the order in which tags are looked up, all unknown."""
     seen: list[str] = []
 
     def look(tag: str) -> None:

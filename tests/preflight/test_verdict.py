@@ -1,4 +1,4 @@
-"""What a verdict says first, of several cards, and of what an image requires by itself."""
+"""What a verdict says first, of several cards, and of an image's own requirements."""
 
 from __future__ import annotations
 

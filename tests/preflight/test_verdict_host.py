@@ -1,4 +1,4 @@
-"""What else a host must have: its architecture, a GPU and a way to it, room, and a processor with AVX."""
+"""What else a host needs: the architecture, a GPU and access to it, disk space, a CPU with AVX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is an image for a Jetson, and what runs on one."""
+"""Which images are for a Jetson, and what runs on one."""
 
 from __future__ import annotations
 

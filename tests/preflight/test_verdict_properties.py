@@ -115,7 +115,7 @@ def test_a_driver_that_is_too_old_for_an_image_runs_no_newer_one_on_a_geforce(
 ) -> None:
     older, newer = sorted((one, other), key=lambda image: comparable(image.release or ""))
     rules = {reason.rule for reason in on(older, capability, "geforce", driver).reasons}
-    # a card may be too new for the older image's kernels, and its PTX then wants the image's own driver
+    # a card may be too new for the older image's kernels, and its PTX then needs the image's own driver
     is_refused_for_its_driver = "driver" in rules and "ptx" not in rules
     assert not (is_refused_for_its_driver and on(newer, capability, "geforce", driver).verdict == "runs")
 
@@ -177,7 +177,7 @@ any_host = st.builds(
 
 
 def check(verdict: Verdict) -> None:
-    """Whatever the facts are, these hold of a verdict."""
+    """Check what holds for every verdict."""
     assert verdict.reasons[0].level == verdict.verdict
     assert list(verdict.reasons) == sorted(verdict.reasons, key=lambda one: BETTER.index(one.level), reverse=True)
     assert verdict.verdict != "no" or verdict.mode is None

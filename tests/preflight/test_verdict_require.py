@@ -7,7 +7,7 @@ import pytest
 from ngcdl.preflight.require import unmet
 
 T4 = {"cuda": "12.2", "driver": "535.104.05", "arch": "7.5", "brand": "tesla"}
-# as nvidia/cuda's images have it
+# as in nvidia/cuda's images
 BASE = "cuda>=13.0 brand=unknown,driver>=535,driver<536 brand=tesla,driver>=535,driver<536 brand=tesla,driver>=550"
 
 

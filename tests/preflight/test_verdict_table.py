@@ -1,6 +1,6 @@
 """Hosts x images as one table, judged from the catalogue: what NVIDIA documents, card by card, floor by floor.
 
-The rows are worked out by hand from the documents that the catalogue names, not from the code.
+The rows were worked out by hand from the documents the catalogue names, not from the code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge
 from ngcdl.spec import ImageRef
 
-# card, capability, brand, driver, architecture, image -> verdict, mode, the rule that decides
+# card, capability, brand, driver, architecture, image -> verdict, mode, the deciding rule
 TABLE = """
 # the card that ngcdl was begun on
 GTX 1050 Ti  | 6.1  | geforce   | 390.12     | amd64 | tensorflow:18.01-py2          | runs    | native  | native
@@ -208,7 +208,7 @@ T4           | 7.5  | tesla     | -          | amd64 | tensorflow:24.05-tf2-py3 
 -            | -    | -         | 550.54.15  | amd64 | tensorflow:24.05-tf2-py3      | caution | native  | unknown
 """
 
-# card, capability, brand, driver, architecture, the tag that was asked about -> the newest tag that runs
+# card, capability, brand, driver, architecture, the tag asked about -> the newest tag that runs
 NEWEST = """
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | tensorflow:18.01-py2          | 25.02-tf2-py3
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | pytorch:25.03-py3             | 25.07-py3

@@ -1,4 +1,4 @@
-"""What of the CPU holds a run back: each rule of it at, below and above its threshold."""
+"""How the CPU holds a run back: each rule at, below and above its threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a run on a GPU back: each rule of cards and their clocks at, below and above its threshold."""
+"""What holds a GPU run back: each rule for cards and their clocks at, below and above its threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of memory holds a run back or ended it, and the batch to take instead."""
+"""How memory holds a run back or ended it, and the batch size to use instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser without a window: nothing is asked of the network, nothing is wrong or cut off."""
+"""The page in a real headless browser: no network request, no error, nothing cut off."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ngcdl.report import browser
 from ngcdl.report.browser import Browser
 from ngcdl.report.page import page
 
-pytestmark = pytest.mark.lab  # its browser
+pytestmark = pytest.mark.lab  # a browser
 
 GPU = Made(steps=2000, held=True)
 CPU = Made("cpu", steps=300, rate=594.0)
@@ -37,7 +37,7 @@ PAGES = {
 
 @contextmanager
 def recording() -> Iterator[tuple[int, list[bytes]]]:
-    """A proxy on loopback that keeps what is asked of it and answers nothing."""
+    """A proxy on loopback that records its requests and answers nothing."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -57,7 +57,7 @@ def recording() -> Iterator[tuple[int, list[bytes]]]:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, list[bytes]]]:
-    """A tab whose every request, also to this machine itself, goes to a proxy that records it."""
+    """A tab whose every request, even to this machine, goes to a proxy that records it."""
     try:
         program = browser.found()
     except NoBrowser as error:
@@ -80,7 +80,7 @@ def shown(tab: Browser, folder: Path, document: str, width: int = 1400, dark: bo
 
 
 def complaints(tab: Browser) -> list[str]:
-    """What stands in the console: errors, warnings, whatever a page or a browser says."""
+    """Return the console's errors, warnings and messages."""
     names = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
     return [str(event) for event in tab.told if event["method"] in names]
 
@@ -146,14 +146,14 @@ def test_light_and_dark_are_two_looks_and_both_can_be_read(tab: tuple[Browser, l
         assert all(ratio >= 4.5 for ratio, _ in looks[-1]), list(zip(wanted, looks[-1], strict=True))
         lines = one.value("[...document.querySelectorAll('path.line')].map(it => getComputedStyle(it).stroke)")
         ground = one.value("getComputedStyle(document.body).backgroundColor")
-        # 3 is what graphics need: https://www.w3.org/TR/WCAG21/#non-text-contrast
+        # Graphics need 3: https://www.w3.org/TR/WCAG21/#non-text-contrast
         assert all(_ratio(_rgb(line), _rgb(ground)) >= 3 for line in lines)
         assert len(set(lines)) == 3
     assert looks[0][0][1] != looks[1][0][1]
 
 
 def _contrast(tab: Browser, selector: str) -> tuple[float, str]:
-    """Give the contrast of a text against what lies behind it, and the two colours."""
+    """Return a text's contrast with its background, and both colours."""
     behind = (
         "(it => { while (it && /rgba\\(.*, 0\\)/.test(getComputedStyle(it).backgroundColor)) it = it.parentElement;"
         "return getComputedStyle(it || document.body).backgroundColor })"
@@ -198,7 +198,7 @@ def test_a_table_that_goes_on_is_shaded_at_that_edge_and_only_there(
 
 
 def _point(tab: Browser, x: int, y: int) -> str:
-    """A picture of one point, to be compared with others."""
+    """An image of one point, to compare with others."""
     clip = {"x": x, "y": y, "width": 1, "height": 1, "scale": 1}
     return str(
         tab.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})["data"]
@@ -237,7 +237,7 @@ def _size(png: bytes) -> tuple[int, ...]:
 def test_a_picture_needs_no_file_that_the_browser_might_not_see(
     tab: tuple[Browser, list[bytes]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    script = tmp_path / "like-a-snap"  # which has a /tmp of its own
+    script = tmp_path / "like-a-snap"  # a snap has its own /tmp
     script.write_text(f'#!/bin/sh\nmount -t tmpfs none "$TMPDIR" && exec {browser.found()} "$@"\n')
     script.chmod(0o755)
     start = tmp_path / "start"

@@ -1,4 +1,4 @@
-"""Lines that are read many at a time say what each says by itself."""
+"""Lines read in bulk give the same values as lines read singly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ngcdl.report.columns import told
 from ngcdl.report.lines import are_numbers, number
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
-# as a training writes them, and what a foreign program or a torn clock may
+# as a training writes them, and as a foreign program or a broken clock may
 ODD = st.sampled_from([None, True, "5", math.nan, math.inf, 1e300, 10**400, -(10**400), [], {}])
 VALUES = st.one_of(st.floats(0, 1e6), st.integers(0, 1000), ODD)
 TIMES = st.one_of(st.integers(0, 100).map(lambda t: STARTED + t), ODD)

@@ -1,4 +1,4 @@
-"""Runs are compared round by round; a ratio has its spread, and is given only where there is one."""
+"""Runs are compared round by round; a ratio comes with its spread, and only where there is one."""
 
 from __future__ import annotations
 

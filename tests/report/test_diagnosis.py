@@ -1,4 +1,4 @@
-"""What a run failed of is read off what it wrote, and only what the table says is kept."""
+"""Why a run failed is read from its output, and only what the table lists is kept."""
 
 from __future__ import annotations
 

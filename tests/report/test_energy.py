@@ -1,4 +1,4 @@
-"""Energy from a card's counter, or from its power; what was not measured is left out, and how long it was is said."""
+"""Energy from a card's counter or its power; what was not measured is left out, and the measured time is stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a comparison will probably take: by what trained here before, else by what is assumed."""
+"""How long a comparison will probably take: from what trained here before, else from assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FLOPS = {"cifar10": 100e6, "lstm": 50e6}
 
 
 def ran(workload: str, rate: float | None, device: str | None = "cpu", status: str = "finished") -> Run:
-    """A run of 100 steps of a tenth of a second, and 7 s beside them."""
+    """A run of 100 steps of 0.1 s each, plus 7 s of other time."""
     figures = Summary(steps=100, examples_per_second=rate, seconds_per_batch=0.1)
     return Run("r", status, 0.0, 17.0, device=device, spec={"workload": {"name": workload}}, summary=figures)
 

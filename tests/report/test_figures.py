@@ -161,7 +161,7 @@ STEPS = [step(0, 1), step(10, 4, rate=64)]
 
 
 def cards(*readings: dict[str, Any], start: int = 1) -> list[dict[str, Any]]:
-    """Samples a second apart, each with one reading of the one card."""
+    """Samples a second apart, each with a reading of the only card."""
     return [sample(start + place, gpus=[card("GPU-1") | reading]) for place, reading in enumerate(readings)]
 
 

@@ -1,5 +1,5 @@
-"""Runs that train nothing: a network that only computes forward, batches that are only made, a smoke test. No loss is
-made up for them in any view, and what they have no figure of is n/a."""
+"""Runs that train nothing: forward passes only, an input pipeline only, a smoke test. No view makes up a loss for
+them, and a figure they lack is n/a."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ SECONDS = {"name": "inference", "steps": None, "batch": 128, "seed": 0, "device"
 
 
 def forward() -> list[dict[str, Any]]:
-    """What a trainer tells that only computes forward, for as long as it was asked to."""
+    """Events of a trainer that only runs forward passes, for as long as asked."""
     events = [event for event in MADE.events() if event["event"] in ("start", "step", "finish")]
     events = [{**event, "loss": None} if event["event"] == "step" else event for event in events]
     return [{**events[0], "steps": None, "precision": "float32", "feed": "ahead", "channels_last": True}, *events[1:]]
 
 
 def smoke() -> list[dict[str, Any]]:
-    """What a trainer tells that has no steps."""
+    """Events of a trainer without steps."""
     start = {**next(MADE.events()), "workload": "smoke", "dataset": None, "batch": 1, "steps": 1}
     result = {"event": "smoke", "t": STARTED + 6, "product": [[22, 28], [49, 64]], "device": "cpu"}
     return [start, result, {"event": "finish", "t": STARTED + 7, "step": 1, "seconds": 1.0}]
 
 
 def pipeline() -> list[dict[str, Any]]:
-    """What a trainer tells that only makes batches."""
+    """Events of a trainer that makes batches only."""
     stages = [{"name": "crop", "examples_per_second": 214_495.8}, {"name": "flip", "examples_per_second": 137_400.7}]
     start, *steps = forward()
     return [{**start, "feed": "input"}, *steps, {"event": "stages", "t": STARTED + 9, "stages": stages}]

@@ -1,4 +1,4 @@
-"""The report's page: what stands on it, what does not, and that no text of a record can become more than text."""
+"""The report's page: what is on it, what is not, and that no text in a record can become more than text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Parsed(HTMLParser):
 
 
 def cells(document: str) -> dict[str, list[str]]:
-    """Give each row of each table: its name, and what stands in it."""
+    """Return the cells of each table row by the row's name."""
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', document)
     return {name: re.findall(r"<td>(.*?)</td>", rest) for name, rest in rows}
 
@@ -130,12 +130,12 @@ def test_two_runs_side_by_side_have_no_spread_and_so_no_ratio() -> None:
     assert re.search(r"A: 4,\d+ examples/s on the GPU \(NVIDIA GeForce GTX 1050 Ti\); B: 59\d\.\d examples/s on", text)
     assert "One run of each has no spread, so no ratio is given; ngcdl compare measures one." in text
     assert " times " not in text.partition("What others measured")[0]
-    assert cells(document)["computed on"] == ["gpu", "cpu"]  # the table of what differs is the later one
+    assert cells(document)["computed on"] == ["gpu", "cpu"]  # the later table, of the differences
 
 
 def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> None:
     on_both = [(replace(CPU, steps=300, rate=rate), replace(GPU, rate=7.8 * rate)) for rate in (590.0, 600.0, 610.0)]
-    shown = {"gpus": ("GPU-0",), "gpu_way": "runtime"}  # the card is there in both arms; the device is told apart
+    shown = {"gpus": ("GPU-0",), "gpu_way": "runtime"}  # both arms have the card; the device is set apart
     arms = [
         Arm(
             name,
@@ -331,7 +331,7 @@ NASTY = [
 
 def assert_harmless(text: str) -> None:
     assert Parsed(page([hostile(text)])).skeleton == PLAIN[0]
-    # What differs between two runs depends on the texts: there may be a row more or less, of the same elements.
+    # Differences between two runs depend on the texts: rows may be added or missing, with the same elements.
     assert set(Parsed(page([hostile(text), GPU.story("other", "B")])).skeleton) <= set(PLAIN[1])
 
 
@@ -343,7 +343,7 @@ def test_a_nasty_text_in_every_field_makes_no_new_element(text: str) -> None:
 @settings(max_examples=200)
 @given(st.text().filter(lambda text: "synthetic" not in text.lower()))
 def test_no_text_in_any_field_makes_a_new_element(text: str) -> None:
-    assert_harmless(f"{text}<")  # never a word that means something, as cpu or tf1: those change what is shown
+    assert_harmless(f"{text}<")  # "<": never a word with a meaning, such as cpu or tf1, which changes the page
 
 
 def test_a_text_is_read_back_as_it_was() -> None:

@@ -1,4 +1,4 @@
-"""Columns of numbers, the points that are drawn of them, and the axes they are drawn on."""
+"""Columns of numbers, the points drawn of them, and the axes they are drawn on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says in words: the verdict, the line that repeats a run, Markdown, CSV, and others' figures."""
+"""What a report says in words: the verdict, the command to repeat a run, Markdown, CSV, and others' figures."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_record_without_a_spec_has_no_command() -> None:
 @pytest.mark.parametrize(("machine", "more", "driver", "there", "used"), [
     (Machine(gpus=()), {"gpus": ()}, "none", "none", "none"),
     (Machine(driver="535.1", gpus=()), {"gpus": ()}, "535.1", "none", "none"),
-    (Machine(), {"gpus": ()}, "n/a", "n/a", "none"),  # a driver that could not be asked
+    (Machine(), {"gpus": ()}, "n/a", "n/a", "none"),  # a driver that gave no answer
     (Machine(driver="535.1", gpus=(Gpu(0, "a card"), Gpu(1))), {"gpus": None}, "535.1", "a card, n/a", "n/a"),
     (Machine(), {"engine": "slurm", "device": "gpu", "summary": Summary(gpus=(GpuSummary("GPU-1"),))},
      "n/a", "n/a", "GPU-1"),

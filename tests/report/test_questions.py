@@ -20,7 +20,7 @@ WOBBLE = (1.0, 1.02, 0.98)
 
 
 def arm(value: str, seconds: float, batch: int = 8, rounds: int = 3, **more: object) -> Figures:
-    """An arm whose rounds lie 2 % around `seconds` a step, all arms' alike."""
+    """An arm whose rounds vary 2 % around `seconds` a step, all arms alike."""
     steps = {at: seconds * WOBBLE[at - 1] for at in range(1, rounds + 1)}
     made = Figures(value, {at: batch / step for at, step in steps.items()}, steps, "cpu")
     return replace(made, **more)  # type: ignore[arg-type]  # fields of Figures
@@ -96,8 +96,8 @@ def test_a_line_is_found_again_wherever_there_is_one(step: float, example: float
 @pytest.mark.parametrize(("seconds", "is_told"), [
     ((2.0, 3.0, 5.0), True),
     ((2.0, 3.0 * (1 + 3 * TOLERANCE), 5.0), False),
-    ((2.0, 2.0, 2.0), False),  # nothing that an example costs
-    ((1.0, 2.0, 4.0), False),  # nothing that a step costs
+    ((2.0, 2.0, 2.0), False),  # an example costs nothing
+    ((1.0, 2.0, 4.0), False),  # a step costs nothing
 ])  # fmt: skip
 def test_a_line_that_would_tell_what_the_figures_do_not_is_none(seconds: tuple[float, ...], is_told: bool) -> None:
     assert (fitted((1, 2, 4), [seconds, seconds]) is not None) is is_told

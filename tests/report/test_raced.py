@@ -1,4 +1,4 @@
-"""Trainings from nothing, several in one run: what is said of them, and that none of them hides another."""
+"""Trainings from scratch, several in one run: what is reported of them, and that none hides another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN = Run("x", "finished", 100.0, 200.0, spec={"workload": {"name": "cifar10-94"
 def training(
     began: float, losses: tuple[float, ...], rate: float, seconds: float, right: float
 ) -> list[dict[str, Any]]:
-    """Give the events of one, which has a step a second."""
+    """The events of one training, with a step a second."""
     rates = [None, *[rate] * (len(losses) - 1)]
     told = [
         {"event": "step", "t": began + at, "step": at, "loss": loss, "examples_per_second": rates[at]}

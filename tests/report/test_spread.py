@@ -1,4 +1,4 @@
-"""How several rounds' figures are written: with as many digits as their least needs."""
+"""How figures of several rounds are written: with as many digits as the least needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be the same in runs that are compared and is not is refused by its name; what is varied is let through."""
+"""Runs that differ in what must be equal are refused with its name; what is varied on purpose may differ."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it
 
 @pytest.mark.parametrize("vary", ["device", "precision", "image", "framework"])
 def test_how_pictures_are_laid_may_differ_with_it_unless_somebody_said_how(vary: str) -> None:
-    """PyTorch lays them channels first in plain float32 on a card, and channels last in 16 bits."""
+    """PyTorch's layout is channels first in plain float32 on a card, channels last in 16 bits."""
 
     def arm(name: str, said: bool | None) -> Arm:
         laid, asked = {**GPU, "channels_last": name == "a"}, {"channels_last": said}

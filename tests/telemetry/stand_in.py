@@ -24,7 +24,7 @@ class Host:
     state: Path
 
     def set(self, **changes: object) -> None:
-        """Write the example's state with lines replaced (None: removed); dots are written as two underscores."""
+        """Write the example state with lines replaced (None: removed); two underscores in a key mean a dot."""
         write_state(self.state, {key.replace("__", "."): value for key, value in changes.items()})
 
     def environment(self) -> dict[str, str]:
@@ -37,7 +37,7 @@ class Host:
         }
 
     def python(self, code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run code in a child: ctypes looks LD_LIBRARY_PATH up only at a process's start."""
+        """Run code in a child: LD_LIBRARY_PATH is read only when a process starts."""
         return subprocess.run(
             [sys.executable, "-W", "error", "-c", code, *arguments],
             capture_output=True,

@@ -1,4 +1,4 @@
-"""The process that samples, on a driver that hangs, crashes, and is not there; and what takes its place."""
+"""The sampling process on a driver that hangs, crashes or is missing; and what takes its place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def until(path: Path, met: Callable[[dict[str, Any]], Any], after: int = 0) -> dict[str, Any]:
-    """Wait for a row behind the first `after` ones that is as wanted: at most 60 s."""
+    """Wait up to 60 s for a matching row beyond the first `after`; return it."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if found := [row for row in rows(path)[after:] if met(row)]:

@@ -1,4 +1,4 @@
-"""A card is free where nothing computes on it, as far as that can be known."""
+"""A card is free if nothing computes on it, as far as can be known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's cards do, on the stand-in's driver, and whose processes are on them."""
+"""What a run's cards do, on the stand-in driver, and whose processes use them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rootless Docker without cgroups: a container's processes are in the group of the user's session."""
+    """Rootless Docker without cgroups: a container's processes are in the user session's group."""
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     start = "import subprocess; one = subprocess.Popen(['cat']); print(one.pid, flush=True); one.wait()"
     shim = [sys.executable, "-c", start, "-namespace", "moby", "-id", "a1" * 32]

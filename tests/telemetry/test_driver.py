@@ -1,4 +1,4 @@
-"""What is said where the driver can't be asked at all: a call that hangs, a library that is not there."""
+"""What is reported when the driver can't be asked: a call that hangs, a missing library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards on which nothing computes are found on the stand-in library, the least used first."""
+"""Idle cards are found through the stand-in library, the least used first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's real binding on the stand-in library: every code, for every call, and what a broken host looks like."""
+"""NVIDIA's real binding on the stand-in library: every code for every call, and what a broken host looks like."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .stand_in import Host
 CODES = (*range(1, 31), 999)
 STARTS = ("Init", "DeviceGetCount")
 FATAL = ("DeviceGetHandleByIndex",)
-# A call of the library, and the fields of a reading that come from it.
+# A library call, and the fields of a reading that come from it.
 CALLS = {
     "DeviceGetName": ("name",),
     "DeviceGetUUID": ("uuid",),
@@ -97,7 +97,7 @@ def test_any_code_of_a_call_costs_its_own_fields_and_no_other(card: Host, call: 
             assert "GPU is lost" in found["error"]
             assert found["gpu_percent"] is None
             continue
-        # A driver without the newer call is asked by the older one.
+        # A driver without the newer call gets the older one.
         gone = () if number == 13 and call in RENAMED else CALLS[call]
         assert found | {"error": None} == healthy | dict.fromkeys(gone), code
         if number in QUIET:
@@ -252,7 +252,7 @@ MIG = {
     "gpu1__mig2__uuid": "MIG-6f20",
     "gpu1__mig2__processes": "7:5",
 }
-# What an ordinary user is told of a whole card with MIG on, and anybody of a MIG device.
+# NVML's answers to ordinary users for a card with MIG on, and to all for a MIG device.
 OF_ROOT_ALONE = {
     "fail__gpu1__DeviceGetMemoryInfo": 4,
     "fail__gpu1__DeviceGetComputeRunningProcesses": 4,
@@ -329,7 +329,7 @@ def test_a_host_with_gpus_has_them(card: Host) -> None:
     assert card.ask(PROBE) == [2, None, False]
 
 
-# What this host may have of NVIDIA's is not to be found: no trace of a driver, and no library but the test's own.
+# Hide whatever this host has of NVIDIA's: no trace of a driver, and no library but the test's own.
 ALONE = """
 import os, sys
 from ngcdl.telemetry import driver

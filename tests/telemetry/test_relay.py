@@ -1,4 +1,4 @@
-"""The two threads that take samples, on cards that answer late, or never. The driver itself is in test_apart.py."""
+"""The two sampling threads, on cards that answer late or never. test_apart.py covers the driver itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ngcdl.telemetry.sampler import Gap, Sources
 
 
 class Cards:
-    """Answer with the number of the question, when they may."""
+    """Cards that answer with a query's number when allowed."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -34,7 +34,7 @@ class Cards:
 @contextmanager
 def relayed(path: Path, cards: Any) -> Iterator[Relay]:
     relay = Relay(path, Sources(lambda: Cpu(1.0), gpus=cards), 0.1)
-    relay._patience = 0.2  # not that of the driver's first call
+    relay._patience = 0.2  # not OPENING_SECONDS
     running = threading.Thread(target=relay.run)
     running.start()
     try:
@@ -50,7 +50,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[str, Any]]:
-    """Wait for rows that are as wanted: at most 60 s."""
+    """Wait up to 60 s for matching rows; return all."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if met(found := rows(path)):

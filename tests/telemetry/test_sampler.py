@@ -22,7 +22,7 @@ from .stand_in import ROOT
 
 
 class HandClock:
-    """Time that passes only when someone waits, or a reading takes its time. The sampler ends after `ticks` waits."""
+    """Time that passes only in waits and slow readings. The sampler ends after `ticks` waits."""
 
     def __init__(self, ticks: int) -> None:
         self.now, self.left = 1000.0, ticks
@@ -216,7 +216,7 @@ def test_a_device_without_room_is_one_problem() -> None:
 
 
 def test_a_link_or_a_pipe_that_the_run_put_there_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
-    """The run's container can write in its folder."""
+    """The run's container can write to its folder."""
     precious, link, pipe = tmp_path / "precious", tmp_path / "link", tmp_path / "pipe"
     precious.write_text("mine\n")
     link.symlink_to(precious)

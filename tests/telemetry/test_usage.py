@@ -108,7 +108,7 @@ def test_a_process_that_has_the_number_of_one_that_ended_is_not_measured_for_it(
 def test_where_a_host_has_both_versions_the_container_is_measured_by_version_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 2's path there is that of the service which started it, with all that it ever started."""
+    """Version 2's path there is the starting service's, which covers all that it ever started."""
     clock = Clock()
     monkeypatch.setattr(container, "PROC", tmp_path / "proc")
     monkeypatch.setattr(container, "CGROUPS", tmp_path)
