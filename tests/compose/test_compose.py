@@ -245,6 +245,7 @@ def test_up_trains_in_tensorflow_through_the_gpu_reservation_and_records(compose
 def test_the_profile_pytorch_runs_pytorch_instead_and_synthetic_images_are_said(compose: Compose) -> None:
     shown = compose("--profile", "pytorch", "up")
     assert "on 20000 SYNTHETIC images, not on CIFAR-10" in shown
+    assert "UserWarning" not in shown
     assert compose("ps", "--all", "--services").split() == ["pytorch"]
     run = compose.ngcdl("show", "last")
     assert (run["status"], run["dataset"], run["summary"]["steps"]) == ("finished", "synthetic", STEPS)

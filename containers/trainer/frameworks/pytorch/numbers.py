@@ -2,6 +2,7 @@
 import contextlib
 import warnings
 
+import numpy
 import torch
 
 from ... import computing
@@ -46,6 +47,8 @@ def flush_denormals():
     """Make the CPU flush float32 denormals, numbers below 1.2e-38, to zero, as TensorFlow's threads do: they halve its
     speed, and once a network has learned its gradients are full of them. A thread inherits this from the one that
     starts it, so it must be set before PyTorch has started any."""
+    for kind in "float32", "float64":
+        numpy.finfo(kind)  # until 2.3 NumPy warns if it first looks at their limits when denormals are zero
     torch.set_flush_denormal(True)
 
 
