@@ -19,7 +19,7 @@ from made_runs import Made
 
 from ngcdl import archive, comparisons
 from ngcdl.comparisons import Kept, Trial
-from ngcdl.errors import ArchiveBroken, NotWritten, StateNotWritable
+from ngcdl.errors import ArchiveBroken, BadOption, NotWritten, StateNotWritable
 from ngcdl.folder import IMPORTED
 from ngcdl.owner import this_process
 from ngcdl.record import Run
@@ -291,8 +291,9 @@ def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(shelf: Store, 
     written(file, members, sums=False)
     with pytest.raises(ArchiveBroken, match="SHA256SUMS is missing"):
         archive.take_in(other, file, quiet)
-    with pytest.raises(ArchiveBroken, match="No such file"):
+    with pytest.raises(BadOption, match=r"none\.tar: there is no such file") as refused:
         archive.take_in(other, tmp_path / "none.tar", quiet)
+    assert refused.value.hint == "", "there is nothing to export anew"
 
 
 def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(

@@ -108,6 +108,12 @@ def test_a_command_of_ones_own_keeps_its_words_and_its_folder(config: settings.S
     assert asked.workload is None
 
 
+def test_stdin_that_was_no_terminal_is_said_to_be_missing(config: settings.Settings) -> None:
+    run = with_spec(replace(SYNTHETIC.run("x"), ngcdl=__version__), workload=None, command=["cat"], stdin=True)
+    assert again(run, config).remarks == ("its stdin was not recorded",)
+    assert again(with_spec(run, tty=True), config).remarks == (), "a terminal is given anew, or said to be missing"
+
+
 def test_a_value_that_was_redacted_is_the_caller_s_own_or_a_refusal(
     config: settings.Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

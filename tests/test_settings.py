@@ -61,6 +61,24 @@ def test_what_is_no_host_is_refused_and_named(tmp_path: Path, text: str) -> None
         load(tmp_path, NGCDL_REGISTRY=text)
 
 
+@pytest.mark.parametrize("key", ["nvapi-abc_DEF-123", "ZWJ1" * 20 + "bQ=="])
+def test_a_key_in_the_place_of_a_host_is_not_repeated(tmp_path: Path, key: str) -> None:
+    with pytest.raises(BadOption, match="in your shell's history now") as typed:
+        settings.host(key, key)
+    with pytest.raises(BadOption, match=r"NGCDL_REGISTRY = \*\*\*: that looks like a key, not a host\.") as variable:
+        load(tmp_path, NGCDL_REGISTRY=key)
+    for error in (typed.value, variable.value):
+        assert key not in error.message + error.hint
+        assert error.hint.endswith("    ngcdl login")
+        assert error.exit_code == 2
+
+
+def test_a_password_beside_a_host_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="must be a host") as refused:
+        load(tmp_path, NGCDL_REGISTRY="https://me:hush@mirror.example")
+    assert "hush" not in refused.value.message
+
+
 def test_the_config_file_names_a_registry_and_the_variable_wins(tmp_path: Path) -> None:
     config(tmp_path, 'registry = "mirror.example"\n')
     assert load(tmp_path).registry == "mirror.example"

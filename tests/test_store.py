@@ -214,6 +214,22 @@ def test_a_name_that_means_no_run_or_several_is_refused(shelf: Store, name: str)
         shelf.find(name)
 
 
+def test_a_name_that_fits_several_runs_is_told_with_their_number_and_the_newest(shelf: Store) -> None:
+    for run_id in ("20180216-a-0001", "20180217-b-0002"):
+        shelf.create(Run(run_id, "lost", 1.0))
+    with pytest.raises(NoSuchRun) as refused:
+        shelf.find("2018")
+    assert refused.value.message == "The name '2018' fits 2 runs; the newest is 20180217-b-0002."
+    assert refused.value.hint == "Type more of it:\n    ngcdl runs"
+
+
+def test_where_there_are_no_runs_at_all_that_is_told(shelf: Store) -> None:
+    with pytest.raises(NoSuchRun) as refused:
+        shelf.find("last")
+    assert refused.value.message == f"There is no run 'last': there are none in {shelf.root} yet."
+    assert refused.value.hint == "    ngcdl run --train cifar10"
+
+
 def test_a_run_that_is_not_there_is_none(shelf: Store) -> None:
     with pytest.raises(NoSuchRun):
         shelf.load("x")

@@ -130,3 +130,11 @@ def test_what_would_be_dropped_in_silence_is_refused_and_no_key_is_read(
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert (copied(house), ngc.seen) == (None, [])
+
+
+@pytest.mark.parametrize("words", [(), ("--namespace", "vision"), ("--enroot", *KUBERNETES)])
+def test_a_key_typed_in_place_of_a_registry_is_not_repeated(house: House, words: tuple[str, ...]) -> None:
+    done = house.run("login", "nvapi-not-to-be-shown", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "That looks like a key: it is in your shell's history now." in done.stderr
+    assert "not-to-be-shown" not in done.stderr

@@ -27,6 +27,12 @@ def test_a_run_of_this_machine_becomes_a_manifest_with_its_image_its_cards_by_nu
     assert container["args"][container["args"].index("--steps") :][:2] == ["--steps", "100"]
 
 
+def test_data_that_was_asked_to_be_synthetic_lacks_no_option_that_export_does_not_have(kept: House) -> None:
+    done = kept.run("export", "k8s", GPU)
+    assert "data: made up, as requested\n" in done.stderr
+    assert "--data-pvc" not in done.stderr
+
+
 def test_a_run_that_had_no_card_asks_for_none(kept: House) -> None:
     *_, job = yaml.safe_load_all(kept.run("export", "k8s", CPU).stdout)
     (container,) = job["spec"]["template"]["spec"]["containers"]

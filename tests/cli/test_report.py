@@ -132,6 +132,14 @@ def test_a_picture_without_a_browser_says_what_to_install_and_that_the_page_need
     assert not (kept.home / "x.png").exists()
 
 
+def test_a_picture_that_can_t_be_drawn_keeps_no_other_file_back(kept: House) -> None:
+    files = {"--png": "x.png", "--html": "x.html", "--csv": "x.csv", "--markdown": "x.md"}
+    words = [word for pair in files.items() for word in pair]
+    done = kept.run("report", RUN, *words, env={"NGCDL_BROWSER": "/nowhere/chromium"})
+    assert (done.returncode, done.stdout.split()) == (125, [f"{kept.home}/x.{end}" for end in ("csv", "md", "html")])
+    assert "apt-get install chromium" in done.stderr
+
+
 def test_a_picture_is_drawn_by_the_browser_that_is_here(kept: House) -> None:
     try:
         program = browser.found()

@@ -199,6 +199,9 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
     assert done.returncode == 0, done.stderr
     run_id = done.stdout.strip()
     assert trained.shelf.ids() == [run_id]
+    assert done.stderr.endswith(
+        f"ngcdl: detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl stop {run_id}\n"
+    )
     until(lambda: len(events(trained)) >= 2, "the first step")
     assert trained.record()["status"] == "running"
     stopped = trained.run("stop", run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
@@ -185,6 +186,26 @@ def test_a_reader_that_has_gone_ends_the_showing_only(house: House) -> None:
     code = "import os\n" + PULL + "os.close(1)\nscreen.chunk(Chunk('stdout', b'x' * 100000))\nos._exit(7)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=house.environment())
     assert (done.returncode, b"Traceback" in done.stderr) == (7, False)
+
+
+def test_a_closed_pipe_behind_stdout_is_said_once_and_the_exit_code_is_the_run_s(trained: House) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = trained.run(*TRAIN, stdout=closed, env={"STAND_IN": "fail"})
+    assert done.returncode == 7
+    assert done.stderr.count("stdout is closed; the run goes on, log.txt has all of it.") == 1
+
+
+@pytest.mark.parametrize("layer", ["aaa", None])
+def test_an_interrupted_pull_says_that_what_was_fetched_is_kept(
+    capsys: pytest.CaptureFixture[str], layer: str | None
+) -> None:
+    with contextlib.suppress(KeyboardInterrupt), Screen() as screen:
+        screen.pull(PullEvent(layer, "Downloading", 512, 1024))
+        raise KeyboardInterrupt
+    more = "; what was fetched is kept, and the same command goes on" if layer else ""
+    assert capsys.readouterr().err.splitlines()[-1] == f"ngcdl: interrupted{more}"
 
 
 def test_a_full_disk_behind_stdout_is_said_once_and_the_exit_code_tells_it(trained: House) -> None:

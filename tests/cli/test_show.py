@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from house import House
 
+from ngcdl import comparisons
+from ngcdl.comparisons import Kept
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
@@ -150,3 +152,13 @@ def test_a_run_that_is_not_there_is_told(kept: House) -> None:
         done = kept.run(*argv)
         assert (done.returncode, done.stdout) == (125, "")
         assert "There is no run" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "logs"])
+@pytest.mark.parametrize("name", ["20180216-010101-compare-aaa111", "compare-aaa111"])
+def test_a_comparison_is_no_run_and_its_report_is_named(kept: House, command: str, name: str) -> None:
+    found = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    comparisons.save(found, kept.shelf)
+    told = kept.run(command, name).stderr
+    assert f"There is no run '{name}': that is a comparison." in told
+    assert f"    ngcdl report {found.id}\n" in told

@@ -13,6 +13,7 @@ from ngcdl import settings
 from ngcdl.asked import Asked
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.errors import BadOption
+from ngcdl.spec.kinds import KINDS
 from ngcdl.store import Store
 
 IMAGE = "tensorflow:18.01-py2"
@@ -67,6 +68,20 @@ def test_a_command_gets_a_terminal_if_stdin_and_stdout_are_one_and_it_is_not_det
             own = typed(detach=detach).own
             assert own
             assert own.tty is expected, (stdout, detach)
+
+
+@pytest.mark.parametrize("engine", [name for name, kind in KINDS.items() if kind.is_cluster])
+def test_on_a_cluster_a_command_has_no_terminal_so_that_ctrl_c_is_ours(
+    home: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    monkeypatch.chdir(home / "project")
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb"), os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        monkeypatch.setattr("sys.stdout", terminal)
+        own = typed(engine=engine).own
+    assert own
+    assert (own.tty, own.stdin) == (False, False)
 
 
 def test_no_other_folder_stands_in_its_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,32 @@ from ngcdl.errors import NotPlaceable, SlurmLost, SlurmRefused
 def test_a_job_that_waits_for_what_never_comes_is_not_followed(programs: Path) -> None:
     says(programs, "squeue", "PENDING|PartitionNodeLimit")
     says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
-    with pytest.raises(NotPlaceable, match="more nodes than its partition allows"):
+    with pytest.raises(NotPlaceable) as refused:
         list(SlurmJob("7", programs).output())
+    assert refused.value.message == (
+        "Slurm said: PENDING (PartitionNodeLimit). That is: it needs more nodes than its partition allows."
+    )
+    assert refused.value.hint.startswith(
+        "Ask for fewer --nodes, or another --partition. What the cluster has:\n    main*"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "advice"),
+    [
+        ("InvalidAccount", ". That is: its account is not valid.", "another --account"),
+        ("AssocMaxCpuPerJob", ". That is: your account has reached a limit.", "another --account"),
+        ("PartitionTimeLimit", ". That is: it needs more time than its partition allows.", "a shorter --time, or"),
+        ("MaxGRESPerJob", ".", "fewer --gpus or --nodes, or another --partition"),
+    ],
+)
+def test_why_a_job_never_starts_is_slurm_s_word_then_ours_and_the_advice_is_given_once(
+    programs: Path, reason: str, message: str, advice: str
+) -> None:
+    says(programs, "sinfo", "")
+    refused = commands.never(commands.State("PENDING", reason))
+    assert refused.message == f"Slurm said: PENDING ({reason}){message}"
+    assert refused.hint.startswith(f"Ask for {advice}")
 
 
 @pytest.mark.parametrize("said", ["Invalid job id specified", "Job/step already completing or completed"])

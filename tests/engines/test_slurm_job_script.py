@@ -15,6 +15,8 @@ from house import until
 from slurm_orders import COMMAND, FOLDER, TRAINING, ordered, program
 
 from ngcdl.engines.slurm.script import script
+from ngcdl.record import Run
+from ngcdl.report.diagnosis import diagnosed
 from ngcdl.spec import RunSpec
 
 # A client whose engine forbids the limit $FORBIDDEN and whose containers all exit with 7.
@@ -46,6 +48,8 @@ def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
     assert calls[-1].endswith(" true")
     assert "--ulimit stack=67108864" in calls[-1]
     assert ("memlock" in calls[-1]) == (times == 1)
+    (tmp_path / "log.txt").write_text(done.stderr)
+    assert diagnosed(Run("x", "failed", 1.0, exit_code=7), tmp_path / "log.txt").diagnosis is None
 
 
 def task_of(spec: RunSpec, folder: Path) -> str:

@@ -45,6 +45,16 @@ def test_however_it_failed_it_is_told(log: Path, status: str) -> None:
     assert name(replace(RUN, status=status, exit_code=None), log, MEMORY) == "gpu-out-of-memory"
 
 
+def test_a_limit_that_was_refused_and_then_left_out_is_no_cause_and_another_one_is(log: Path) -> None:
+    refused = "docker: error setting rlimit type 8: operation not permitted\n"
+    settled = "ngcdl: n1 forbids --ulimit memlock=-1 (see above); the container now starts without it\n"
+    assert name(RUN, log, refused) == "rlimit-forbidden"
+    assert name(RUN, log, refused + settled) is None
+    assert name(RUN, log, "setrlimit `RLIMIT_MEMLOCK`: not permitted\n" + settled) is None
+    assert name(RUN, log, refused + settled + refused.replace("8", "3")) == "rlimit-forbidden"
+    assert name(RUN, log, refused + settled + MEMORY) == "gpu-out-of-memory"
+
+
 def test_a_run_that_ended_well_is_told_only_what_matters_then_and_only_if_it_asked_for_a_gpu(log: Path) -> None:
     well = replace(WITH_GPU, status="finished", exit_code=0)
     assert name(well, log, MEMORY) is None

@@ -111,6 +111,14 @@ def test_what_was_not_measured_is_named_and_not_drawn() -> None:
     assert "SM)" not in text
 
 
+def test_a_single_accuracy_is_in_the_table_and_not_called_unmeasured() -> None:
+    document = page([CPU.story()])
+    assert "Accuracy (precision" not in document
+    assert not re.search("not drawn:[^.]*accuracy", Parsed(document).text)
+    none = told(CPU.run("x"), [line for line in CPU.events() if line["event"] != "eval"], [])
+    assert re.search("not drawn:[^.]*accuracy", Parsed(page([none])).text)
+
+
 def test_synthetic_images_are_told_at_the_verdict_the_table_and_the_charts() -> None:
     document = page([replace(CPU, dataset="synthetic").story(dataset_note="no network")])
     verdict = re.search(r'<p class="verdict">(.*?)</p>', document)

@@ -30,7 +30,7 @@ from typing import IO
 from ngcdl import whole
 from ngcdl.comparisons import FOLDER as COMPARISONS
 from ngcdl.comparisons import Kept, has, save
-from ngcdl.errors import ArchiveBroken, NgcdlError, NotWritten, StateNotWritable
+from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, StateNotWritable
 from ngcdl.folder import (
     CHECKPOINTS,
     EVENTS,
@@ -139,7 +139,8 @@ class _Summed(io.RawIOBase):
 
 def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
     """Import the runs and comparisons in `file`, and return their ids. Those already here are left as they are,
-    and reported. Raise ArchiveBroken, and then keep nothing; StateNotWritable may leave a part, see above."""
+    and reported. Raise BadOption or ArchiveBroken, and then keep nothing; StateNotWritable may leave a part, see
+    above."""
     store.ensure_writable()
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
@@ -157,6 +158,8 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
         is_ours = error.filename is not None and str(error.filename).startswith(str(store.root))
         if is_ours or error.errno in (errno.ENOSPC, errno.EDQUOT):  # a write does not name its file
             raise StateNotWritable(store.root, error.strerror or str(error)) from error
+        if error.errno == errno.ENOENT:
+            raise BadOption(f"{file}: there is no such file.") from error
         raise ArchiveBroken(file, error.strerror or str(error)) from error
 
 

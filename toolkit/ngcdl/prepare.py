@@ -229,7 +229,8 @@ def _data_of_claim(workload: Workload, placement: Placement | None) -> dataset.D
         )
     if known.data_folder and claim and workload.data == "auto":
         return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)
-    why = f"in place of {known.data}: no claim was named (--data-pvc)" if not claim else "as requested"
+    is_wanted = claim or workload.data == "synthetic"
+    why = "as requested" if is_wanted else f"in place of {known.data}: no claim was named (--data-pvc)"
     return dataset.Dataset("synthetic", None, None, f"made up, {why}")
 
 

@@ -68,7 +68,7 @@ def again(
             "a word of its command looked like a secret and was not recorded",
             f"With the word in place of {REDACTED}:\n    {naming.command(before)}",
         )
-    elif spec.stdin:
+    elif spec.stdin and not spec.tty:
         remarks.append("its stdin was not recorded")
     asked = Asked(
         engine=before.engine or "auto",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.errors import BadOption, BadReference
-from ngcdl.spec import NVCR, ImageRef
+from ngcdl.spec import NVCR, REDACTED, ImageRef, redacted_words
 
 KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
+_LIKE_KEY = re.compile(r"nvapi-[\w-]+|[\w+/=-]{40,}")  # older keys are base64
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,17 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def host(text: str, typed: str) -> str:
-    """Parse a registry's host, perhaps with a path prefix. Raise BadOption, which repeats what was `typed`."""
+    """Parse a registry's host, perhaps with a path prefix. Raise BadOption, which repeats what was `typed`, without
+    secrets: a key may have been typed by mistake."""
     host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
     first = host.partition("/")[0]
-    wanted = BadOption(f"{typed}: must be a host, such as nvcr.io or 127.0.0.1:5443.")
+    wanted = BadOption(f"{redacted_words((typed,))[0]}: must be a host, such as nvcr.io or 127.0.0.1:5443.")
     if not ("." in first or ":" in first or first == "localhost"):
+        if _LIKE_KEY.fullmatch(text):
+            hint = "Type this, and paste it there:\n    ngcdl login"
+            if typed == text:
+                raise BadOption("That looks like a key: it is in your shell's history now.", hint)
+            raise BadOption(f"{typed.replace(text, REDACTED)}: that looks like a key, not a host.", hint)
         raise wanted
     try:
         ImageRef.parse("tensorflow:0", host)

@@ -122,11 +122,12 @@ class Store:
         return True
 
     def find(self, name: str) -> str:
-        """Return the id that `name` means, as `named` reads it. Raise NoSuchRun."""
-        found = named(name, self.ids())
-        if found is None:
-            raise NoSuchRun(name, self.root)
-        return found
+        """Return the id that `name` means, as `fitting` reads it. Raise NoSuchRun if it fits none, or several."""
+        ids = self.ids()
+        found = fitting(name, ids)
+        if len(found) != 1:
+            raise NoSuchRun(name, self.root, fitting=found, is_empty=not ids)
+        return found[0]
 
 
 def age(run_id: str) -> tuple[str, str]:
@@ -135,14 +136,19 @@ def age(run_id: str) -> tuple[str, str]:
 
 
 def named(name: str, ids: Sequence[str]) -> str | None:
-    """Return which of `ids`, newest first, `name` means: last, last-1 (the one before), an id, or the beginning or end
-    of exactly one; None if it means none, or several."""
+    """Return the only one of `ids` that `name` fits, None if it fits none, or several."""
+    found = fitting(name, ids)
+    return found[0] if len(found) == 1 else None
+
+
+def fitting(name: str, ids: Sequence[str]) -> list[str]:
+    """Return which of `ids`, newest first, `name` may mean: last, last-1 (the one before), an id, or the beginning or
+    end of some."""
     if name == "last" or name.startswith("last-"):
         back = name.removeprefix("last").removeprefix("-") or "0"
-        return next((one for number, one in enumerate(ids) if str(number) == back), None)
+        return [one for number, one in enumerate(ids) if str(number) == back]
     found = [one for one in ids if one == name]
-    found = found or [one for one in ids if name and (one.startswith(name) or one.endswith(name))]
-    return found[0] if len(found) == 1 else None
+    return found or [one for one in ids if name and (one.startswith(name) or one.endswith(name))]
 
 
 def write_whole(path: Path, text: str) -> None:

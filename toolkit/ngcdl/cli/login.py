@@ -70,6 +70,7 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
     """Copy the stored key, or sign in with the one on standard input and copy that.
 
     Raise BadOption if no key is stored, a name makes no sense, or two options exclude each other."""
+    host = _host(registry)  # first: it may be a key, which no message may repeat
     if to.namespace is not None and to.kubernetes is None:
         meant = Copy("NAME", to.namespace).line(registry)
         raise BadOption("--namespace: only --kubernetes reads that.", meant)
@@ -80,7 +81,6 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
         from ngcdl.engines.kubernetes.engine import check_secret_name
 
         check_secret_name(to.kubernetes)  # before a key is asked for
-    host = _host(registry)
     key = login(registry, key_stdin) if key_stdin else credentials.find(host)
     if key is None:
         raise BadOption(f"No key for {host} is stored.", f"    {credentials.sign_in(host)}\n{to.line(registry)}")

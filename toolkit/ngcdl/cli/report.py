@@ -105,19 +105,19 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
         from ngcdl.report.markdown import markdown
 
         _write(asked, asked.markdown, [markdown(stories, comparison)])
-    if asked.png:
-        from ngcdl.report.browser import picture
-
-        drawn = picture(document)
-        _write(asked, asked.png, [drawn.png])
-        if drawn.share < 1:
-            console.say(f"the image has the first {100 * drawn.share:.0f} % of the page; --html has all of it")
     if wants_page:
         name = "report.html" if len(runs) == 1 else f"report-of-{len(runs)}.html"
         target = asked.html or str(store.folder(runs[0].id) / name)
         _write(asked, target, [document], is_typed=bool(asked.html))
         if asked.open:
             _open(target)
+    if asked.png:  # last: it alone needs a browser, which may be missing
+        from ngcdl.report.browser import picture
+
+        drawn = picture(document)
+        _write(asked, asked.png, [drawn.png])
+        if drawn.share < 1:
+            console.say(f"the image has the first {100 * drawn.share:.0f} % of the page; --html has all of it")
 
 
 def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -> list[Story]:

@@ -47,7 +47,7 @@ def carry_out(
                 console.result_json(shelf.load(run_id).as_json())
             else:
                 console.result(run_id)
-                console.say(f"detached; watch it with: ngcdl logs -f {run_id}, stop it with: ngcdl stop {run_id}")
+                console.say(f"detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl stop {run_id}")
             return 0
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, shelf, screen, terminal)

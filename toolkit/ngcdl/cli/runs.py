@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
@@ -11,11 +12,12 @@ from ngcdl import console, stopping
 from ngcdl.cli import kept
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, measured, number
-from ngcdl.errors import NgcdlError, NoLog, RecordBroken
+from ngcdl.errors import NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.reconcile import UNWATCHED, reconcile, standing, unheard
 from ngcdl.record import Run
 from ngcdl.spec import kind_of
+from ngcdl.store import Store
 
 NEWEST = 20
 HEAD = ("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")
@@ -99,7 +101,7 @@ def show(name: str, as_json: bool) -> None:
     """Show one run. Raise NoSuchRun or RecordBroken."""
     shelf = kept.shelf()
     with kept.asking() as away:
-        run = reconcile(shelf, shelf.load(shelf.find(name)), away)
+        run = reconcile(shelf, shelf.load(_found(name, shelf)), away)
     if as_json:
         console.result_json(kept.with_figures(shelf, run).as_json())
         return
@@ -109,11 +111,25 @@ def show(name: str, as_json: bool) -> None:
     kept.say_how_to_go_on(shelf, run)
 
 
+def _found(name: str, shelf: Store) -> str:
+    """Return the id of the run that `name` means. Raise NoSuchRun, also if it means a comparison."""
+    try:
+        return shelf.find(name)
+    except NoSuchRun:
+        from ngcdl import comparisons
+
+        if not comparisons.is_named(name, shelf):
+            raise
+        with contextlib.suppress(NoSuchComparison):
+            raise NoSuchRun(name, shelf.root, comparison=comparisons.find(name, shelf)) from None
+        raise
+
+
 def logs(name: str, follow: bool) -> None:
     """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
     container is followed. Raise NoLog, EngineError or RunElsewhere."""
     shelf = kept.shelf()
-    run_id = shelf.find(name)
+    run_id = _found(name, shelf)
     path = shelf.folder(run_id) / LOG
     write = _writer(console.result_stream())
     away: dict[str, NgcdlError] = {}

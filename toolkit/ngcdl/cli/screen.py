@@ -70,7 +70,8 @@ class Screen:
         was_fetching = self._progress is not None or bool(self._layers)
         self.quiet()
         if kind is KeyboardInterrupt:  # typer silently exits with 130
-            self.say("interrupted" + ("; complete layers were kept" if was_fetching else ""))
+            kept = "; what was fetched is kept, and the same command goes on"
+            self.say("interrupted" + (kept if was_fetching else ""))
 
     def say(self, text: str) -> None:
         if self._progress:
@@ -222,16 +223,20 @@ class Screen:
         try:
             stream.buffer.write(data)
             stream.flush()
-        except (BrokenPipeError, ValueError):
+        except ValueError:
             return
         except OSError as error:
             self._lose(stream, error)
 
     def _lose(self, stream: TextIO, error: OSError) -> None:
         """Say once that `stream` can't be written to; discard what follows."""
-        self.is_lost = True
+        is_closed = isinstance(error, BrokenPipeError)
+        self.is_lost = self.is_lost or not is_closed
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
         name = "stdout" if stream is sys.stdout else "stderr"
-        self.say(f"{name} can't be written to any more ({error.strerror}); log.txt has all of it.")
+        if is_closed:
+            self.say(f"{name} is closed; the run goes on, log.txt has all of it.")
+        else:
+            self.say(f"{name} can't be written to any more ({error.strerror}); log.txt has all of it.")

@@ -99,7 +99,8 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         _nothing_of_a_training(typed)
     own = None
     if not typed.train and image:
-        is_terminal = terminal.is_here() and not typed.detach
+        has_input = not kind_of(typed.engine).is_cluster
+        is_terminal = terminal.is_here() and not typed.detach and has_input
         own = plan.command(image, typed.command, gpus, is_terminal, typed.interactive)
         if kind_of(typed.engine).shares_files:
             own = _at_hand(own, typed, config)

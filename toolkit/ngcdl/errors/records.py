@@ -25,8 +25,21 @@ class RecordBroken(RecordError):
 
 
 class NoSuchRun(RecordError):
-    def __init__(self, name: str, where: object) -> None:
-        super().__init__(f"There is no run {name!r} in {where}.", "    ngcdl runs")
+    def __init__(
+        self, name: str, where: object, *, fitting: Sequence[str] = (), is_empty: bool = False, comparison: str = ""
+    ) -> None:
+        """`fitting`: the several runs that it may mean, the newest first. `is_empty`: there are no runs at all.
+        `comparison`: the id of the one that it means."""
+        if comparison:
+            text, hint = f"There is no run {name!r}: that is a comparison.", f"    ngcdl report {comparison}"
+        elif fitting:
+            text = f"The name {name!r} fits {len(fitting)} runs; the newest is {fitting[0]}."
+            hint = "Type more of it:\n    ngcdl runs"
+        elif is_empty:
+            text, hint = f"There is no run {name!r}: there are none in {where} yet.", "    ngcdl run --train cifar10"
+        else:
+            text, hint = f"There is no run {name!r} in {where}.", "    ngcdl runs"
+        super().__init__(text, hint)
 
 
 class NoLog(RecordError):

@@ -31,13 +31,13 @@ class SlurmRefused(EngineError):
 
 
 class NotPlaceable(SlurmRefused):
-    """No node, or too few, has what was asked for."""
+    """No node, or too few, has what was asked for. `meant` says in our words what Slurm said."""
 
-    def __init__(self, said: str, there: str) -> None:
+    def __init__(self, said: str, there: str, meant: str = "", advice: str = "") -> None:
+        advice = advice or "fewer --gpus or --nodes, or another --partition"
         super().__init__(
-            said,
-            "Ask for fewer --gpus or --nodes, or another --partition. What the cluster has:\n"
-            f"{there}\n    sinfo -o '%P %D %c %G'",
+            f"{said}. That is: {meant}." if meant else said,
+            f"Ask for {advice}. What the cluster has:\n{there}\n    sinfo -o '%P %D %c %G'",
         )
 
 

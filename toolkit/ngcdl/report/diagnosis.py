@@ -16,6 +16,9 @@ from ngcdl.record import Diagnosis, Run
 
 # The banner and the start are in the head, a traceback is in the tail.
 HEAD_BYTES, TAIL_BYTES = 256 << 10, 64 << 10
+# A node's line after it refused the limit (engines/slurm/runners.py), and the words of the refusals that it settles.
+_SETTLED = "forbids --ulimit memlock="
+_REFUSED = ("rlimit type 8", "RLIMIT_MEMLOCK")
 
 
 def diagnosed(run: Run, log: Path, error: str = "") -> Run:
@@ -23,7 +26,7 @@ def diagnosed(run: Run, log: Path, error: str = "") -> Run:
 
     For a run that succeeded, only what matters all the same. An unreadable log counts as empty.
     """
-    text = f"{_ends(log)}\n{error}"
+    text = f"{_unsettled(_ends(log))}\n{error}"
     if run.exit_code in (0, None) and not text.strip():
         return run
     among = [failure for failure in failures.table() if _counts(failure, run)]
@@ -54,6 +57,13 @@ def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:
         if code is not None and failure.exit_code == code:
             return Recognised(failure, f"exit code {code}")
     return None
+
+
+def _unsettled(text: str) -> str:
+    """Leave out the refusals of a limit that the container then ran without."""
+    if _SETTLED not in text:
+        return text
+    return "\n".join(line for line in text.split("\n") if not any(words in line for words in _REFUSED))
 
 
 def _ends(log: Path) -> str:

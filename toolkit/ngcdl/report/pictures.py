@@ -47,7 +47,10 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
     yield "GPU clocks", _clocks(stories)
     if any(story.is_training and not _trains_nothing(story) for story in stories):
         yield "loss", _loss(stories)
-        yield "accuracy", _accuracy(stories)
+        lines = _accuracies(stories)
+        # a single figure, as after a short training, is in the table
+        if sum(len(line.curve.xs) for line in lines) != 1:
+            yield "accuracy", _accuracy(stories, lines)
 
 
 def _trains_nothing(story: Story) -> bool:
@@ -203,7 +206,7 @@ def _anew(stories: Sequence[Story]) -> str:
     return f"{many}, each from scratch: one line for each, overlaid."
 
 
-def _accuracy(stories: Sequence[Story]) -> Chart | None:
+def _accuracies(stories: Sequence[Story]) -> list[Line]:
     lines = []
     for story in stories:
         name = _label(story, stories)
@@ -213,7 +216,9 @@ def _accuracy(stories: Sequence[Story]) -> Chart | None:
             Line(tested, story.training.accuracies, _colour(story), dots=True, breaks=False),
             Line(trained, story.training.training_accuracies, _colour(story), dots=True, soft=True, breaks=False),
         ]
-    if sum(len(line.curve.xs) for line in lines) < 2:
-        return None  # a single figure, as after a short training, is in the table
+    return lines
+
+
+def _accuracy(stories: Sequence[Story], lines: Sequence[Line]) -> Chart | None:
     x = _steps(line.curve for line in lines)
     return _chart("Accuracy (precision @ 1)", x, lines, lambda _: axis(0.0, 1.0, "share"), note=_synthetic(stories))

@@ -83,9 +83,21 @@ class State:
 def why_waiting(state: State, job: str) -> str:
     """Say why a job has not started, in Slurm's words and in ours."""
     reason = state.reason or state.state
-    meant = REASONS.get(reason.partition(",")[0])
-    meant = meant or next((text for begin, text in _GROUPS.items() if reason.startswith(begin)), None)
+    meant = _meant(reason)
     return f"{state.state} ({reason}{': ' + meant.format(job=job) if meant else ''})"
+
+
+def _meant(reason: str) -> str | None:
+    known = REASONS.get(reason.partition(",")[0])
+    return known or next((text for begin, text in _GROUPS.items() if reason.startswith(begin)), None)
+
+
+def never(state: State) -> NotPlaceable:
+    """Return the error of a job that can never start: Slurm's words, what they mean, and what to ask for instead."""
+    reason = state.reason or state.state
+    meant, _, advice = (_meant(reason) or "").partition(": ")
+    advice = advice.removeprefix("wait, or ").removeprefix("name ")
+    return NotPlaceable(f"{state.state} ({reason})", there(), meant, advice)
 
 
 def is_never(state: State) -> bool:

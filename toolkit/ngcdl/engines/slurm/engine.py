@@ -145,7 +145,7 @@ class SlurmEngine(OfKind, NoImages):
         while (state := commands.state(number)) and state.waits and time.monotonic() < until:
             if commands.is_never(state):
                 commands.cancel(number)
-                raise NotPlaceable(commands.why_waiting(state, number), commands.there())
+                raise commands.never(state)
             if state.reason:
                 return
             time.sleep(0.2)

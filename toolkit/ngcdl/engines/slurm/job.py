@@ -11,7 +11,7 @@ from pathlib import Path
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.slurm import commands
 from ngcdl.engines.slurm.script import UNSEEN
-from ngcdl.errors import NotPlaceable, SlurmLost
+from ngcdl.errors import SlurmLost
 from ngcdl.folder import EXIT, LOG, opened, told_exit
 
 SLURM = "slurm:"
@@ -45,15 +45,15 @@ class SlurmJob(NoInput):
         self._answered = clock()
         self._end: Exit | None = None
         self._waiting: str | None = None
-        self._is_never = False
+        self._never: commands.State | None = None
 
     def output(self) -> Iterator[Chunk]:
         """Yield what the job waits for, then the log, until the end. Raise NotPlaceable if it never starts."""
         told, at = None, 0
         while True:
             ended = self._look()
-            if self._is_never:
-                raise NotPlaceable(str(self._waiting), commands.there())
+            if self._never:
+                raise commands.never(self._never)
             if self._waiting and self._waiting != told:
                 yield Chunk("stderr", f"Slurm job {self.number}: {self._waiting}\n".encode())
             told = self._waiting
@@ -113,7 +113,7 @@ class SlurmJob(NoInput):
         state = commands.state(self.number)
         if state and state.goes_on:
             self._waiting = commands.why_waiting(state, self.number) if state.waits else None
-            self._is_never = commands.is_never(state)
+            self._never = state if commands.is_never(state) else None
             return None
         self._waiting = None
         told = told_exit(self._folder)

@@ -151,12 +151,13 @@ _CLIENT = """{more}begin() {{
 {limited}"""
 
 # If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker exits with 125, podman with
-# 126, as for much else: so the limit is tried once more, alone.
+# 126, as for much else: so the limit is tried once more, alone. The log, which gets all output as it
+# comes, has the refusal; report/diagnosis.py knows by the line below that it caused nothing.
 _LIMITED = """memlock=(--ulimit memlock={limit})
 begin "$@"
 if [[ $code = 12[56] ]] && {program} run --rm "${{memlock[@]}}" --entrypoint true {image} 2>&1 |
     grep -qE 'rlimit type 8|RLIMIT_MEMLOCK' && [ -z "$is_told" ]; then
-    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock={limit}; the container runs with what its engine allows" >&2
+    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock={limit} (see above); the container now starts without it" >&2
     memlock=()
     begin "$@"
 fi"""
