@@ -15,7 +15,7 @@ from ngc_server import NgcServer, serving
 from ngcdl import judge, settings
 from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.errors import ImageUnfit
+from ngcdl.errors import ImageUnfit, NgcdlError
 from ngcdl.imagefacts import Found
 from ngcdl.preflight.facts import Gpu, HostFacts
 from ngcdl.spec import GpuRequest, ImageRef, Workload
@@ -153,6 +153,29 @@ def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_t
     host = HostFacts(driver="545.23.08", gpus=(GTX_1050_TI, A100))
     with pytest.raises(ImageUnfit, match=r"driver 545\.23\.08 is too old"):
         before(ref("pytorch:my-own"), host, config, Engine(configs={str(ref("pytorch:my-own")): CUDA_14}))
+
+
+def test_an_offer_for_several_cards_runs_on_each_of_them(config: settings.Settings) -> None:
+    host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, A100))
+    offered = ref("tensorflow:18.01-py2")  # it runs on the older card only, the newest image on the newer one only
+    with pytest.raises(ImageUnfit) as caught:
+        judge.before(offered, host, config, judge.look(offered, host, config, None), on_cpu=False, on_each=True)
+    assert caught.value.newest == f"{NOWHERE}/nvidia/tensorflow:24.12-tf2-py3"
+    offered = ImageRef.parse(caught.value.newest)
+    judge.before(offered, host, config, judge.look(offered, host, config, None), on_cpu=False, on_each=True)
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("tensorfow:18.01-py2", "tensorflow"), ("pytoch:24.05-py3", "pytorch"), ("tensorrt:24.05-py3", None),
+    ("elsewhere/tensorfow:1", None),
+])  # fmt: skip
+def test_a_misspelt_framework_is_told_the_name_that_was_meant(
+    config: settings.Settings, name: str, meant: str | None
+) -> None:
+    failed = judge.look(ref(name), TODAY, config, None)
+    assert isinstance(failed, NgcdlError)
+    assert failed.hint.startswith("Did you mean") == (meant is not None)
+    assert meant is None or failed.hint.startswith(f"Did you mean {meant}?\n")
 
 
 def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:

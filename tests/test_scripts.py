@@ -209,3 +209,21 @@ def test_what_could_not_be_installed_is_to_be_tried_again_by_what_was_typed(clon
     done = scripted(clone, "check", NGCDL_PYTHON=sys.executable)
     assert done.stderr.endswith(f"is the network there?\n    {clone.parent}/bin/my-check\n")
     assert "(once, some 350 MB)" in done.stderr
+
+
+def test_ctrl_c_while_the_environment_is_made_is_one_line_and_no_traceback(clone: Path) -> None:
+    (clone.parent / "bin/uv").unlink()
+    fake = '#!/bin/sh\ncase "$*" in *"-m venv"*) kill -INT 0; echo Traceback >&2; exit 130 ;; esac\n'
+    put(clone, "python", fake)
+    tools = ("bash", "dirname", "readlink", "mkdir", "flock", "rm", "cmp", "sed", "sh")
+    for tool in tools:  # and no uv of this machine
+        (clone.parent / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    environment = {"HOME": str(clone.parent), "PATH": f"{clone.parent}/bin", "NGCDL_PYTHON": "python"}
+    done = subprocess.run(
+        [str(shutil.which("bash")), clone / "scripts/ngcdl", "--version"],
+        capture_output=True, text=True, check=False, env=environment, start_new_session=True,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    making, interrupted = done.stderr.splitlines()
+    assert "making the environment" in making
+    assert interrupted == "ngcdl: interrupted; the same command goes on"

@@ -210,6 +210,13 @@ def test_a_diff_on_a_narrow_terminal_breaks_no_line() -> None:
     assert told(found, None)[1].split() == ["spec.image", long, "n/a"]
 
 
+def test_a_figure_s_long_name_takes_no_column_of_a_terminal_to_the_next_line() -> None:
+    figures = {"flops_per_second": Figure(2e12, 1e12, -0.5), "memory_bytes_max": Figure(5.61e8, 1.122e9, 1.0)}
+    rows = [re.split(r"  +", line) for line in told(Difference(GPU, CPU, {}, figures), 80)]
+    assert ["compute throughput", "2.00 TFLOP/s", "1.00 TFLOP/s", "-50.0 %"] in rows
+    assert ["peak memory", "535.0 MiB", "1.0 GiB", "+100.0 %"] in rows
+
+
 def test_a_diff_shows_where_long_values_differ() -> None:
     command = ["python", "-m", "trainer", "cifar10", "--checkpoints", "/ngcdl/checkpoints", "--batch"]
     notes = ["the driver is older than what the image asks for", "no network"]

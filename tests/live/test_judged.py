@@ -85,7 +85,7 @@ def test_images_lists_the_newest_first_with_this_host_s_verdict(asker: User) -> 
     assert (verdicts["25.03-py3"], verdicts["24.12-py3"], verdicts["22.12-py3"]) == ("runs", "runs", "runs")
     table = asker.run("images", "--host", "driver=470.57.02,gpu=T4").out
     assert re.search(
-        r"nvidia/tensorflow:24\.05-tf2-py3 +2\.15\.0 +3\.10 +12\.4\.1\S* +\S+ MiB +runs \(forward\)", table
+        r"^tensorflow:24\.05-tf2-py3 +2\.15\.0 +3\.10 +12\.4\.1\S* +\S+ MiB +runs \(forward\)", table, re.M
     )
 
 
@@ -127,7 +127,7 @@ def test_the_table_marks_what_nobody_has_read(asker: User) -> None:
     done = asker.run("images", "tensorflow", "--host", "driver=470.57.02,gpu=T4")
     row = next(line for line in done.out.splitlines() if "22.12-tf2-py3" in line)
     assert " 3.8* " in row
-    assert "11.8.0.065*" not in row, "the registry told it"
+    assert "11.8.0*" not in row, "the registry told it"
     assert "* from memory" in done.err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,15 @@ from ngcdl.errors import (
     ImageUnfit,
     NgcdlError,
     NoReleases,
+    RegistryError,
+    UnknownTag,
 )
 from ngcdl.fetch import FINAL
 from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading
-from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.newest import newest
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge, judge_each
 from ngcdl.registry.session import Keys, Session
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef
@@ -56,7 +59,7 @@ def of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None
     This reads a few KB from the registry. If the registry can't be asked, the catalogue answers, and `found` says so.
     `engine` is the host's, which may have the image.
     """
-    with Session(Keys()) as session:
+    with spelt(ref), Session(Keys()) as session:
         found = imagefacts.of(ref, settings.cache, host.architecture, session=session)
         verdict = judge(to_fetch(ref, found.facts, engine), host)
         return Judged(ref, host, found, verdict, _newest(ref, host, settings, session, engine, offline=False))
@@ -68,7 +71,7 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine
     Raise RegistryError if the registry can't be asked: only it can name a digest. Raise NoReleases if the repository
     has no monthly tags.
     """
-    with Session(Keys()) as session:
+    with spelt(ref), Session(Keys()) as session:
         tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, session=session)
         if tags.trouble:
             raise tags.trouble
@@ -94,6 +97,21 @@ def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef
         return _newest(ref, host, settings, session, None, offline=True)
 
 
+@contextlib.contextmanager
+def spelt(ref: ImageRef) -> Iterator[None]:
+    """Add the name that was probably meant to an error of the registry: it tells nobody which repositories exist."""
+    try:
+        yield
+    except UnknownTag:
+        raise
+    except RegistryError as error:
+        *_, owner, name = ("", *ref.repository.split("/"))
+        near = difflib.get_close_matches(name, releases.frameworks(), 1, 0.8) if owner == "nvidia" else []
+        if near and near[0] != name:
+            error.hint = f"Did you mean {near[0]}?\n{error.hint}"
+        raise
+
+
 def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFacts:
     """Drop the size of an image that `engine` already has: nothing is downloaded, so any free space is enough."""
     if engine and facts.digest and facts.compressed_bytes is not None:
@@ -104,11 +122,19 @@ def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFa
 
 
 def _newest(
-    ref: ImageRef, host: HostFacts, settings: Settings, session: Session, engine: Engine | None, *, offline: bool
+    ref: ImageRef,
+    host: HostFacts,
+    settings: Settings,
+    session: Session,
+    engine: Engine | None,
+    *,
+    offline: bool,
+    on_each: bool = False,
 ) -> ImageRef | None:
     """Name the newest tag that runs, from the registry's tags and the catalogue's rows; an unknown tag costs a request.
 
-    Return None for another machine, too: its cards are unknown, so no tag is known to run there.
+    `on_each` as in before(). Return None for another machine, too: its cards are unknown, so no tag is known to
+    run there.
     """
     if not _is_framework(ref) or host.elsewhere:
         return None
@@ -118,7 +144,7 @@ def _newest(
         return None
     looks = 0 if offline or tags.trouble else _UNKNOWN_TAGS
     facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine, looks)
-    best = newest(ref.framework, ref.tag, tags.names, facts_of, host)
+    best = newest(ref.framework, ref.tag, tags.names, facts_of, host, on_each=on_each)
     return replace(ref, tag=best, digest=None) if best else None
 
 
@@ -168,7 +194,8 @@ def look(
     instead, as for a pull."""
     try:
         local = _local(ref, engine) if engine and not anew else None
-        found = local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
+        with spelt(ref):
+            found = local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
         return replace(found, facts=to_fetch(ref, found.facts, engine))
     except NgcdlError as error:
         return error
@@ -199,15 +226,13 @@ def before(
     verdict, others = judge(found.facts, host), ""
     if on_each and len(verdict.cards) > 1:
         others = "".join(f"; {reason.text}" for reason in verdict.reasons if reason.rule == "mixed")
-        worst = max(verdict.cards, key=lambda card: LEVELS.index(card.verdict))
-        host = replace(host, gpus=(worst.gpu,))
-        verdict = judge(found.facts, host)
+        verdict = judge_each(found.facts, host)
     reasons = tuple(that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
     cautions = tuple(line(reason) for reason in reasons if reason.level == "caution")
     if refusals:
         with Session(Keys()) as session:
-            take = _newest(ref, host, settings, session, None, offline=found.trouble is not None)
+            take = _newest(ref, host, settings, session, None, offline=found.trouble is not None, on_each=on_each)
         why = ". Besides, ".join([line(refusals[0]) + others, *map(line, refusals[1:])])
         return (forced(refusal(ref, refusals, why, take, command), force), *cautions)
     if isinstance(found.trouble, FINAL):  # raised last: nobody should sign in for an image that can't run here

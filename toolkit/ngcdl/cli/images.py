@@ -154,7 +154,8 @@ def _tags(
     from ngcdl.preflight import verdict
     from ngcdl.preflight.newest import ordered
 
-    tags = imagefacts.tags(ref.registry, ref.repository, config.cache)
+    with judge.spelt(ref):
+        tags = imagefacts.tags(ref.registry, ref.repository, config.cache)
     notes = [f"{tags.trouble.message} These tags are from ngcdl's own catalogue."] if tags.trouble else []
     names = ordered(tags.names)
     shown = names if everything else names[:NEWEST]
@@ -210,9 +211,13 @@ def _table(rows: Sequence[Mapping[str, Any]], where: str, width: int | None) -> 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     facts = row.get("facts") or {}
     recalled = facts.get("recalled", ())
-    facts = {**facts, "framework_version": (facts.get("framework_version") or "").partition("+")[0] or None}
+    facts = {
+        **facts,
+        "framework_version": (facts.get("framework_version") or "").partition("+")[0] or None,
+        "cuda": ".".join((facts.get("cuda") or "").split(".")[:3]) or None,  # without NVIDIA's own build number
+    }
     return (
-        row["image"].partition("/")[2] + (_RECALLED if "reference" in recalled else ""),
+        row["image"].partition("/")[2].removeprefix("nvidia/") + (_RECALLED if "reference" in recalled else ""),
         *(_told(facts.get(name), name in recalled) for name in ("framework_version", "python", "cuda")),
         size(row.get("compressed_bytes")),
         _here(row),

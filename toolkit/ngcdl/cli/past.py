@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ngcdl.store import Store
 
 _LONGEST = 48  # characters of a cell
+_LABEL = 32  # characters of a figure's name on a terminal; a longer one goes without what is in parentheses
 _BEFORE = 8  # characters shown before a difference, at least
 
 
@@ -52,6 +53,8 @@ def told(found: Difference, width: int | None) -> list[str]:
     asked = [("data", *found.data, "")] if found.data else []
     asked += [(name, *_cells(name, *two), "") for name, two in found.differs.items() if name != "dataset" or not asked]
     said = [(one, it) for name, it in found.figures.items() if (one := written(name))]
+    if width is not None:
+        said = [((name.partition(" (")[0] if len(name) > _LABEL else name, how), it) for (name, how), it in said]
     figures = [(name, _figure(it.a, how), _figure(it.b, how), _change(it)) for (name, how), it in said]
     whole = console.table([("", found.a, found.b, ""), *asked, *figures])
     if width is None or max(map(len, whole)) <= width:
@@ -131,7 +134,7 @@ def _there(comparison: Kept, store: Store) -> list[str]:
 
 
 def take_in(file: str) -> None:
-    """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken."""
+    """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken or BadOption."""
     from ngcdl import archive
 
     for run_id in archive.take_in(kept.shelf(), Path(file), console.say):

@@ -17,8 +17,8 @@ _CA = """A mirror, or a company's proxy that intercepts TLS, has its own CA. Nam
 Or, for all programs (Docker after its next restart), copy it to /usr/local/share/ca-certificates:
     sudo update-ca-certificates"""
 # Docker reads it at each pull: https://docs.docker.com/engine/security/certificates/
-_CA_OF_DOCKER = """Docker does not trust its certificate. On the engine's machine, install the CA of the mirror, or of
-the company's proxy that intercepts TLS:
+_CA_OF_DOCKER = """Docker does not trust its certificate. On the engine's machine, install the CA of the mirror, or \
+of the company's proxy that intercepts TLS:
     sudo install -D -m 644 /path/to/ca.crt /etc/docker/certs.d/{host}/ca.crt
 The certificate itself must be valid today and name the host, or its address, as a subjectAltName."""
 
@@ -90,7 +90,7 @@ class KeyRejected(RegistryError):
 class KeyWithoutRights(RegistryError):
     def __init__(self, host: str, repository: str, status: int = 403, sign_in: str = "ngcdl login") -> None:
         needs = (
-            "The key needs the service 'NGC Catalog'; for some images, accept their terms or have an organisation's\n"
+            "The key needs the service 'NGC Catalog'; for some images, accept their terms or have an organisation's "
             f"subscription first: https://catalog.ngc.nvidia.com/search?query={repository.rsplit('/', 1)[-1]}\n"
         )
         super().__init__(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge, judge_each
 
 # Cautions about the image on these cards; the host's (no-gpu, disk, ...) are the same for every tag.
 _OF_THE_CARDS = frozenset({"capability", "ptx", "driver", "unknown"})
@@ -25,18 +25,20 @@ def newest(
     tags: Sequence[str],
     facts_of: Callable[[str], ImageFacts | None],
     host: HostFacts,
+    *,
+    on_each: bool = False,
 ) -> str | None:
     """Return the newest of `tags` that runs on `host`, in the variant of `like_tag` if its release has it.
 
     If none does, return the newest that needs its PTX compiled, or None if none runs either way. `facts_of` is called
     from the newest tag on, no more often than needed; if it returns None, the tag is skipped. An unknown driver is
-    assumed to be new enough: the kernels decide.
+    assumed to be new enough: the kernels decide. `on_each`: it must run on all cards of `host`, not only on one.
     """
     host = replace(host, driver=host.driver or _ANY_DRIVER)
     with_ptx: str | None = None
     for tag in _candidates(framework, like_tag, tags):
         facts = facts_of(tag)
-        verdict = judge(facts, host) if facts else None
+        verdict = (judge_each if on_each else judge)(facts, host) if facts else None
         if verdict is None or verdict.verdict == "no":
             continue
         if not _is_doubtful(verdict):

@@ -6,6 +6,7 @@ card.py judges each card; this module holds the host's rules and combines everyt
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.card import decisive_first, judge_card, worst
@@ -30,6 +31,12 @@ def judge(image: ImageFacts, host: HostFacts) -> Verdict:
     reasons += _host_rules(image, host)
     level = worst(reasons)
     return Verdict(level, None if level == "no" else mode, decisive_first(reasons), cards)
+
+
+def judge_each(image: ImageFacts, host: HostFacts) -> Verdict:
+    """Judge `image` for a run on all cards of `host`: the worst one decides."""
+    cards = judge(image, host).cards
+    return judge(image, replace(host, gpus=(max(cards, key=_rank).gpu,)) if len(cards) > 1 else host)
 
 
 # -- the GPUs ---------------------------------------------------------------------------------------------------------
