@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from ... import layers
-from . import products, spectral
+from . import spectral
 from .numbers import LAST, uncast
 
 WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as a dtype of another width
@@ -19,10 +19,7 @@ def conv(word, x, at):
 def dense(word, x, at):
     if x.dim() == 4:
         x = x.permute(0, 2, 3, 1)
-    x, weights, biases = x.reshape(-1, word["shape"][0]), at.get(word, "weights"), at.get(word, "biases")
-    if products.onednn() and products.pays(x, weights) and not (at.half or at.is_compiled):
-        return products.Dense.apply(x, weights, biases)
-    return torch.addmm(biases, x, weights)
+    return torch.addmm(at.get(word, "biases"), x.reshape(-1, word["shape"][0]), at.get(word, "weights"))
 
 
 def max_pool(word, x, at):

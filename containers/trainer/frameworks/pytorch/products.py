@@ -1,4 +1,4 @@
-"""Products of float32 matrices on a CPU, by oneDNN where that is faster: on processors that are not Intel's.
+"""Products of large float32 matrices on a CPU, by oneDNN where that is faster: on processors that are not Intel's.
 
 There PyTorch multiplies by MKL, which on an AMD EPYC (Zen 4) reaches 55 to 85 % of oneDNN's rate if the matrices are
 large. oneDNN is what PyTorch computes convolutions with (docs/performance.md)."""
@@ -11,11 +11,11 @@ from ... import host
 LEAST = 2**24  # multiply-accumulates; below that oneDNN's overhead costs more than it saves
 
 
-def mm(a, b, biases=None):
-    """Return a [n, k] times b [k, m], plus biases [m] if given."""
+def mm(a, b):
+    """Return a [n, k] times b [k, m]. It has no backward pass of its own."""
     if onednn() and pays(a, b):
-        return onednn()(a, b.t(), biases, "none", [], "")
-    return torch.mm(a, b) if biases is None else torch.addmm(biases, a, b)
+        return onednn()(a, b.t(), None, "none", [], "")
+    return torch.mm(a, b)
 
 
 def pays(a, b):
@@ -31,19 +31,3 @@ def onednn():
     if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()) or host.is_intel():
         return None
     return getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)  # 2.0 and later
-
-
-class Dense(torch.autograd.Function):
-    """x [n, inputs] times weights [inputs, outputs], plus biases: mm() has no backward pass of its own. The product
-    for the weights' gradient stays with MKL: oneDNN's was no faster."""
-
-    @staticmethod
-    def forward(ctx, x, weights, biases):
-        ctx.save_for_backward(x, weights)
-        return mm(x, weights, biases)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        x, weights = ctx.saved_tensors
-        pulled = mm(gradient, weights.t()) if ctx.needs_input_grad[0] else None
-        return pulled, torch.mm(x.t(), gradient), gradient.sum(0)
