@@ -12,6 +12,8 @@ import pytest
 from cluster_user import TRAIN, Someone
 from house import until
 
+from ngcdl.reconcile import SUBMISSION_SECONDS
+
 pytestmark = pytest.mark.lab
 
 
@@ -71,7 +73,8 @@ def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> Non
     process.communicate(timeout=20)
     someone.begun(run_id)
     assert someone.record()["status"] == "running"
-    someone.shelf.save(replace(someone.shelf.load(run_id), container=None))  # then it is found by its name
+    run = someone.shelf.load(run_id)  # without a job, and older than a submission takes, it is found by its name
+    someone.shelf.save(replace(run, container=None, started=run.started - SUBMISSION_SECONDS))
     assert someone.record()["container"].startswith("slurm:")
     follower = someone.popen("logs", "-f", run_id)
     go.touch()
