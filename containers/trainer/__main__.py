@@ -34,8 +34,11 @@ def main(argv=None):
     signals = Signals()
     signals.install()
     try:
-        if not os.path.isdir(asked.out):
+        try:
             os.makedirs(asked.out)
+        except EnvironmentError:
+            if not os.path.isdir(asked.out):  # else it was there, or another node has just made it
+                raise
         held = lock(asked.out) if asked.node == 0 else None  # all nodes share the folder
         events = Events(asked.out) if held else replicas.Unheard()
     except EnvironmentError as error:
