@@ -15,7 +15,7 @@ from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Stop, Voice, stopped_by
-from .files import lock
+from .files import lock, make_folder
 from .loop import train
 from .recipe import Model
 from .signals import Signals
@@ -34,11 +34,7 @@ def main(argv=None):
     signals = Signals()
     signals.install()
     try:
-        try:
-            os.makedirs(asked.out)
-        except EnvironmentError:
-            if not os.path.isdir(asked.out):  # else it was there, or another node has just made it
-                raise
+        make_folder(asked.out)
         held = lock(asked.out) if asked.node == 0 else None  # all nodes share the folder
         events = Events(asked.out) if held else replicas.Unheard()
     except EnvironmentError as error:

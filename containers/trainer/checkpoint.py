@@ -19,7 +19,7 @@ import re
 import numpy as np
 
 from .events import Stop, stopped_by
-from .files import write_whole
+from .files import make_folder, write_whole
 
 FORMAT = 1
 KEPT = 3
@@ -45,8 +45,7 @@ def save(folder, about, arrays):
     place = os.path.join(folder, "checkpoints")
     path = os.path.join(place, "step-%d.npz" % about["step"])
     try:
-        if not os.path.isdir(place):
-            os.makedirs(place)
+        make_folder(place)
         for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
             os.remove(os.path.join(place, rest))  # left by a trainer killed while it saved; the lock is ours now
         write_whole(path, content.getvalue())

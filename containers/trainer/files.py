@@ -31,6 +31,15 @@ def write_whole(path, content):
         os.close(folder)
 
 
+def make_folder(path):
+    """Make a folder and what it lies in. It may be there already, or another process may make it at this moment."""
+    try:
+        os.makedirs(path)
+    except EnvironmentError:
+        if not os.path.isdir(path):
+            raise
+
+
 def lock(folder):
     """Hold DIR/lock until the process ends; return the file, which is the lock. Raise Stop if another trainer does."""
     file = open(os.path.join(folder, "lock"), "a")
