@@ -60,8 +60,10 @@ KEPT = {list[str] | None: tuple[str, ...]}  # the option's type: the type of the
 @pytest.mark.parametrize(
     ("declared", "value", "apart"),
     [
-        (running.RunOptions, Typed, {"tty", "rm", "placement"}),
-        (running.CompareOptions, Typed, {"images", "vary", "scaling", "repeat", "show", "placement"}),
+        (running.RunOptions, Typed, {"tty", "rm", "computed", "hosted"}),
+        (running.CompareOptions, Typed, {"images", "vary", "scaling", "repeat", "show", "computed", "hosted"}),
+        (running.Computed, Typed, set()),
+        (running.Hosted, Typed, {"placement"}),
         (Placed, Placement, set()),
     ],
 )

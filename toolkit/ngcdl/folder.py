@@ -85,6 +85,12 @@ def lines(
             warnings.warn(f"{path} can't be read: {error.strerror}", stacklevel=1)
 
 
+def last_lines(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
+    """Yield what `lines` does, of the lines that begin in the last `size_bytes` of the file as it is now."""
+    end = size(path)
+    return lines(path, (max(end - size_bytes, 0), end))
+
+
 def _part(file: IO[bytes], begin: int, end: int) -> Iterator[bytes]:
     """Yield the lines that begin at or after `begin` and before `end`."""
     if begin:

@@ -9,22 +9,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, lines, size
+from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, last_lines, lines
 
 
 def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the samples of the run in `folder`, or those in the `last_bytes` of each file. Those of several nodes in
     the same second become one, with the GPUs of all: `_OF_NODES` combines its fields, and the first node provides the
     others."""
-    found = [_last(path, last_bytes) for path in sample_files(folder)]
+    found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in sample_files(folder)]
     return _together(found) if len(found) > 1 else found[0]
-
-
-def _last(path: Path, size_bytes: int | None) -> Iterator[dict[str, Any]]:
-    if size_bytes is None:
-        return lines(path)
-    end = size(path)
-    return lines(path, (max(end - size_bytes, 0), end))
 
 
 def sample_files(folder: Path) -> list[Path]:

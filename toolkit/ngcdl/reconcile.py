@@ -59,7 +59,7 @@ NOTHING = Exit(None)  # nothing is known about its end
 _WATCHERS_FILES = (SAMPLES, LOG)
 _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 # No answer: the next query would wait as long, up to 45 s.
-_SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
+SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
 
 def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
@@ -81,7 +81,7 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
                 shelf.save(found)
             return found
     except (NgcdlError, OSError) as error:  # the lock's timeout is an OSError, too
-        if away is not None and isinstance(error, _SILENT):
+        if away is not None and isinstance(error, SILENT):
             away[str(run.engine)] = error
         return run
 

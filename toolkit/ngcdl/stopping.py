@@ -12,17 +12,9 @@ from ngcdl import comparisons, console, meanwhile
 from ngcdl.comparisons import Kept
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS
-from ngcdl.errors import (
-    ClusterHangs,
-    ClusterUnreachable,
-    EngineLost,
-    NgcdlError,
-    NoSuchRun,
-    RecordBroken,
-    RunOfOthers,
-)
+from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
 from ngcdl.owner import is_alive
-from ngcdl.reconcile import engine_of, reconcile, standing
+from ngcdl.reconcile import SILENT, engine_of, reconcile, standing
 from ngcdl.record import Run
 from ngcdl.spec import kind_of
 from ngcdl.store import Store
@@ -61,7 +53,7 @@ def stopped(
             if not is_asked and time.monotonic() >= due:
                 try:
                     is_asked = _ask_engine(shelf, now)
-                except (ClusterHangs, ClusterUnreachable, EngineLost) as error:
+                except SILENT as error:
                     away[str(run.engine)] = error
                 due = time.monotonic() + look_seconds
         return now

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, settings
+from ngcdl.cli import resumed
 from ngcdl.errors import NgcdlError
-from ngcdl.folder import EVENTS, has_checkpoint, lines, size
+from ngcdl.folder import EVENTS, has_checkpoint, last_lines, lines, size
 from ngcdl.nodesamples import sample_files, samples
 from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
@@ -85,8 +86,7 @@ def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> f
         return None
     from ngcdl.report.lines import number
 
-    end = size(path)
-    recent = lines(path, (max(end - RECENT_BYTES, 0), end))
+    recent = last_lines(path, RECENT_BYTES)
     steps = (number(event.get("t")) for event in recent if event.get("event") == "step")
     last = deque((t for t in steps if t is not None), maxlen=2)
     return seconds if seconds > SILENT_STEPS * (last[-1] - last[0] if last else 0.0) else None
@@ -122,11 +122,8 @@ def _words_to_resume(folder: Path, run: Run) -> list[str] | None:
     """Return the options that a run needs to see the checkpoints of `run`; None if it saved none."""
     if kind_of(run.engine).shares_files:
         return [] if has_checkpoint(folder) else None
-    claim, namespace = run.placement.get("data_pvc"), run.placement.get("namespace")
-    if not claim or not any(event.get("event") == "checkpoint" for event in lines(folder / EVENTS)):
-        return None
-    place = ["--data-pvc", claim, *(["--namespace", namespace] if namespace else [])]
-    return ["--engine", str(run.engine), *place]
+    claim = resumed.words_for_claim(run)
+    return ["--engine", str(run.engine), *claim] if claim and resumed.reports_checkpoint(folder) else None
 
 
 def comparison(store: Store, name: str) -> Kept:

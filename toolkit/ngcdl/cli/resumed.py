@@ -24,7 +24,8 @@ def check(asked: Workload, before: str, engine: str, placement: Placement, shelf
     if trained is None:
         raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
     _check_same(asked, before, trained)
-    if not (has_checkpoint(folder) if is_here else _may_have_checkpoint(folder)):
+    # If the trainer's report did not arrive from a pod, there may be one.
+    if not (has_checkpoint(folder) if is_here else not size(folder / EVENTS) or reports_checkpoint(folder)):
         raise BadOption(f"--resume {before}: it saved no checkpoint to continue from.", f"    ngcdl show {before}")
     if run and not is_here:
         _check_claim(run, placement)
@@ -83,11 +84,16 @@ def _check_same(asked: Workload, before: str, trained: Mapping[str, Any]) -> Non
         )
 
 
-def _may_have_checkpoint(folder: Path) -> bool:
-    """Does the trainer report a checkpoint? If its report did not arrive: perhaps."""
-    path = folder / EVENTS
-    reported = lines(path, among=re.compile(rb"checkpoint"))
-    return not size(path) or any(event.get("event") == "checkpoint" for event in reported)
+def reports_checkpoint(folder: Path) -> bool:
+    """Does the trainer report a checkpoint?"""
+    reported = lines(folder / EVENTS, among=re.compile(rb"checkpoint"))
+    return any(event.get("event") == "checkpoint" for event in reported)
+
+
+def words_for_claim(run: Run) -> list[str]:
+    """Return the options that name the claim that the checkpoints of `run` are on; none if it had no claim."""
+    claim, namespace = run.placement.get("data_pvc"), run.placement.get("namespace")
+    return ["--data-pvc", claim, *(["--namespace", namespace] if namespace else [])] if claim else []
 
 
 def _check_claim(run: Run, placement: Placement) -> None:
@@ -101,8 +107,7 @@ def _check_claim(run: Run, placement: Placement) -> None:
         )
     place = engine_of(run, "run ... --resume").placed(placement) or placement
     if place.data_pvc != claim or (namespace and place.namespace != namespace):
-        words = ["--data-pvc", claim, *(["--namespace", namespace] if namespace else [])]
         raise BadOption(
             f"--resume {run.id}: its checkpoints are on a claim that this run would not have.",
-            f"    ngcdl run ... {' '.join(words)} --resume {run.id}",
+            f"    ngcdl run ... {' '.join(words_for_claim(run))} --resume {run.id}",
         )

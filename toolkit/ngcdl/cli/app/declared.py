@@ -12,7 +12,7 @@ from ngcdl.cli.app.placed import Placed
 
 
 def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the attributes of `declared` as options, in their order; one of the type Placed is all of those.
+    """Give a command the attributes of `declared` as options, in their order; one whose type is a class is all of its.
 
     It is called with a Typed, in which each option has set the field of its name. Options that are parameters of the
     command are passed to it instead."""
@@ -41,8 +41,8 @@ def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
 def _parameters(declared: type) -> Iterator[inspect.Parameter]:
     for name, option in inspect.get_annotations(declared, eval_str=True).items():
-        if option is Placed:
-            yield from _parameters(Placed)
+        if isinstance(option, type):
+            yield from _parameters(option)
         else:
             default = getattr(declared, name)
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)

@@ -18,6 +18,30 @@ if TYPE_CHECKING:
     from ngcdl.cli.typed import Typed
 
 
+class Computed:
+    """The options that say how a training computes."""
+
+    seed: options.Seed = 0
+    clip: options.Clip = None
+    threads: options.Threads = None
+    feed: options.Feed = None
+    precision: options.Precision = "auto"
+    amp: options.Amp = False
+    compile: options.Compile = False
+    channels_last: options.ChannelsLast = None
+
+
+class Hosted:
+    """The options that say where a run is, and what of its host it gets."""
+
+    gpus: options.Gpus = "auto"
+    device: options.Device = None
+    engine: options.EngineName = "auto"
+    placement: Placed
+    volumes: options.Volumes = None
+    environment: options.Variables = None
+
+
 class RunOptions:
     """The options of `ngcdl run`, in the order of its --help."""
 
@@ -32,14 +56,7 @@ class RunOptions:
     seconds: options.Seconds = None
     times: options.Times = 1
     batch: options.Batch = None
-    seed: options.Seed = 0
-    clip: options.Clip = None
-    threads: options.Threads = None
-    feed: options.Feed = None
-    precision: options.Precision = "auto"
-    amp: options.Amp = False
-    compile: options.Compile = False
-    channels_last: options.ChannelsLast = None
+    computed: Computed
     autotune: options.Autotune = False
     teacher: options.Teacher = None
     data: options.Data = "auto"
@@ -52,12 +69,7 @@ class RunOptions:
         options.training(metavar="N", help="Keep a timeline of the first N steps, for Chrome or Perfetto."),
     ] = None
     no_eval: Annotated[bool, options.training("--no-eval", help="Don't evaluate the trained network.")] = False
-    gpus: options.Gpus = "auto"
-    device: options.Device = None
-    engine: options.EngineName = "auto"
-    placement: Placed
-    volumes: options.Volumes = None
-    environment: options.Variables = None
+    hosted: Hosted
     ports: Annotated[
         list[str] | None,
         options.container("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port."),
@@ -131,22 +143,10 @@ class CompareOptions:
     epochs: options.Epochs = None
     seconds: options.Seconds = None
     batch: options.FixedBatch = None
-    seed: options.Seed = 0
-    clip: options.Clip = None
-    threads: options.Threads = None
-    feed: options.Feed = None
-    precision: options.Precision = "auto"
-    amp: options.Amp = False
-    compile: options.Compile = False
-    channels_last: options.ChannelsLast = None
+    computed: Computed
     teacher: options.Teacher = None
     data: options.Data = "auto"
-    gpus: options.Gpus = "auto"
-    device: options.Device = None
-    engine: options.EngineName = "auto"
-    placement: Placed
-    volumes: options.Volumes = None
-    environment: options.Variables = None
+    hosted: Hosted
     shm_size: options.ShmSize = "1g"
     ulimits: options.Limits = None
     root: options.AsRoot = False
