@@ -156,8 +156,7 @@ class Played:
 def needs(module):
     found = find_spec(module)
     if found is None or found.origin is None:  # the folder containers/tensorflow is not a package
-        message = f"{module} is not installed in this Python"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        pytest.skip(f"{module} is not installed in this Python")
 
 
 @pytest.fixture

@@ -11,19 +11,26 @@ from kubernetes_api import Api, Log
 from kubernetes_jobs import RUN, Followed, record, started
 
 from ngcdl.engines.kubernetes import KubernetesEngine
+from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.errors import ClusterHangs, ImageNotPulled, PodFailed
 
 pytestmark = pytest.mark.lab
 
 
-def test_the_output_is_followed_to_its_end_and_the_record_with_it(
-    engine: KubernetesEngine, api: Api, tmp_path: Path
-) -> None:
+def at_step_0(engine: KubernetesEngine, api: Api, tmp_path: Path) -> tuple[KubernetesJob, Followed, str]:
+    """A job, its output and the name of its pod, which has written a first line."""
     job = started(engine, tmp_path)
     followed = Followed(job)
     pod = api.runs()
     api.writes(pod, b"step 0\n")
     followed.until("step 0\n")
+    return job, followed, pod
+
+
+def test_the_output_is_followed_to_its_end_and_the_record_with_it(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job, followed, pod = at_step_0(engine, api, tmp_path)
     api.writes(pod, b"step 1\n" + record(events__jsonl=b"{}\n", exit__json=b'{"code": 0, "t": 5}'))
     api.ends()
     api.job_ends()
@@ -35,11 +42,7 @@ def test_the_output_is_followed_to_its_end_and_the_record_with_it(
 
 
 def test_a_connection_that_is_cut_loses_and_doubles_nothing(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
-    job = started(engine, tmp_path)
-    followed = Followed(job)
-    pod = api.runs()
-    api.writes(pod, b"step 0\n")
-    followed.until("step 0\n")
+    _, followed, pod = at_step_0(engine, api, tmp_path)
     with api.changed:
         api.logs[pod].cut = 1
         api.changed.notify_all()
@@ -59,11 +62,7 @@ def test_a_connection_that_is_cut_loses_and_doubles_nothing(engine: KubernetesEn
 
 
 def test_a_pod_in_the_place_of_a_lost_one_is_followed_too(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
-    job = started(engine, tmp_path)
-    followed = Followed(job)
-    first = api.runs()
-    api.writes(first, b"step 0\n")
-    followed.until("step 0\n")
+    _, followed, first = at_step_0(engine, api, tmp_path)
     api.ends(code=137)
     second = api.runs(suffix="bbbbb", made="2026-01-01T00:05:00Z")
     api.writes(second, b"step 1\n")
