@@ -137,7 +137,9 @@ _LOOK = "See what the kernel logged:\n    sudo dmesg | grep -iE 'nvrm|xid'"
 _STARTS = {
     NOT_LOADED: (
         "The NVIDIA driver is installed but not loaded.",
-        "Load it; if that fails, it was not built for the running kernel:\n    sudo modprobe nvidia\n    dkms status",
+        "Does this host have an NVIDIA card? If so, load the driver; if that fails, it was not built for the running\n"
+        "kernel:\n    lspci -d 10de:\n    sudo modprobe nvidia\n    dkms status\n"
+        "If not, train on the CPU:\n    ngcdl run ... --gpus none",
     ),
     MISMATCH: (
         "The NVIDIA driver was updated while the old one was in use: its library and its kernel module differ.",
