@@ -26,6 +26,8 @@ def test_mirrors_come_first_and_each_address_once() -> None:
 
 def test_a_host_is_named_without_password_path_and_query() -> None:
     assert host("https://me:secret@a.example:8443/x?token=1") == "a.example:8443"
+    assert host("https://[fd00::5]:8443/x") == "[fd00::5]:8443"
+    assert host("https://[fd00::5]/x") == "[fd00::5]"
     assert host("http://[") == "?"
     assert host("nonsense") == "?"
 
@@ -72,6 +74,13 @@ def test_a_silent_server_is_left_after_the_stall_limit(serve: object) -> None:
             pass
     assert caught.value.answered
     assert not caught.value.again
+
+
+def test_an_address_in_brackets_is_one_to_resolve() -> None:
+    url = "https://[::1]:1/x"
+    with pytest.raises(Failure) as caught, answer(url, {}, Patience(connect_seconds=2)):
+        pass
+    assert "resolved" not in caught.value.why
 
 
 def test_a_name_that_can_not_be_resolved_costs_no_more_than_the_limit() -> None:

@@ -45,6 +45,18 @@ def test_an_engine_on_this_host_tells_the_layers_of_its_images() -> None:
     assert sorted(store.chains.values()) == [("1",), ("1", "2")]
 
 
+@pytest.mark.parametrize(("address", "folder"), [
+    ("/run/containerd/containerd.sock", "/var/lib/containerd"),
+    ("/var/run/docker/containerd/containerd.sock", "/var/lib/docker/containerd/daemon"),
+])  # fmt: skip
+def test_room_is_needed_where_containerd_keeps_images_if_the_engine_leaves_them_to_it(
+    address: str, folder: str
+) -> None:
+    containerd = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+    store = layer_store(Daemon(), INFO | containerd | {"Containerd": {"Address": address}}, is_here=True)
+    assert (str(store.folder), store.keeps_packed) == (folder, True)
+
+
 @pytest.mark.parametrize(("daemon", "info", "is_here", "why"), [
     (Daemon(), INFO, False, "not on this host"),
     (Daemon(), INFO | {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}, True, "rootless"),

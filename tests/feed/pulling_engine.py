@@ -85,14 +85,19 @@ class Table:
     folder: Path
     said: list[str] = field(default_factory=list)
     shown: list[PullEvent] = field(default_factory=list)
+    naps: list[float] = field(default_factory=list)
     credential: Credential | None = None
 
     @property
     def image(self) -> ImageRef:
         return ImageRef(self.ngc.host, "nvidia/tensorflow", "18.01-py2")
 
+    def feed(self) -> Feed:
+        show, say = self.shown.append, self.said.append
+        return Feed(self.engine, self.image, self.credential, self.folder, show, say, self.naps.append)
+
     def pull(self) -> None:
-        with Feed(self.engine, self.image, self.credential, self.folder, self.shown.append, self.said.append) as feed:
+        with self.feed() as feed:
             feed.bring()
             self.engine.pull(self.image, self.shown.append)
             feed.tidy()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ngc_server import KEY, SCHEMA_1, V2, Handler, digest, status
+from ngc_server import KEY, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
 
 from ngcdl import fetch
@@ -23,10 +23,12 @@ from ngcdl.errors import (
     EngineRefused,
     LoginNeeded,
     NgcdlError,
+    RateLimited,
     RealmRefused,
     RegistryAnswer,
     RegistryUnreachable,
 )
+from ngcdl.registry import room
 from ngcdl.registry.key import Credential, Secret
 from ngcdl.registry.relay import is_relays
 
@@ -111,12 +113,15 @@ def test_an_engine_that_has_all_layers_is_fed_nothing(table: Table) -> None:
     (lambda table: table.ngc.fail("/manifests/", status(500)), "from here 127.0.0.1"),
     (lambda table: table.ngc.fail("/manifests/", lambda handler: handler.send(
         200, {"schemaVersion": 1, "history": [{"v1Compatibility": "{}"}]}, Content_Type=SCHEMA_1)), "schema 1"),
+    (lambda table: table.ngc.fail("/blobs/", status(503)), "from here 127.0.0.1"),
+    (lambda table: table.ngc.fail("/blobs/", reset), "from here 127.0.0.1"),
+    (lambda table: table.ngc.fail("/blobs/", status(429)), "from here 127.0.0.1"),
     (lambda table: table.folder.write_text("no folder"), "can't be kept in"),
     (lambda table: (setattr(table.engine, "asks_first", False),
                     table.engine.troubles.append(RegistryUnreachable("127.0.0.1:1", "refused"))), "can't take"),
     (lambda table: table.engine.troubles.extend([EngineRefused("odd"), EngineRefused("odd")]), "can't take"),
     (lambda table: table.engine.troubles.append(DigestMismatch("a layer")), "can't take"),
-], ids=["podman", "500", "schema-1", "folder", "unreachable", "refused", "damaged"])  # fmt: skip
+], ids=["podman", "500", "schema-1", "503", "cut", "429", "folder", "unreachable", "refused", "damaged"])  # fmt: skip
 def test_where_the_relay_can_t_help_the_engine_pulls_by_itself_and_why_is_said(
     table: Table, prepare: Callable[[Table], object], why: str
 ) -> None:
@@ -126,6 +131,34 @@ def test_where_the_relay_can_t_help_the_engine_pulls_by_itself_and_why_is_said(
     (line,) = table.said
     assert line.startswith("The engine pulls by itself: ")
     assert why in line
+
+
+def test_where_layers_in_transit_have_no_room_those_of_an_earlier_pull_make_room_for_the_engine_s_own(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.folder.mkdir()
+    (table.folder / f"{digest(LAYERS[0])}.part".replace(":", "-")).write_bytes(LAYERS[0][:1000])
+    monkeypatch.setattr(room, "judge", lambda *_: room.Verdict.NOT_HERE)
+    with table.feed() as feed:
+        feed.bring()
+        assert [name for name in table.left() if name.startswith("sha256")] == []
+        assert "no room" in table.said[-1]
+    assert table.engine.pulls == []
+
+
+def test_a_wait_that_the_registry_asks_for_is_told_once(table: Table) -> None:
+    table.ngc.fail("/blobs/", status(429, Retry_After="45"), times=1)
+    table.pull()
+    assert 45.0 in table.naps
+    assert table.said == [f"{table.ngc.host} is limiting the rate of requests. It asks to wait 45 s. Waiting 45 s."]
+    assert table.engine.layers == LAYERS
+
+
+def test_connections_that_wait_at_the_same_time_tell_it_once(table: Table) -> None:
+    with table.feed() as feed:
+        for _ in range(6):
+            feed.patient(RateLimited("nvcr.io", 400.0), 300.0)
+    assert table.said == ["nvcr.io is limiting the rate of requests. It asks to wait 400 s. Waiting 300 s."]
 
 
 def test_what_the_engine_refuses_once_it_may_take_the_second_time(table: Table) -> None:

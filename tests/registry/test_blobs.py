@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 from blob_line import CONTENT, DIGEST, NAME, Line
 from house import until
 
-from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RegistryUnreachable
+from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RateLimited, RegistryUnreachable
 from ngcdl.registry.blobs import TRIES, Blob, FolderTrouble, Stopped
 from ngcdl.registry.leftovers import STALE_SECONDS, here_bytes, sweep
 
@@ -54,6 +58,34 @@ def test_a_line_that_brings_nothing_is_given_up_and_what_came_is_kept(blob: Blob
     with_rest.fill(again.open)
     assert (again.starts, with_rest.read()) == ([2_000_000], CONTENT)
     with_rest.close()
+
+
+@dataclass
+class Busy:
+    """A registry that refuses the first requests, and asks for `seconds` of patience."""
+
+    seconds: float | None
+    refusals: int = 2
+
+    def open(self, start: int) -> Line:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise RateLimited("nvcr.io", self.seconds)
+        return Line().open(start)
+
+
+@pytest.mark.parametrize(("asked", "waits", "told"), [
+    (45.0, [45.0, 45.0], [45.0, 45.0]), (4000.0, [300.0, 300.0], [300.0, 300.0]),
+    (1.5, [1.5, 2.0], [1.5]), (None, [1.0, 2.0], []),
+])  # fmt: skip
+def test_a_registry_that_asks_for_patience_gets_it_for_minutes(
+    tmp_path: Path, asked: float | None, waits: list[float], told: list[float]
+) -> None:
+    heard, naps = list[float](), list[float]()
+    blob = Blob(tmp_path, DIGEST, len(CONTENT), lambda _, seconds: heard.append(seconds))
+    blob.fill(Busy(asked).open, naps.append)
+    assert (naps, heard, blob.read()) == (waits, told, CONTENT)
+    blob.close()
 
 
 @pytest.mark.parametrize("error", [BlobMissing("nvcr.io", DIGEST), KeyRejected("nvcr.io")])
@@ -240,3 +272,19 @@ def test_halves_that_nobody_came_back_for_are_swept_and_those_in_use_are_not(tmp
     held.fill(line.open)
     assert set(names(tmp_path)) == {"pull-x", "sha256-c.part", NAME}
     held.close()
+
+
+def test_on_nfs_too_which_locks_only_what_is_open_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = fcntl.flock
+
+    def as_nfs(file: IO[bytes] | int, how: int) -> None:
+        number = file if isinstance(file, int) else file.fileno()
+        if how & fcntl.LOCK_EX and fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # https://man7.org/linux/man-pages/man2/flock.2.html
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", as_nfs)
+    (tmp_path / "sha256-a.part").write_bytes(b"x")
+    os.utime(tmp_path / "sha256-a.part", (1e8, 1e8))
+    sweep(tmp_path, 1e9)
+    assert names(tmp_path) == []

@@ -147,3 +147,18 @@ def test_an_address_leads_where_both_url_parsers_say(url):
 )
 def test_plain_http_is_for_this_machine_only(host, expected):
     assert base_url(host) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "netloc"),
+    [
+        ("https://NVCR.io/v2/x", "nvcr.io"),
+        ("https://nvcr.io:443/v2/x", "nvcr.io"),
+        ("https://nvcr.io:80", "nvcr.io:80"),
+        ("http://localhost:80", "localhost"),
+        ("https://[FD00::5]:5000/v2/", "[fd00::5]:5000"),
+        ("https://[fd00::5]/v2/", "[fd00::5]"),
+    ],
+)
+def test_a_host_has_one_spelling(url, netloc):
+    assert address(url).netloc == netloc

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from blob_line import CONTENT, DIGEST
-from ngc_server import Handler, NgcServer, serving, status
+from ngc_server import Handler, NgcServer, html, serving, status
 
-from ngcdl.errors import BlobMissing, LoginNeeded, RateLimited
+from ngcdl.errors import BlobMissing, LoginNeeded, RateLimited, RegistryAnswer
 from ngcdl.registry.blobs import Blob
 from ngcdl.registry.client import Registry
 
@@ -72,14 +72,54 @@ def test_an_expired_token_is_dropped_and_a_new_one_fetched(ngc: NgcServer, regis
     assert len(ngc.tokens) == 2
 
 
-def test_another_host_is_not_shown_the_token(ngc: NgcServer, registry: Registry, blob: Blob) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_another_host_or_port_is_not_shown_the_token(
+    ngc: NgcServer, registry: Registry, blob: Blob, address: str
+) -> None:
     cdn = NgcServer(challenges=False)
     cdn.fail("/signed/", ranged)
-    with serving(cdn, "127.0.0.2"):
+    with serving(cdn, address):
         ngc.cdn = f"http://{cdn.host}"
         fill(blob, registry)
     assert blob.read() == CONTENT
     assert [seen.authorization for seen in cdn.seen] == [None]
+
+
+def test_a_registry_that_redirects_to_itself_is_shown_the_token_there_too(
+    ngc: NgcServer, registry: Registry, blob: Blob
+) -> None:
+    def guarded(handler: Handler) -> None:
+        if handler.headers.get("Authorization", "").startswith("Bearer "):
+            ranged(handler)
+        else:
+            handler.send(401, b"")
+
+    ngc.cdn = f"http://{ngc.host}"
+    ngc.fail("/signed/", guarded)
+    fill(blob, registry)
+    assert blob.read() == CONTENT
+
+
+@pytest.mark.parametrize("code", [401, 402, 403])
+def test_a_refusal_of_another_host_says_nothing_about_the_key(
+    ngc: NgcServer, registry: Registry, signed_in: Registry, blob: Blob, code: int
+) -> None:
+    cdn = NgcServer(challenges=False)
+    with serving(cdn, "127.0.0.2"):
+        ngc.cdn = f"http://{cdn.host}"
+        cdn.fail("/signed/", html(code))
+        for asker in (registry, signed_in):
+            with pytest.raises(RegistryAnswer, match=rf"{cdn.host} did not answer .*{code}.*Corporate portal"):
+                fill(blob, asker)
+
+
+def test_another_host_s_challenge_is_not_answered_with_the_key(ngc: NgcServer, signed_in: Registry, blob: Blob) -> None:
+    cdn = NgcServer()
+    with serving(cdn, "127.0.0.2"):
+        ngc.cdn = f"http://{cdn.host}"  # its challenge names its own realm
+        with pytest.raises(RegistryAnswer, match=cdn.host):
+            fill(blob, signed_in)
+    assert {seen.path.partition("/sha256")[0] for seen in cdn.seen} == {"/signed"}
 
 
 def test_a_blob_that_is_not_there_is_told_from_a_registry_that_is_busy(

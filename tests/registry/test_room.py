@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,23 @@ from ngcdl.registry.room import Need, Room, Verdict
 
 ENGINES, OWN = Path("/engine"), Path("/own")
 NEED = Need("an image", missing_bytes=100, here_bytes=40, likely_bytes=250)
+
+
+def test_a_folder_that_only_root_may_look_into_has_the_room_of_the_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden, stat = tmp_path / "containerd", Path.stat
+
+    def forbid(path: Path, **_: bool) -> os.stat_result:
+        if hidden in path.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return stat(path)
+
+    hidden.mkdir()
+    monkeypatch.setattr(Path, "stat", forbid)
+    there = room.of(hidden / "daemon", as_root=True)
+    assert there is not None
+    assert there.device == hidden.stat().st_dev
 
 
 @pytest.mark.parametrize(("engines", "own", "verdict"), [

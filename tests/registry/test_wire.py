@@ -49,6 +49,11 @@ def test_a_web_page_is_quoted_short_and_clean(ngc, path, code):
     assert len(error.message) < 350
 
 
+def test_an_image_for_other_processors_only_is_there(ngc):
+    ngc.add_image("nvidia/tensorflow", "arm64", ("linux/arm64",))
+    assert explain(ref(ngc, "nvidia/tensorflow:arm64"), GOOD) is None, "the engine knows which processor it has"
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schemaVersion": 2}', b"{}", b"[" * 100_000, b'{"a":' * 100_000],

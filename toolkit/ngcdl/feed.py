@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 WAY = "NGCDL_PULL"
 WAYS = ("relay", "engine")
 _LOOK_SECONDS = 0.2
+# The engine may have another route to the registry, and more patience.
+_UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited)
 # The events shown from the engine's pull from the relay; bytes are counted where they arrive.
 _SHOWN = ("Pulling fs layer", "Extracting", "Pull complete", "Already exists")
 
@@ -68,10 +70,12 @@ class Feed:
     folder: Path  # for the blobs
     show: Show
     say: Callable[[str], None]
+    sleep: Callable[[float], None] = time.sleep
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _blobs: list[Blob] = field(default_factory=list)
     _about: Blob | None = None  # the image's configuration
     _turn: Turn | None = None
+    _told_until: float = 0.0  # the end of the last wait that was told
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Self:
@@ -140,7 +144,7 @@ class Feed:
         from ngcdl.registry.client import Registry
         from ngcdl.registry.turn import Turn
 
-        with Registry(self.ref.registry, self.credential) as registry:
+        with Registry(self.ref.registry, self.credential, sleep=self.sleep) as registry:
             image, document = self._look(registry, store)
             try:
                 turn = self._stack.enter_context(Turn(self.folder, image.digest, self.engine.identity))
@@ -165,9 +169,8 @@ class Feed:
             image = registry.manifest(self.ref, store.platform, document=document)
             if document.is_index:
                 document = registry.document(self._pinned(image))
-        except (RegistryUnreachable, RegistryAnswer, RateLimited) as error:
-            # The engine may have another route there, and more patience.
-            raise _ByItself(f"from here {error.message[0].lower()}{error.message[1:].rstrip('.')}") from error
+        except _UNHEARD as error:
+            raise _unheard(error) from error
         if image.is_schema_1:
             raise _ByItself("the image's manifest has schema 1")
         return image, document
@@ -206,16 +209,18 @@ class Feed:
         known = handed.read(self.folder.parent, self.engine.identity)
         as_tars = [content in known for content in (holds or ())[:there]]
         if not missing and (config.digest in store.chains or not any(as_tars)):
-            # What a killed client fetched may still be here, for tidy() to remove.
-            left = [digest for digest in sizes if here_bytes(self.folder, digest)]
-            self._blobs += [Blob(self.folder, digest, sizes[digest]) for digest in left]
+            self._blobs += self._left(sizes)  # for tidy() to remove
             return None
         whole = sum(sizes[digest] for digest in missing)
         here = sum(here_bytes(self.folder, digest) for digest in missing)
         verdict = self._room(store, whole, here)
+        if verdict is room.Verdict.NOT_HERE:
+            self._blobs += self._left(sizes)
+            self._drop()  # the engine may need the space that they took
+            raise _ByItself(f"{self.folder} has no room for the layers in transit")
         if here and not is_last:
             self.say(f"{room.gb(here)} of {room.gb(whole)} are here already.")
-        blobs = [Blob(self.folder, digest, size) for digest, size in sizes.items()]
+        blobs = [Blob(self.folder, digest, size, self.patient) for digest, size in sizes.items()]
         self._blobs += blobs
         offered = offer.packed(self._pinned(image), document, (config, *blobs))
         if holds:
@@ -248,17 +253,24 @@ class Feed:
     def _whole(self, registry: Registry, digest: str, size_bytes: int) -> Blob:
         from ngcdl.registry.blobs import Blob
 
-        blob = self._about = Blob(self.folder, digest, size_bytes)
+        blob = self._about = Blob(self.folder, digest, size_bytes, self.patient)
         self._blobs.append(blob)
-        blob.fill(lambda start: registry.open(self.ref.repository, digest, start))
+        try:
+            blob.fill(lambda start: registry.open(self.ref.repository, digest, start), self.sleep)
+        except _UNHEARD as error:
+            raise _unheard(error) from error
         return blob
+
+    def _left(self, sizes: dict[str, int]) -> list[Blob]:
+        """Open what earlier pulls, such as a killed client's, left here of these layers."""
+        from ngcdl.registry.blobs import Blob
+        from ngcdl.registry.leftovers import here_bytes
+
+        return [Blob(self.folder, digest, size) for digest, size in sizes.items() if here_bytes(self.folder, digest)]
 
     def _room(self, store: LayerStore, missing_bytes: int, here_bytes: int) -> room.Verdict:
         need = room.Need(str(self.ref), missing_bytes, here_bytes, estimated_unpacked(missing_bytes) or 0)
-        verdict = room.judge(need, store.folder, self.folder, self.say)
-        if verdict is room.Verdict.NOT_HERE:
-            raise _ByItself(f"{self.folder} has no room for the layers in transit")
-        return verdict
+        return room.judge(need, store.folder, self.folder, self.say)
 
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 
@@ -313,6 +325,14 @@ class Feed:
             self.say("What arrived is kept: the next pull continues from there.")
         raise failure
 
+    def patient(self, error: RateLimited, seconds: float) -> None:
+        """Say that the registry asked for a wait: once, although all connections meet the same."""
+        with self._lock:
+            if time.monotonic() < self._told_until:
+                return
+            self._told_until = time.monotonic() + seconds
+            self.say(f"{error.message} Waiting {seconds:.0f} s.")
+
     def _grown(self, blob: Blob) -> None:
         if blob is not self._about:  # the configuration is no layer
             status = "Download complete" if blob.is_whole else "Downloading"
@@ -321,6 +341,10 @@ class Feed:
     def _show(self, event: PullEvent) -> None:
         with self._lock:  # several threads show their progress on one screen
             self.show(event)
+
+
+def _unheard(error: NgcdlError) -> _ByItself:
+    return _ByItself(f"from here {error.message[0].lower()}{error.message[1:].rstrip('.')}")
 
 
 def _short(digest: str) -> str:

@@ -14,10 +14,14 @@ from ngcdl.errors import (
     KeyRejected,
     KeyWithoutRights,
     LoginNeeded,
+    RateLimited,
     RealmRefused,
+    RegistryAnswer,
     RegistryError,
+    RegistryUnreachable,
     UnknownRepository,
     UnknownTag,
+    UsageError,
     WrongPlatform,
 )
 from ngcdl.spec import ImageRef
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 # What no pull can fix. Anything else, such as a registry that only the engine can reach, is left to the pull.
 FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, UnknownRepository, UnknownTag, WrongPlatform)
+# The registry was not heard from here: that says nothing about the image, and the engine may have another route.
+_UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited, UsageError)
 
 
 def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
@@ -65,8 +71,11 @@ def _by_engine(
         from ngcdl.registry import refused
 
         better = refused.explain(ref, credential)
-        if better or "unauthorized" not in error.message:
-            raise better or error from error
-    # The registry sees nothing wrong: the engine's token expired during the pull. Complete layers were kept.
-    say("The token expired during the pull. Trying again with a new one.")
+        if better and not isinstance(better, _UNHEARD):
+            raise better from error
+        if "unauthorized" not in error.message:
+            raise
+    # The registry sees nothing wrong, or was not heard: the engine's token expired during the pull. Complete layers
+    # were kept.
+    say("The token may have expired during the pull. Trying again with a new one.")
     return engine.pull(ref, show, auth)

@@ -58,7 +58,8 @@ def host(url: str) -> str:
     """Return an address for a message: without password, path or query."""
     try:
         parts = urlsplit(url)
-        return f"{parts.hostname or '?'}" + (f":{parts.port}" if parts.port else "")
+        name = parts.hostname or "?"
+        return (f"[{name}]" if ":" in name else name) + (f":{parts.port}" if parts.port else "")
     except ValueError:
         return "?"
 
@@ -112,7 +113,7 @@ def answer(
 def _get(session: requests.Session, url: str, headers: Mapping[str, str], patience: Patience) -> requests.Response:
     import requests
 
-    if not requests.utils.get_environ_proxies(url) and not _resolves(host(url), patience.connect_seconds):
+    if not requests.utils.get_environ_proxies(url) and not _resolves(urlsplit(url).hostname, patience.connect_seconds):
         raise Failure("its name can't be resolved", answered=False)
     timeout = (patience.connect_seconds, patience.stall_seconds)
     try:
@@ -148,13 +149,13 @@ def _own(url: str) -> requests.auth.AuthBase:
     return requests.auth.HTTPBasicAuth(user, password) if user or password else OwnAuth(None)
 
 
-def _resolves(name: str, seconds: float) -> bool:
+def _resolves(name: str | None, seconds: float) -> bool:
     """Look up a name with a time limit: with its server gone, a resolver takes 10 s or more."""
     found: list[bool] = []
 
     def look() -> None:
         with contextlib.suppress(OSError, UnicodeError):
-            found.append(bool(socket.getaddrinfo(urlsplit(f"//{name}").hostname, None)))
+            found.append(bool(socket.getaddrinfo(name, None)))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

@@ -62,8 +62,10 @@ class RealmRefused(RegistryError):
 
 class RateLimited(RegistryError):
     def __init__(self, host: str, seconds: float | None) -> None:
-        wait = f" It asks to wait {seconds:g} s." if seconds is not None else ""
+        """`seconds`: how long it asks to wait; None if it does not say."""
+        wait = f" It asks to wait {seconds:.0f} s." if seconds is not None else ""
         super().__init__(f"{host} is limiting the rate of requests.{wait}", "Try again later.")
+        self.seconds = seconds
 
 
 class NotAsked(RegistryError):

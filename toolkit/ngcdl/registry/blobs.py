@@ -26,11 +26,13 @@ from ngcdl.errors import DigestMismatch, RateLimited, RegistryAnswer, RegistryUn
 TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
 PROGRESS_BYTES = 1 << 20  # this much between two faults restarts the count of tries
 CHUNK_BYTES = 1 << 20
+PATIENCE_SECONDS = 300.0  # the longest wait that a registry may ask for
 LOOK_SECONDS = 0.1  # between two looks at a file that another process fetches
 # Faults that a retry may mend: cut off, silent, overloaded. What is refused or missing stays so.
 _PASSING = (RegistryUnreachable, RegistryAnswer, RateLimited)
 
 Sleep = Callable[[float], object]
+Patient = Callable[[RateLimited, float], object]
 
 
 class Body(Protocol):
@@ -61,8 +63,14 @@ class Stopped(Exception):
 class Blob:
     """One layer or configuration. Many threads may read it while one fills it; close it once none does."""
 
-    def __init__(self, folder: Path, digest: str, size_bytes: int) -> None:
-        """Open the part of it that is here, or an empty file. Raise FolderTrouble."""
+    def __init__(
+        self, folder: Path, digest: str, size_bytes: int, patient: Patient = lambda _error, _seconds: None
+    ) -> None:
+        """Open the part of it that is here, or an empty file. Raise FolderTrouble.
+
+        `patient` is told before a wait that the registry has asked for, and how many seconds it will take.
+        """
+        self._patient = patient
         self.digest, self.size_bytes = digest, size_bytes
         self.came_bytes = 0  # from the registry, by this process
         self.failure: Exception | None = None
@@ -212,11 +220,20 @@ class Blob:
             before = self._have
             try:
                 self._once(open_at, checksum, grown)
-            except _PASSING:
+            except _PASSING as error:
                 tries = 1 if self._have - before >= PROGRESS_BYTES else tries + 1
                 if tries >= TRIES:
                     raise
-                sleep(2.0 ** (tries - 1))
+                sleep(self._pause(error, 2.0 ** (tries - 1)))
+
+    def _pause(self, error: Exception, usual_seconds: float) -> float:
+        """Return the seconds until the next try: as many as the registry asks for, within PATIENCE_SECONDS."""
+        asked = error.seconds if isinstance(error, RateLimited) else None
+        if not isinstance(error, RateLimited) or asked is None or asked <= usual_seconds:
+            return usual_seconds
+        seconds = min(asked, PATIENCE_SECONDS)
+        self._patient(error, seconds)
+        return seconds
 
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:
         """Send one request, and keep what arrives. Content named by its checksum needs no If-Range."""

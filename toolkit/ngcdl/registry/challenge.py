@@ -50,6 +50,13 @@ class Address:
         """May secrets go there? Only encrypted, or to this machine itself."""
         return self.scheme == "https" or is_loopback(self.host)
 
+    @property
+    def netloc(self) -> str:
+        """The host, and the port unless it is the scheme's usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = 443 if self.scheme == "https" else 80
+        return host if self.port in (None, usual) else f"{host}:{self.port}"
+
 
 def parse(headers: Iterable[str]) -> Challenge | None:
     """Return the first Bearer challenge with a realm from one or many headers, None without any."""

@@ -30,7 +30,7 @@ from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import Document, Layer, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
-from ngcdl.registry.wire import Answer, Question, R, Stream, Wire
+from ngcdl.registry.wire import Answer, Question, R, Stream, Wire, host_of
 from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
@@ -239,6 +239,8 @@ class Registry:
         if token is None and repository in self._unanswered:
             token = self._tokens.fetch(self._unanswered.pop(repository), repository)
         answer = ask(replace(plain, authorization=token))
+        if isinstance(answer, Answer) and not self._is_own(answer):
+            return answer
         if answer.status == 401 and token is not None:
             # The realm named for an expired token refuses it; only a request without a token gets a usable realm.
             # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
@@ -250,7 +252,14 @@ class Registry:
         token = self._tokens.fetch(self._heard[repository], repository)
         return ask(replace(plain, authorization=token))
 
+    def _is_own(self, answer: Answer) -> bool:
+        """Is it the registry's answer? Another host, to which it redirects, knows nothing of keys and rights."""
+        return answer.host == host_of(self._base)
+
     def _asked(self, answer: Answer) -> challenge.Challenge:
+        # Answering another host's challenge could hand it the key: https://nvd.nist.gov/vuln/detail/CVE-2020-15157
+        if not self._is_own(answer):
+            raise RegistryAnswer(answer.host, answer.told)
         asked = challenge.parse([answer.headers.get("Www-Authenticate", "")])
         if asked is None:
             raise RegistryAnswer(self.host, f"it requires a sign-in, but not with a token. {answer.told}")
@@ -277,6 +286,8 @@ class Registry:
 
     def _refusal(self, answer: Answer, repository: str) -> RegistryError:
         if answer.status in (401, 402, 403):
+            if not self._is_own(answer):
+                return RegistryAnswer(answer.host, answer.told)
             if self._tokens.credential is None:
                 return LoginNeeded(self.host, repository, sign_in(self.host))
             return KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))

@@ -26,7 +26,8 @@ def _abouts(folder: Path, digest: str) -> Iterator[os.stat_result]:
 def sweep(folder: Path, now: float) -> None:
     """Remove what nobody has touched for STALE_SECONDS and nobody has open: parts that no pull came back for."""
     for path in folder.glob("sha*-*"):
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        # For writing, because a lock on NFS needs that: https://man7.org/linux/man-pages/man2/flock.2.html
+        with contextlib.suppress(OSError), path.open("r+b") as file:
             if now - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()

@@ -22,12 +22,13 @@ class Room:
 def of(folder: Path | None, *, as_root: bool) -> Room | None:
     """Return the file system that `folder` is on, or will be; None if it is not visible from here.
 
-    Space reserved for root is free for an engine, which runs as root, but not for us.
+    Space reserved for root is free for an engine, which runs as root, but not for us. What is closed to us is nearly
+    always on the disk of the folder above.
     """
     while folder is not None:
         try:
             about, room = folder.stat(), os.statvfs(folder)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             folder = folder.parent
         except OSError:
             return None

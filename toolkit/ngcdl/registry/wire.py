@@ -46,11 +46,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """One response, whatever its status. `headers` is case-insensitive."""
+    """One response, whatever its status. `headers` is case-insensitive; `host` answered, after all redirects."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)  # it may hold a token
+    host: str
 
     @property
     def told(self) -> str:
@@ -181,14 +182,17 @@ class Wire:
 
     def _once(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer:
         with self._send(question, timeout_seconds) as response:
-            return Answer(response.status_code, response.headers, self._body(response, question))
+            return self._answer(response, question)
 
     def _opened(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer | Stream:
         response = self._send(question, timeout_seconds)
         if response.status_code in (200, 206):
             return Stream(response, urlsplit(question.url).netloc, timeout_seconds)
         with response:
-            return Answer(response.status_code, response.headers, self._body(response, question))
+            return self._answer(response, question)
+
+    def _answer(self, response: requests.Response, question: Question) -> Answer:
+        return Answer(response.status_code, response.headers, self._body(response, question), host_of(question.url))
 
     def _send(self, question: Question, timeout_seconds: tuple[float, float]) -> requests.Response:
         parts = challenge.address(question.url)
@@ -232,6 +236,12 @@ def _reader(response: requests.Response) -> Callable[[int], bytes]:
     return read
 
 
+def host_of(url: str) -> str:
+    """Return the host of a URL in one spelling, with its port unless that is the usual one."""
+    parts = challenge.address(url)
+    return parts.netloc if parts else ""
+
+
 def _redirected(question: Question, answer: Answer) -> Question:
     host = urlsplit(question.url).netloc
     target = urljoin(question.url, answer.headers.get("Location", ""))
@@ -239,7 +249,8 @@ def _redirected(question: Question, answer: Answer) -> Question:
     if here is None or there is None or (there.scheme == "http" and here.scheme == "https"):
         raise RegistryAnswer(host, f"{answer.status}, it redirects to an address that ngcdl does not go to.")
     # Blobs redirect to a CDN, with a signature in the URL: our key is none of its business.
-    return replace(question, url=target, authorization=None)
+    is_own = (here.scheme, here.netloc) == (there.scheme, there.netloc)
+    return replace(question, url=target, authorization=question.authorization if is_own else None)
 
 
 def _waits() -> Iterator[float]:

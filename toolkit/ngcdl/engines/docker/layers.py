@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import LayerStore, architecture
-from ngcdl.engines.docker.host import has_option, is_containerd_store
+from ngcdl.engines.docker import host
 from ngcdl.spec import ImageRef
 
 
@@ -18,14 +18,14 @@ def layer_store(client: Any, info: Mapping[str, Any], is_here: bool) -> LayerSto
     foreign = _foreign(client, info, is_here)
     if foreign:
         return LayerStore(foreign, platform)
-    folder = info.get("DockerRootDir")
-    return LayerStore(None, platform, Path(folder) if folder else None, _chains(client), is_containerd_store(info))
+    folder = host.read(info, host.here()).images_folder
+    return LayerStore(None, platform, Path(folder) if folder else None, _chains(client), host.is_containerd_store(info))
 
 
 def _foreign(client: Any, info: Mapping[str, Any], is_here: bool) -> str | None:
     if not is_here:
         return "the engine is not on this host"
-    if has_option(info, "rootless"):
+    if host.has_option(info, "rootless"):
         # Its loopback is not this host's: https://docs.docker.com/engine/security/rootless/
         return "the engine is rootless and has its own network"
     names = [str(part.get("Name", "")) for part in client.version().get("Components") or []]

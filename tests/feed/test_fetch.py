@@ -1,0 +1,102 @@
+"""Who has the last word when an engine's pull fails: the registry if it was heard from here, else the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fakes import FakeEngine, FakeJob
+from ngc_server import NgcServer, html, status
+from pulling_engine import Table
+
+from ngcdl import fetch
+from ngcdl.engines.base import Show
+from ngcdl.errors import EngineRefused, UnknownTag
+from ngcdl.spec import ImageRef
+
+
+@pytest.fixture(autouse=True)
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without a key, whose engine has another route to the registry than this host."""
+    for name in ("DOCKER_CONFIG", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("NGC_API_KEY", "NGC_CLI_API_KEY", "NO_PROXY", "no_proxy", "NGCDL_CA_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+
+
+def pull(engine: FakeEngine, image: ImageRef) -> list[str]:
+    said: list[str] = []
+    fetch.image(engine, image, lambda _: None, said.append)
+    return said
+
+
+def no_route(table: Table, _monkeypatch: pytest.MonkeyPatch) -> ImageRef:
+    return ImageRef("registry.invalid", "nvidia/tensorflow", "18.01")
+
+
+def broken(act: Callable[..., None]) -> Callable[[Table, pytest.MonkeyPatch], ImageRef]:
+    def prepare(table: Table, _monkeypatch: pytest.MonkeyPatch) -> ImageRef:
+        table.ngc.fail("/v2/", act)
+        return table.image
+
+    return prepare
+
+
+def no_ca(table: Table, monkeypatch: pytest.MonkeyPatch) -> ImageRef:
+    monkeypatch.setenv("NGCDL_CA_FILE", "/nowhere/ca.crt")
+    return table.image
+
+
+UNHEARD = pytest.mark.parametrize(
+    "prepare",
+    [no_route, broken(html(418)), broken(status(429, Retry_After="60")), no_ca],
+    ids=["no-route", "odd", "busy", "no-ca-file"],
+)
+Prepare = Callable[[Table, pytest.MonkeyPatch], ImageRef]
+
+
+@UNHEARD
+def test_a_registry_that_is_not_heard_from_here_leaves_the_engine_s_word(
+    table: Table, monkeypatch: pytest.MonkeyPatch, prepare: Prepare
+) -> None:
+    refusal = EngineRefused("manifest unknown")
+    with pytest.raises(EngineRefused, match="manifest unknown"):
+        pull(FakeEngine(FakeJob(), pulled=refusal), prepare(table, monkeypatch))
+
+
+def test_one_that_is_heard_says_what_the_engine_does_not(table: Table) -> None:
+    image = ImageRef(table.ngc.host, "nvidia/tensorflow", "18.01")
+    with pytest.raises(UnknownTag) as caught:
+        pull(FakeEngine(FakeJob(), pulled=EngineRefused("not found")), image)
+    assert caught.value.nearest == ("18.01-py2",)
+
+
+@dataclass
+class Forgetful(FakeEngine):
+    """Its token expires during the first pull."""
+
+    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+        if not self.auths:
+            self.auths.append(auth)
+            raise EngineRefused("unauthorized: authentication required")
+        return super().pull(image, show, auth)
+
+
+@UNHEARD
+def test_a_token_that_expired_is_renewed_though_the_registry_is_not_heard_from_here(
+    table: Table, monkeypatch: pytest.MonkeyPatch, prepare: Prepare
+) -> None:
+    engine = Forgetful(FakeJob())
+    assert "Trying again" in pull(engine, prepare(table, monkeypatch))[-1]
+    assert len(engine.auths) == 2
+
+
+def test_an_image_without_this_processor_is_left_to_the_engine_to_refuse(table: Table) -> None:
+    ngc: NgcServer = table.ngc
+    ngc.add_image("nvidia/tensorflow", "arm", ("linux/arm64",))
+    refusal = EngineRefused("no matching manifest for linux/riscv64 in the manifest list entries")
+    with pytest.raises(EngineRefused, match="no matching manifest for linux/riscv64"):
+        pull(FakeEngine(FakeJob(), pulled=refusal), ImageRef(ngc.host, "nvidia/tensorflow", "arm"))
