@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ngcdl.nodesamples import samples
 
 
@@ -20,7 +22,7 @@ def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_
     found = [(sample["t"], sample["cpu"], [gpu["uuid"] for gpu in sample["gpus"]]) for sample in samples(tmp_path)]
     both = ["GPU-n1", "GPU-n2"]
     assert found == [
-        (10.0, "n1", both), (11.0, "n1", both), (12.0, "n1", both[:1]), (12.9, "n2", both[1:]), (13.9, "n2", both[1:]),
+        (10.0, "n1", both), (11.0, "n1", both), (12.0, "n1", both), (13.9, "n2", both[1:]),
     ]  # fmt: skip
 
 
@@ -50,3 +52,47 @@ def test_what_one_of_several_nodes_does_not_know_is_unknown_and_what_it_leaves_o
     other = {"host_cpu_percent": 9.0, "cpu_percents": None, "memory_bytes": "5"}
     unknown = dict.fromkeys(("host_cpu_percent", "cpu_percents", "memory_bytes"))
     assert _of_two_nodes(tmp_path, one, other) == {"t": 10.0, "gpus": [], **unknown}
+
+
+def _nodes(folder: Path, *times: list[float], kills: tuple[int, ...] = (0, 0, 0)) -> list[dict[str, Any]]:
+    for node, of_node in enumerate(times):
+        told = {"container_cpu_percent": 400.0, "memory_oom_kills": kills[node], "gpus": [{"uuid": f"GPU-{node}"}]}
+        written = "".join(json.dumps({"t": t, **told}) + "\n" for t in of_node)
+        (folder / f"samples-{node}.jsonl").write_text(written)
+    return list(samples(folder))
+
+
+def _each_second(begin: float, end: float) -> list[float]:
+    return [begin + second for second in range(int(end - begin))]
+
+
+def _sums(found: list[dict[str, Any]]) -> list[float | None]:
+    return [sample.get("container_cpu_percent") for sample in found]
+
+
+@pytest.mark.parametrize("phases", [(0.0, 0.35, 0.7), (0.0, 0.0, 0.999), (0.5, 0.4, 0.3), (0.9, 0.0, 0.45)])
+def test_nodes_that_sample_at_any_time_of_the_second_are_summed_up_whole(
+    tmp_path: Path, phases: tuple[float, ...]
+) -> None:
+    found = _nodes(tmp_path, *(_each_second(10 + phase, 31 + phase) for phase in phases))
+    assert [len(sample["gpus"]) for sample in found[:20]] == [3] * 20
+    assert _sums(found[:20]) == [1200.0] * 20
+    assert set(_sums(found[20:])) <= {None, 1200.0}, "the nodes did not end in the same moment"
+
+
+def test_a_second_in_which_a_node_was_not_read_has_no_sums_and_the_next_ones_have(tmp_path: Path) -> None:
+    late = [t for t in _each_second(10.7, 30.7) if t != 15.7]
+    found = _nodes(tmp_path, _each_second(10, 30), _each_second(10.35, 30.35), late)
+    assert [len(sample["gpus"]) for sample in found] == [3] * 5 + [2] + [3] * 14
+    assert _sums(found) == [1200.0] * 5 + [None] + [1200.0] * 14
+
+
+def test_sums_begin_with_the_last_node_and_go_on_without_one_that_is_gone(tmp_path: Path) -> None:
+    found = _nodes(tmp_path, _each_second(10, 30), _each_second(13.3, 20.3), kills=(0, 5))
+    assert _sums(found) == [None] * 3 + [800.0] * 7 + [None] * 2 + [400.0] * 8
+    kills = [sample["memory_oom_kills"] for sample in found if "memory_oom_kills" in sample]
+    assert kills[0] == max(kills) == 5, "nobody was killed meanwhile"
+
+
+def test_a_node_that_wrote_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    assert _sums(_nodes(tmp_path, _each_second(10, 15), [])) == [400.0] * 5

@@ -7,6 +7,7 @@ Without a driver there are no GPUs: an empty list.
 from __future__ import absolute_import, division, print_function
 
 import ctypes
+import os
 
 LIBRARY = "libnvidia-ml.so.1"
 TEMPERATURE_GPU = 0
@@ -21,6 +22,13 @@ NOT_OFFERED, NOT_OFFERED_WITH_MIG = (NO_SUCH_FUNCTION, 3, 13, 25, 26), (2, 4)
 REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
            "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
            "board_limit", "reliability")
+
+# Which cards CUDA shows this program, of those that the driver shows it. Read now, because the trainer later hides the
+# cards from a framework that it keeps on the CPU. CUDA numbers cards as NVML does only in the order of the bus, which
+# is also Slurm's: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+VISIBLE = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+HAS_NUMBERS = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or "SLURM_JOB_ID" in os.environ
+MOST_PARTS = 7  # MIG devices of a card
 
 
 class Utilization(ctypes.Structure):
@@ -44,6 +52,7 @@ class Library(object):
 
     def __init__(self):
         self.library = ctypes.CDLL(LIBRARY)
+        self.shown = None
 
     def close(self):
         self.call("nvmlShutdown")
@@ -54,7 +63,8 @@ class Library(object):
         return function(*arguments) if function else NO_SUCH_FUNCTION
 
     def handles(self):
-        """Return [(index, handle, code)]; a lost card has a code other than 0, and no handle."""
+        """Return [(index, handle, code)] of the cards that CUDA shows; a lost card has a code other than 0, and no
+        handle."""
         count = ctypes.c_uint()
         if self.call("nvmlDeviceGetCount_v2", ctypes.byref(count)):
             return []
@@ -63,7 +73,34 @@ class Library(object):
             handle = ctypes.c_void_p()
             code = self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
             found.append((index, handle, code))
-        return found
+        if self.shown is None:  # asked once: a card that is lost later has no name
+            self.shown = self.visible(found)
+        return [card for card in found if card[0] in self.shown]
+
+    def visible(self, cards):
+        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if any of its words is not the
+        name of exactly one, such as a number of the host's in a container."""
+        if not VISIBLE:
+            return set(index for index, _, _ in cards)
+        names = {index: [] if code else self.names(handle) for index, handle, code in cards}
+        kept = set()
+        for word in VISIBLE:
+            named = [index for index in names if (HAS_NUMBERS and word == str(index)) or (
+                word[:4] in ("GPU-", "MIG-") and any(name.startswith(word) for name in names[index]))]
+            if len(named) != 1:
+                return set(names)
+            kept.update(named)
+        return kept
+
+    def names(self, handle):
+        """Return the UUIDs of a card and of its MIG devices."""
+        handles = [handle]
+        for at in range(MOST_PARTS):
+            part = ctypes.c_void_p()
+            if not self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(at), ctypes.byref(part)):
+                handles.append(part)
+        uuids = [Reading(self, each, 0).text("nvmlDeviceGetUUID") for each in handles]
+        return [uuid for uuid in uuids if uuid]
 
     def driver(self):
         text = ctypes.create_string_buffer(96)

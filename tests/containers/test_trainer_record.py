@@ -165,10 +165,11 @@ def stand_in(tmp_path_factory):
     return folder
 
 
-def answered(stand_in, code, state):
+def answered(stand_in, code, state, **more):
     (stand_in / "state").write_text(state)
-    environment = {"LD_LIBRARY_PATH": str(stand_in), "NGCDL_NVML_STATE": str(stand_in / "state")}
-    code, out, err = python(f"import json\nfrom trainer import nvml, record\nprint(json.dumps({code}))", **environment)
+    environment = {"LD_LIBRARY_PATH": str(stand_in), "NGCDL_NVML_STATE": str(stand_in / "state"), **more}
+    program = f"import json, os\nfrom trainer import nvml, record\nprint(json.dumps({code}))"
+    code, out, err = python(program, **environment)
     assert code == 0, err
     return json.loads(out)
 
@@ -253,6 +254,54 @@ def test_what_a_card_does_not_offer_is_unknown_and_no_failure(stand_in):
     state = CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetClockInfo=13\nfail.DeviceGetTemperature=25\n"
     (card,) = answered(stand_in, "nvml.read()", state)
     assert (card["watts"], card["sm_mhz"], card["celsius"], card["error"]) == (None, None, None, None)
+
+
+CARDS = CARD + "gpu1.name=A card\ngpu1.uuid=GPU-2a\ngpu2.name=A card\ngpu2.uuid=GPU-2b\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "indices"),
+    [
+        ({}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2b"}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2b, GPU-1"}, [0, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "2", "SLURM_JOB_ID": "7"}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "1,GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [0, 1]),
+        # nothing is certain of these
+        ({"CUDA_VISIBLE_DEVICES": "2"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "0,5", "SLURM_JOB_ID": "7"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-9"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_JOB_ID": "7"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "void"}, [0, 1, 2]),
+    ],
+)
+def test_of_all_cards_that_the_driver_shows_those_that_cuda_shows_are_read(stand_in, variables, indices):
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", CARDS, **variables)] == indices
+
+
+def test_a_card_that_is_lost_later_is_still_the_one_that_cuda_shows(stand_in):
+    state = CARDS + "fail_after.gpu1.DeviceGetHandleByIndex=3:15\n"
+    twice = "(lambda it: [[card[::2] for card in it.handles()] for _ in range(2)])(nvml.Library.open())"
+    assert answered(stand_in, twice, state, CUDA_VISIBLE_DEVICES="GPU-2a") == [[[1, 0]], [[1, 15]]]
+
+
+def test_an_abbreviated_uuid_of_a_card_is_enough(stand_in):
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", CARDS, CUDA_VISIBLE_DEVICES="GPU-1")] == [0]
+    long = CARDS.replace("GPU-1", "GPU-5f1e2d3c-0a1b")
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", long, CUDA_VISIBLE_DEVICES="GPU-5f1e")] == [0]
+
+
+def test_a_part_of_a_card_stands_for_the_card(stand_in):
+    state = CARDS + "gpu1.mig=1\ngpu1.mig0.uuid=MIG-a\ngpu1.mig2.uuid=MIG-b\n"
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", state, CUDA_VISIBLE_DEVICES="MIG-b")] == [1]
+
+
+def test_the_cards_stay_the_same_when_the_trainer_hides_them_from_its_framework(stand_in):
+    twice = "(lambda it: (it.handles(), os.environ.update(CUDA_VISIBLE_DEVICES='-1'), it.handles()))"
+    code = f"[len(one) for one in {twice}(nvml.Library.open())[::2]]"
+    assert answered(stand_in, code, CARDS, CUDA_VISIBLE_DEVICES="GPU-2a") == [1, 1]
 
 
 MIG = "gpu0.mig=1\nfail.DeviceGetMemoryInfo=4\nfail.DeviceGetUtilizationRates=3\nfail.DeviceGetPowerUsage=2\n"

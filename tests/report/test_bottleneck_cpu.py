@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from made_summaries import CPU_RUN, GPU_RUN, cpu, gpu, only, rules
 
-from ngcdl.record import Gpu, Machine
+from ngcdl.record import Gpu, Machine, Run, Summary
+from ngcdl.report.bottleneck import diagnose
 
 
 @pytest.mark.parametrize(("percent", "rule"), [(89.9, "balanced"), (90.0, "cpu-bound")])
@@ -90,3 +91,65 @@ def test_a_crowded_cpu_holds_no_gpu_back_that_sets_the_pace() -> None:
 
 def test_others_on_a_machine_with_room_left_hold_nothing_back() -> None:
     assert rules(cpu(89.9, container_cpu_percent_mean=100.0), CPU_RUN) == ["balanced"]
+
+
+@pytest.mark.parametrize("own", [None, 89.9])
+def test_a_full_core_that_the_run_itself_can_t_have_filled_is_not_its_one_thread(own: float | None) -> None:
+    summary = cpu(12.0, cpu_busiest_core_percent_mean=98.0, cores_busy=1.1, container_cpu_percent_mean=own)
+    assert rules(summary, CPU_RUN) == ["one-thread" if own is None else "balanced"]
+
+
+# ---- a local run that may not use all processors of its machine ----
+
+
+def allowed(usable: float | None, engine: str = "local") -> Run:
+    return replace(CPU_RUN, engine=engine, machine=Machine(cores=128, usable_cores=usable))
+
+
+def on_shared(own: float | None, percent: float = 95.0, **more: float) -> Summary:
+    """Return the measurements on 128 cores, most of them used by others."""
+    return cpu(percent, cores_busy=1.28 * percent, container_cpu_percent_mean=own, **more)
+
+
+def test_a_run_that_fills_the_processors_it_may_use_is_bound_by_them_whatever_the_others_do() -> None:
+    for percent in (5.0, 95.0):
+        found = only(on_shared(392.0, percent), allowed(4.0))
+        assert (found.rule, found.text) == (
+            "cpu-bound", "It kept the 4 cores that it may use 98 % busy: they set the pace.",
+        )  # fmt: skip
+    assert "the one core that it may use 99 %" in only(on_shared(99.0), allowed(1.0)).text
+    assert rules(on_shared(180.0), allowed(2.0)) == ["cpu-bound"]
+    assert "the 0.5 of a core that it may use 96 %" in only(on_shared(48.0), allowed(0.5)).text
+
+
+def test_a_run_that_leaves_processors_it_may_use_idle_is_told_of_those_alone() -> None:
+    found = only(on_shared(200.0, cpu_busiest_core_percent_mean=100.0), allowed(4.0))
+    assert (found.rule, found.text) == (
+        "balanced", "It kept the 4 cores that it may use 50 % busy: not all of their time is used.",
+    )  # fmt: skip
+    assert rules(on_shared(None), allowed(4.0)) == [], "what it used of them is unknown"
+
+
+def test_one_thread_is_advised_as_many_as_there_are_processors_that_it_may_use() -> None:
+    found = only(on_shared(101.0, cpu_busiest_core_percent_mean=100.0), allowed(4.0))
+    assert (found.rule, found.text, found.advice) == (
+        "one-thread",
+        "It kept 1.0 of the 4 cores that it may use busy, as one thread does.",
+        "    ngcdl run ... --threads 4",
+    )
+    assert rules(on_shared(101.0, cpu_busiest_core_percent_mean=100.0), allowed(3.0)) == ["balanced"]
+    assert rules(on_shared(160.0, cpu_busiest_core_percent_mean=100.0), allowed(4.0)) == ["balanced"]
+
+
+def test_more_threads_than_processors_that_it_may_use_are_too_many() -> None:
+    first, *_ = diagnose(allowed(4.0), on_shared(392.0), [{"event": "start", "threads": 8}])
+    assert (first.rule, first.advice) == ("oversubscribed", "    ngcdl run ... --threads 4")
+    assert first.text == "8 threads compute on the 4 cores that it may use: they take turns, which costs time."
+    assert rules(on_shared(240.0), allowed(2.5), {"event": "start", "threads": 3}) == ["cpu-bound"]
+    seen = on_shared(392.0, 100.0, threads_running_mean=400.0)
+    assert rules(seen, allowed(4.0)) == ["cpu-bound"], "the threads may be those of others"
+
+
+def test_processors_are_judged_as_the_machine_s_in_a_container_and_where_all_may_be_used_or_nobody_said() -> None:
+    for run in (allowed(4.0, "docker"), allowed(128.0), allowed(None), allowed(4.0, "slurm")):
+        assert rules(on_shared(392.0), run) == ["busy-machine"]

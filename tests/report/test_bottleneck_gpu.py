@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_summaries import GPU_RUN, gpu, only, rules
 
-from ngcdl.record import GpuSummary
+from ngcdl.record import GpuSummary, Summary
 from ngcdl.report import throttling
 from ngcdl.report.bottleneck import diagnose
 
@@ -147,7 +147,60 @@ def test_the_busiest_card_counts_and_one_that_did_nothing_is_named() -> None:
     assert (busy.rule, idle.rule) == ("compute-bound", "idle-card")
     assert "1 of its 2 GPUs did nothing (3)" in idle.text
     both = (cards[0], replace(cards[1], gpu_percent_mean=5.0))
-    assert rules(gpu(50.0, gpus=both)) == ["compute-bound"]
+    assert rules(gpu(50.0, gpus=both)) == ["uneven-cards"]
+
+
+def several(*percents: float | None, **more: Any) -> Summary:
+    cards = tuple(GpuSummary(index=at, gpu_percent_mean=percent) for at, percent in enumerate(percents))
+    return gpu(50.0, gpus=cards, **more)
+
+
+def test_a_busy_card_beside_one_that_waits_does_not_set_the_pace() -> None:
+    found = only(several(40.0, 97.0))
+    assert (found.rule, found.text) == (
+        "uneven-cards", "GPU 1 97 %, GPU 0 40 % busy: cards wait for the slowest replica.",
+    )  # fmt: skip
+    assert "NCCL" in (found.advice or "")
+    fed = only(several(40.0, 97.0), GPU_RUN, *waited((0.58, 1.0)))
+    assert (fed.rule, fed.text) == (
+        "uneven-cards",
+        "GPU 1 97 %, GPU 0 40 % busy: cards wait for the slowest replica. 58 % of the time the training waited for its "
+        "next batch.",
+    )
+    assert "num_workers" in (fed.advice or "")
+
+
+def test_a_desktop_s_card_beside_the_only_replica_s_is_not_one_that_it_waits_for() -> None:
+    assert rules(several(6.0, 97.0), GPU_RUN, {"event": "start", "replicas": 1}) == ["compute-bound"]
+    assert rules(several(6.0, 97.0), GPU_RUN, {"event": "start", "replicas": 2}) == ["uneven-cards"]
+
+
+def test_cards_of_several_nodes_with_the_same_number_are_not_named_by_it() -> None:
+    cards = tuple(GpuSummary(index=0, uuid=str(percent), gpu_percent_mean=percent) for percent in (97.0, 40.0))
+    assert only(gpu(50.0, gpus=cards)).text.startswith("One GPU 97 %, another 40 % busy: ")
+
+
+def test_cards_that_are_all_busy_beside_a_training_that_waited_for_batches_wait_for_each_other() -> None:
+    found = only(several(97.0, 96.0), GPU_RUN, *waited((0.3, 1.0)))
+    assert (found.rule, found.text) == (
+        "input-bound",
+        "GPUs up to 97 % busy, but 30 % of the time the training waited for its next batch: a card that waits for "
+        "another counts as busy.",
+    )
+    for steps in (waited((0.29, 1.0)), ()):
+        assert only(several(97.0, 96.0), GPU_RUN, *steps).rule == "compute-bound"
+
+
+@pytest.mark.parametrize(("other", "rule"), [(90.0, "compute-bound"), (89.9, "balanced"), (77.0, "balanced"),
+                                             (76.9, "uneven-cards"), (None, "compute-bound")])  # fmt: skip
+def test_several_cards_set_the_pace_if_each_is_busy(other: float | None, rule: str) -> None:
+    assert rules(several(97.0, other)) == [rule]
+
+
+def test_others_on_the_machine_may_hold_back_the_slower_of_two_cards() -> None:
+    crowded = {"cpu_percent_mean": 95.0, "cores_busy": 7.6, "container_cpu_percent_mean": 100.0}
+    assert rules(several(97.0, 40.0, **crowded)) == ["busy-machine", "uneven-cards"]
+    assert rules(several(97.0, 40.0, shared_gpu=True)) == ["shared-gpu"]
 
 
 # ---- clocks ----

@@ -50,6 +50,16 @@ def test_a_container_without_a_limit_of_its_own_fills_the_machine_s_memory() -> 
     ).text  # fmt: skip
 
 
+def test_a_run_without_a_container_has_the_limit_of_its_control_group() -> None:
+    summary = gpu(80.0, memory_bytes_max=95, memory_limit_bytes=100)
+    assert "it used 95 % of its control group's memory limit" in only(
+        summary, replace(GPU_RUN, engine="local")
+    ).text.replace("It", "it", 1)
+    killed = replace(CPU_RUN, engine="local", status="failed", oom_killed=True)
+    found = only(Summary(memory_limit_bytes=1 << 30), killed, {"event": "start", "batch": 512})
+    assert found.text == "A batch of 512 does not fit into its control group's memory limit."
+
+
 def test_a_batch_that_does_not_fit_is_told_without_any_sample() -> None:
     found = only(Summary(), GPU_RUN, {"event": "start", "batch": 512}, OOM)
     assert (found.rule, found.text) == ("out-of-memory", "A batch of 512 does not fit into the GPU's memory.")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_arms import START, arms, measured, refused, text
 
-from ngcdl.record import Finding, Summary
+from ngcdl.record import Finding, Machine, Summary
 from ngcdl.report import compared
 from ngcdl.report.compared import _listed
 from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
@@ -159,6 +159,13 @@ def test_too_many_threads_are_told_once_also_where_a_run_was_too_short_for_findi
         ]
         (told,) = comparison(made, "threads").diagnosis
         assert told.startswith(said)
+
+
+def test_more_threads_than_a_local_run_may_use_processors_are_too_many_however_many_the_machine_has() -> None:
+    of_four = {"engine": "local", "machine": Machine(cores=16, usable_cores=3.5)}
+    made = [Arm(f"threads={n}", (measured(f"{n}", 9.0, workload={"threads": n}, **of_four),)) for n in (4, 8)]
+    (told,) = comparison(made, "threads").diagnosis
+    assert told.startswith("8 threads on 3.5 processors")
 
 
 def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:

@@ -197,6 +197,16 @@ def test_energy_is_that_of_the_time_in_which_it_trained_and_says_where_it_is_fro
     assert (found.gpus[0].joules, found.gpus[0].energy_from) == (96, "counter")
 
 
+def test_a_training_without_a_sample_has_no_energy_while_a_command_has_that_of_its_whole_time() -> None:
+    idle = cards(*({"watts": 75.0, "energy_joules": 75.0 * at} for at in range(13)), start=0)
+    start = {"event": "start", "device": "gpu"}
+    for events in ([start, step(0, 5.2), step(100, 5.7, rate=25_600)], [start, step(0, 5.2)], [start]):
+        found = summary(events, idle)
+        assert (found.energy_joules, found.energy_seconds, found.examples_per_joule) == (None, None, None)
+        assert (found.gpus[0].joules, found.gpus[0].watts_mean) == (None, 75.0)
+    assert summary([], idle).energy_joules == 900
+
+
 def test_power_is_integrated_without_the_gaps_and_they_are_said() -> None:
     found = summary(STEPS, cards({"watts": 32.0}, {"watts": 32.0}, {"watts": None}, {"watts": 32.0}))
     assert (found.energy_joules, found.energy_from, found.energy_seconds, found.energy_gap_seconds) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +15,12 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Run
 from ngcdl.report import throttling
+from ngcdl.report.charts import _style
 from ngcdl.report.columns import told
 from ngcdl.report.curves import COLUMNS, Curve, thinned
-from ngcdl.report.pictures import _time
+from ngcdl.report.pictures import _card_lines, _time
 from ngcdl.report.scale import axis, bytes_axis, seconds_axis
+from ngcdl.report.story import Story
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 
@@ -188,3 +191,21 @@ def test_bytes_and_time_have_the_unit_that_fits() -> None:
     hours = seconds_axis(9000)
     assert (hours.unit, hours.label(hours.ticks[1])) == ("hours since the start", "0.5")
     assert axis(0, 1, "share").label(0.25) == "0.25"
+
+
+def test_a_cpu_and_fifteen_cards_have_each_a_line_of_their_own() -> None:
+    assert len({_style(colour, alone=False) for colour in range(16)}) == 16
+
+
+def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_like_no_other() -> None:
+    def story(letter: str, cards: int) -> Story:
+        gpus = [{"uuid": f"GPU-{at}", "index": at, "watts": 60.0} for at in range(cards)]
+        return told(replace(RUN, device="gpu"), [], [{"t": STARTED + t, "gpus": gpus} for t in range(3)], letter)
+
+    lines = _card_lines([story("A", 4), story("B", 4)], "watts")
+    assert [line.label for line in lines[2:6]] == ["A on GPU 2", "A on GPU 3", "B on GPU 0", "B on GPU 1"]
+    assert len({_style(line.colour, alone=False, dash=line.dash) for line in lines}) == 8
+    assert len({line.colour for line in lines}) == 2, "a run has its colour in all charts"
+    assert [line.label for line in _card_lines([story("A", 1), story("B", 1)], "watts")] == ["A on GPU", "B on GPU"]
+    arms = [replace(story(letter, 2), arm="large") for letter in "AB"]
+    assert _card_lines(arms, "watts")[1].label == "A: large, GPU 1"

@@ -91,6 +91,17 @@ def test_a_figure_that_is_not_0_is_not_written_as_0() -> None:
     assert COUNTERPARTS["loss"](told(run, [], [])) == "0.00040 at the end"
 
 
+def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_one_s_is() -> None:
+    def row(*watts: float | None) -> dict[str, tuple[str, ...]]:
+        gpus = tuple(GpuSummary(str(at), watts_mean=one) for at, one in enumerate(watts))
+        told_of = told(replace(GPU.run("r"), summary=Summary(gpus=gpus)), [], [])
+        return {name: cells for name, cells in figures([told_of]) if name.startswith("GPU power")}
+
+    assert row(60.0) == {"GPU power (mean)": ("60 W",)}
+    assert row(60.0, 70.0) == {"GPU power (mean, all cards together)": ("130 W",)}
+    assert row(60.0, None) == {}
+
+
 def test_runs_of_commands_are_said_to_have_no_speed() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("cuda:12", DIGEST))
     a, b, c = (told(replace(run, id=letter), [], [], letter) for letter in "ABC")
@@ -336,3 +347,11 @@ def test_a_figure_that_only_one_has_has_no_change() -> None:
     assert found.figures["examples_per_second"].change is None
     assert found.figures["gpus.0.gpu_percent_mean"].a
     assert "gpus.0.index" not in found.figures
+
+
+def test_a_local_run_that_was_allowed_a_part_of_its_machine_has_that_beside_its_figures() -> None:
+    machine = Machine("host", "Xeon", 128, usable_cores=4.0)
+    run = replace(Made("cpu").run("r"), engine="local", machine=machine)
+    assert naming.hardware(run) == "Xeon, 4 of 128 cores"
+    assert dict(conditions(told(run, [], [])))["machine"] == "host, Xeon, 4 of 128 cores"
+    assert naming.hardware(replace(run, engine="docker")) == "Xeon, 128 cores"

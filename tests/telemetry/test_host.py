@@ -26,6 +26,17 @@ def test_a_record_gets_the_machine_with_its_cards() -> None:
     assert machine.cores == os.cpu_count()
 
 
+def test_a_record_says_how_many_processors_ngcdl_itself_may_use() -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        usable = host.machine().usable_cores
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert usable is not None
+    assert 0 < usable <= 1
+
+
 BEFORE = """cpu  10 0 10 80 0 0 0 0 5 0
 cpu0 10 0 10 30 0 0 0 0 5 0
 cpu1 0 0 0 50 0 0 0 0 0 0

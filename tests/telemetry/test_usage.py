@@ -83,6 +83,18 @@ def test_a_tree_of_processes_is_measured_with_its_children() -> None:
     assert measured.read() == Usage()
 
 
+def test_what_befell_others_in_the_same_control_group_is_not_a_process_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text("4000\n")
+    (tmp_path / "memory.pressure").write_text("some avg10=42.00 avg60=0.00 avg300=0.00 total=1\n")
+    (tmp_path / "memory.events").write_text("oom_kill 3\n")
+    monkeypatch.setattr(container, "folders", lambda _: {"": tmp_path})
+    usage = ProcessMeter(os.getpid()).read()
+    assert usage.memory_bytes
+    assert (usage.memory_limit_bytes, usage.memory_pressure_percent, usage.memory_oom_kills) == (4000, None, None)
+
+
 def test_a_process_that_is_gone_is_unknown() -> None:
     assert ProcessMeter(2**22 + 1).read() == Usage()
     assert ContainerMeter(2**22 + 1).read() == Usage()

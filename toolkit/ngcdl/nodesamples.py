@@ -5,17 +5,23 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, last_lines, lines
 
+# Each node samples once a second, at a time of its own.
+SECOND = 1.0
+# After this time without a sample, and if none follows, a node has ended rather than paused.
+GONE_SECONDS = 2.0
+
 
 def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the samples of the run in `folder`, or those in the `last_bytes` of each file. Those of several nodes in
     the same second become one, with the GPUs of all: `_OF_NODES` combines its fields, and the first node provides the
-    others."""
+    others. Without a sample of each node it omits those fields, except that a node that has ended is not waited for."""
     found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in sample_files(folder)]
     return _together(found) if len(found) > 1 else found[0]
 
@@ -27,19 +33,33 @@ def sample_files(folder: Path) -> list[Path]:
 
 def _together(of_nodes: Sequence[Iterable[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
+    ended: dict[int, float] = {}
     began = 0.0
-    for t, node, sample in heapq.merge(*(_timed(one, node) for node, one in enumerate(of_nodes)), key=itemgetter(0)):
-        if found and (node in found or t - began > 0.5):
-            yield _one(found)
+
+    def is_whole() -> bool:
+        return all(node in found or ended.get(node, inf) < began - GONE_SECONDS for node in range(len(of_nodes)))
+
+    timed = [_timed(one, node, ended) for node, one in enumerate(of_nodes)]
+    for t, node, sample in heapq.merge(*timed, key=itemgetter(0)):
+        if found and (node in found or t - began >= SECOND):
+            yield _one(found, is_whole())
             found = {}
         began = began if found else t
         found[node] = sample
     if found:
-        yield _one(found)
+        yield _one(found, is_whole())
 
 
-def _timed(samples: Iterable[dict[str, Any]], node: int) -> Iterator[tuple[float, int, dict[str, Any]]]:
-    return ((sample["t"], node, sample) for sample in samples if isinstance(sample.get("t"), int | float))
+def _timed(
+    samples: Iterable[dict[str, Any]], node: int, ended: dict[int, float]
+) -> Iterator[tuple[float, int, dict[str, Any]]]:
+    """Yield the samples with a time; after the last one, put its time into `ended`."""
+    last = -inf
+    for sample in samples:
+        if isinstance(sample.get("t"), int | float):
+            last = sample["t"]
+            yield last, node, sample
+    ended[node] = last
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -61,13 +81,14 @@ _OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def _one(found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """Combine the samples. A field that one node does not know is None; a field that one omits is omitted."""
+def _one(found: Mapping[int, dict[str, Any]], is_whole: bool) -> dict[str, Any]:
+    """Combine the samples. A field that one node does not know is None; a field that one omits, as a node without a
+    sample does (not `is_whole`), is omitted."""
     nodes = [sample for _, sample in sorted(found.items())]
     one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
-    for name in _OF_NODES if len(nodes) > 1 else ():
+    for name in _OF_NODES if len(nodes) > 1 or not is_whole else ():
         values = [sample[name] for sample in nodes if name in sample]
-        if len(values) == len(nodes):
+        if is_whole and len(values) == len(nodes):
             is_known = all(isinstance(value, list) if name == "cpu_percents" else _fits(value) for value in values)
             one[name] = _OF_NODES[name](values) if is_known else None
         else:

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from ngcdl.record.shape import known_of, make
-from ngcdl.spec import Placement, Workload
+from ngcdl.spec import Placement, Workload, kind_of
 
 FORMAT = 1
 STATUSES = ("running", "finished", "failed", "interrupted", "lost")
@@ -50,7 +50,8 @@ class Gpu:
 @dataclass(frozen=True)
 class Machine:
     """The host it ran on. `cores` counts logical processors, mostly two for each of the `physical_cores`; `driver` is
-    NVIDIA's version, such as 535.104.05. `gpus`: () if there are none, None if unknown."""
+    NVIDIA's version, such as 535.104.05. `gpus`: () if there are none, None if unknown. `usable_cores`: how much
+    processor time per second affinity and quota left to ngcdl itself, and so to what it runs without a container."""
 
     hostname: str | None = None
     cpu: str | None = None
@@ -60,6 +61,7 @@ class Machine:
     driver: str | None = None
     gpus: tuple[Gpu, ...] | None = None
     physical_cores: int | None = None
+    usable_cores: float | None = None
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,14 @@ class Run:
     def placement(self) -> Mapping[str, Any]:
         """Where on a cluster it was to go, as in its spec; {} for a run on one host."""
         return (self.spec or {}).get("placement") or {}
+
+    @property
+    def allowed_cores(self) -> float | None:
+        """How many of the machine's processors it was allowed to use; None: all of them, or unknown, as in a
+        container."""
+        usable, cores = self.machine.usable_cores, self.machine.cores
+        is_limited = usable is not None and 0 < usable < (cores or 0) and not kind_of(self.engine).has_containers
+        return usable if is_limited else None
 
     @property
     def is_synthetic(self) -> bool:

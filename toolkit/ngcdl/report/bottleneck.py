@@ -7,18 +7,19 @@ running out of memory. No rule applies on an unknown figure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from math import ceil
 
 from ngcdl.record import Finding, Run, Summary
 from ngcdl.report import achieved, memory, throttling
-from ngcdl.report.case import COMPUTE_BOUND_PERCENT, FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, Case, finding
+from ngcdl.report.case import FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, WAITED_SHARE, Case, finding
 from ngcdl.report.lines import Line
 
 # A mean over fewer is chance: one sample in four is a checkpoint, or the first step.
 FEWEST_SAMPLES = 5
 # Below this the card waits so much that the cause is worth finding.
 WAITING_PERCENT = 70.0
-# A training that waited for its batches for this share of the time explains a waiting card.
-WAITED_SHARE = 0.3
+# The use of a run's cards differs by this many percentage points if one of them waits for another.
+UNEVEN_PERCENT = 20.0
 # A thread that never waits reads 95 to 100: the kernel moves it between cores within a sample.
 FULL_CORE_PERCENT = 90.0
 # Feeds that make no batches on the CPU while a card computes (containers/trainer/feed.py).
@@ -99,7 +100,7 @@ def _tiny_batch(case: Case) -> Iterator[Finding]:
         return
     if batch <= TINY_BATCH and seconds < TINY_STEP_SECONDS:
         text = f"GPU {busy:.0f} % busy with steps of {1000 * seconds:.1f} ms at batch {batch:.0f}: "
-        makes = "making batches and " if (case.waited_share or 0.0) >= WAITED_SHARE else ""
+        makes = "making batches and " if case.waited else ""
         text += f"most of the time goes into {makes}launching work, not into computing."
         yield finding(
             "tiny-batch", text, f"    ngcdl run ... --batch {4 * batch:.0f}",
@@ -140,15 +141,18 @@ def _full_core(case: Case) -> Iterator[Finding]:
 
 def _oversubscribed(case: Case) -> Iterator[Finding]:
     """Judge by the threads requested, or by those seen if they can only be the run's own."""
-    cores, threads, percent = case.run.machine.cores, case.asked("threads"), case.summary.cpu_percent_mean
+    allowed, threads, percent = case.run.allowed_cores, case.asked("threads"), case.summary.cpu_percent_mean
+    cores = case.run.machine.cores if allowed is None else ceil(allowed)
     running, others = case.summary.threads_running_mean, case.others_cores
-    if not cores or not case.waits_for_the_cpu:
+    if not cores or case.sets_the_pace:
         return
-    is_alone = others is None or others < OTHERS_SHARE * cores
+    # of the machine's threads, those of others can't be told apart where they have cores of their own
+    is_alone = allowed is None and (others is None or others < OTHERS_SHARE * cores)
     advice = f"    ngcdl run ... --threads {cores}"
     if threads is not None and threads > cores:
-        text = f"{threads:.0f} threads compute on {cores} cores: they take turns, which costs time."
-        yield finding("oversubscribed", text, advice, threads=threads, cores=cores)
+        on = f"{cores} cores" if allowed is None else _those(allowed)
+        text = f"{threads:.0f} threads compute on {on}: they take turns, which costs time."
+        yield finding("oversubscribed", text, advice, threads=threads, cores=cores if allowed is None else allowed)
     elif is_alone and (running or 0.0) >= OVERSUBSCRIBED * cores and (percent or 0.0) >= FULL_CPU_PERCENT:
         text = f"{running:.0f} threads want to run on {cores} cores: they take turns, which costs time."
         yield finding("oversubscribed", text, advice, threads_running=running, cores=cores)
@@ -156,11 +160,36 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
 
 def _compute_bound(case: Case) -> Iterator[Finding]:
     """Skip a card that others used, too: its utilization is not the run's alone."""
-    if not case.summary.shared_gpu and case.busy is not None and case.busy >= COMPUTE_BOUND_PERCENT:
+    if not case.summary.shared_gpu and case.sets_the_pace:
         text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
         yield finding(
             "compute-bound", text, "Mixed precision or a faster card would speed it up.", gpu_percent=case.busy
         )
+
+
+def _uneven_cards(case: Case) -> Iterator[Finding]:
+    """Report several cards of which one waits for another: in NCCL a card that waits counts as busy, so the least busy
+    one may be the one that the others wait for."""
+    cards, busy, share = case.computing, case.busy, case.waited_share
+    if len(cards) < 2 or busy is None or busy < WAITING_PERCENT or case.summary.shared_gpu or case.sets_the_pace:
+        return
+    most, least = cards[0], cards[-1]
+    low = least.gpu_percent_mean or 0.0
+    figures = {"gpu_percent": busy, "least_gpu_percent": low, "waited_percent": None if share is None else 100 * share}
+    waited = f"{100 * (share or 0.0):.0f} % of the time the training waited for its next batch"
+    faster = f"To make batches faster, {_FASTER}"
+    if busy - low > UNEVEN_PERCENT:
+        is_named = None not in (most.index, least.index) and len({gpu.index for gpu in cards}) == len(cards)
+        names = (f"GPU {most.index}", f"GPU {least.index}") if is_named else ("One GPU", "another")
+        text = f"{names[0]} {busy:.0f} %, {names[1]} {low:.0f} % busy: cards wait for the slowest replica."
+        text += f" {waited}." if case.waited else ""
+        advice = (
+            "A card that waits for another in NCCL counts as busy. See how they differ: model, clocks, other users:"
+        )
+        yield finding("uneven-cards", text, faster if case.waited else f"{advice}\n    ngcdl gpu", **figures)
+    elif case.waited:
+        text = f"GPUs up to {busy:.0f} % busy, but {waited}: a card that waits for another counts as busy."
+        yield finding("input-bound", text, faster, **figures)
 
 
 def _busy_machine(case: Case) -> Iterator[Finding]:
@@ -173,13 +202,18 @@ def _busy_machine(case: Case) -> Iterator[Finding]:
 def _cpu_bound(case: Case) -> Iterator[Finding]:
     """Judge a run that was meant to compute on the CPU, if others did not keep the cores busy.
 
-    As many busy threads as physical cores also fill the CPU: a second one on each core adds little to arithmetic."""
+    As many busy threads as physical cores also fill the CPU: a second one on each core adds little to arithmetic. A run
+    that may not use all cores is judged by those that it may use."""
     percent, busy, machine = case.summary.cpu_percent_mean, case.summary.cores_busy, case.run.machine
     cores, physical, own = machine.cores, machine.physical_cores, case.summary.container_cpu_percent_mean
     if not case.on_cpu or case.is_crowded or percent is None or not cores:
         return
-    used = busy if own is None else own / 100
-    if percent >= FULL_CPU_PERCENT:
+    used, allowed = busy if own is None else own / 100, case.run.allowed_cores
+    if allowed is not None:
+        if own is None or own < FULL_CPU_PERCENT * allowed:
+            return
+        text = f"It kept {_those(allowed)} {own / allowed:.0f} % busy: they set the pace."
+    elif percent >= FULL_CPU_PERCENT:
         text = f"All {cores} cores {percent:.0f} % busy: the CPU sets the pace."
     elif used is not None and physical and 100 * used >= FULL_CPU_PERCENT * physical:
         text = f"{used:.1f} of {cores} logical processors busy, on {physical} physical cores: the CPU sets the pace."
@@ -191,12 +225,19 @@ def _cpu_bound(case: Case) -> Iterator[Finding]:
 
 def _one_thread(case: Case) -> Iterator[Finding]:
     cores, busy, core = case.run.machine.cores, case.summary.cores_busy, case.summary.cpu_busiest_core_percent_mean
-    if not case.on_cpu or core is None or busy is None or cores is None or cores < FEWEST_CORES_TO_SPLIT:
+    own, allowed = case.summary.container_cpu_percent_mean, case.run.allowed_cores
+    if not case.on_cpu or core is None or core < FULL_CORE_PERCENT or (own is not None and own < FULL_CORE_PERCENT):
         return
-    if core >= FULL_CORE_PERCENT and busy <= ONE_THREAD_CORES:
-        text = f"One core at {core:.0f} %, the other {cores - 1} nearly idle: one thread does all the work."
-        advice = f"    ngcdl run ... --threads {cores}"
-        yield finding("one-thread", text, advice, cpu_busiest_core_percent=core, cores_busy=busy)
+    if allowed is not None:  # the other cores may be busy for others
+        busy = None if own is None else own / 100
+    if busy is None or busy > ONE_THREAD_CORES or (allowed or cores or 0) < FEWEST_CORES_TO_SPLIT:
+        return
+    if allowed is None:
+        text = f"One core at {core:.0f} %, the other {(cores or 0) - 1} nearly idle: one thread does all the work."
+    else:
+        text = f"It kept {busy:.1f} of {_those(allowed)} busy, as one thread does."
+    advice = f"    ngcdl run ... --threads {ceil(allowed or cores or 0)}"
+    yield finding("one-thread", text, advice, cpu_busiest_core_percent=core, cores_busy=busy)
 
 
 def _idle_cards(case: Case) -> Iterator[Finding]:
@@ -209,6 +250,12 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
         which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
         text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few trainings use several."
         yield finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
+
+
+def _those(allowed: float) -> str:
+    """Name the processors that the run was allowed to use."""
+    some = "the one core" if allowed == 1 else f"the {allowed:g} cores" if allowed > 1 else f"the {allowed:g} of a core"
+    return f"{some} that it may use"
 
 
 def _nothing_stands_out(case: Case) -> Iterator[Finding]:
@@ -224,6 +271,10 @@ def _nothing_stands_out(case: Case) -> Iterator[Finding]:
         else:
             text += "it waits for something that was not measured."
         yield finding("balanced", text, None, gpu_percent=busy, cpu_busiest_core_percent=core)
+    elif case.on_cpu and (allowed := case.run.allowed_cores) is not None:
+        if (own := case.summary.container_cpu_percent_mean) is not None:
+            text = f"It kept {_those(allowed)} {own / allowed:.0f} % busy: not all of their time is used."
+            yield finding("balanced", text, None, own_cpu_percent=own, cores=allowed)
     elif case.on_cpu and cores is not None:
         text = f"{cores:.1f} of {case.run.machine.cores} cores busy{beside}: not all of the CPU is used."
         yield finding("balanced", text, None, cores_busy=cores, cpu_busiest_core_percent=core)
@@ -240,6 +291,7 @@ _RULES = (
     _input_bound,
     _full_core,
     _busy_machine,
+    _uneven_cards,
     _oversubscribed,
     _compute_bound,
     _cpu_bound,

@@ -16,10 +16,12 @@ Reasons = frozenset[str]
 Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
 
 
-def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool) -> Summary:
-    """Return `so_far` with what `samples` say about the cards; `computes`: as far as known, it trained on them."""
+def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool, is_timed: bool) -> Summary:
+    """Return `so_far` with what `samples` say about the cards; `computes`: as far as known, it trained on them;
+    `is_timed`: the samples are those of the time whose energy is asked for."""
     cards = _cards(samples)
-    energies, reasons = [_energy(card) for card in cards], [_reasons(card) for card in cards]
+    energies = [_energy(card) if is_timed else None for card in cards]
+    reasons = [_reasons(card) for card in cards]
     gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
     summed = replace(
         so_far,

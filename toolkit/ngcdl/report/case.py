@@ -13,6 +13,8 @@ IDLE_PERCENT = 5.0
 # NVML counts any time in which some kernel ran, however small, as busy; the rest is waiting between steps.
 COMPUTE_BOUND_PERCENT = 90.0
 FULL_CPU_PERCENT = 90.0
+# A training that waited for its batches for this share of the time explains a waiting card.
+WAITED_SHARE = 0.3
 # The share of all cores that others kept busy: a quarter is more than a desktop and its browser use.
 OTHERS_SHARE = 0.25
 
@@ -40,6 +42,27 @@ class Case:
         known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None]
         return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
 
+    @cached_property
+    def computing(self) -> tuple[GpuSummary, ...]:
+        """The cards that computed and whose utilization is known, the busiest first: at most one for each replica."""
+        known = [gpu for gpu in self.summary.gpus if (gpu.gpu_percent_mean or 0.0) >= IDLE_PERCENT]
+        replicas = number(self.start.get("replicas"))
+        busiest = sorted(known, key=lambda gpu: -(gpu.gpu_percent_mean or 0.0))
+        return tuple(busiest if replicas is None else busiest[: max(int(replicas), 1)])
+
+    @cached_property
+    def sets_the_pace(self) -> bool:
+        """Whether its cards do: each of those that computed is busy. A card that waits for another one in NCCL counts
+        as busy, so several cards do not if the training waited for its batches."""
+        if self.busy is None or any((gpu.gpu_percent_mean or 0.0) < COMPUTE_BOUND_PERCENT for gpu in self.computing):
+            return False
+        return self.busy >= COMPUTE_BOUND_PERCENT and (len(self.computing) < 2 or not self.waited)
+
+    @property
+    def waited(self) -> bool:
+        """Whether it is known to have waited for its batches for a good part of the time."""
+        return (self.waited_share or 0.0) >= WAITED_SHARE
+
     @property
     def busy(self) -> float | None:
         """That card's utilization, 0..100, if the framework used it."""
@@ -53,15 +76,13 @@ class Case:
         return busy is not None and busy < percent and (busy >= IDLE_PERCENT or self.run.device == "gpu")
 
     @cached_property
-    def waits_for_the_cpu(self) -> bool:
-        """Whether it may be waiting for the CPU: not if a card sets the pace."""
-        return self.busy is None or self.busy < COMPUTE_BOUND_PERCENT
-
-    @cached_property
     def others_cores(self) -> float | None:
-        """The number of cores that others kept busy on a full CPU; None: it was not full, or that is unknown."""
+        """The number of cores that others kept busy on a full CPU; None: it was not full, or that is unknown, or others
+        may have their own cores, as the run was not allowed to use all of them."""
         own, all_busy = self.summary.container_cpu_percent_mean, self.summary.cores_busy
         if own is None or all_busy is None or (self.summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
+            return None
+        if self.run.allowed_cores is not None:
             return None
         return all_busy - own / 100
 
@@ -69,7 +90,7 @@ class Case:
     def is_crowded(self) -> bool:
         """Whether others kept so many cores busy that the CPU was theirs rather than the run's."""
         cores, others = self.run.machine.cores, self.others_cores
-        return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and self.waits_for_the_cpu
+        return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and not self.sets_the_pace
 
     @cached_property
     def waited_share(self) -> float | None:

@@ -13,14 +13,14 @@ from ngcdl.report.curves import Curve, thinned
 from ngcdl.report.markup import Markup, joined, tag
 from ngcdl.report.scale import Axis, percent_axis
 
-COLOURS = 8  # in the page's palette; a ninth line starts over with another dash pattern
+COLOURS, DASHES = 8, 4  # in the page's palette; a ninth line starts over with another dash pattern
 _WIDE, _HIGH = 1000.0, 1000.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `colour` 0..; `dots`: mark its points; `soft`: draw it muted, behind the others; `breaks`: show a pause
-    as a gap."""
+    """One line. `colour` 0..; `dash` 0..: which of several lines in that colour; `dots`: mark its points; `soft`: draw
+    it muted, behind the others; `breaks`: show a pause as a gap."""
 
     label: str
     curve: Curve
@@ -28,6 +28,7 @@ class Line:
     dots: bool = False
     soft: bool = False
     breaks: bool = True
+    dash: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _line(chart: Chart, line: Line) -> Markup:
     for points in thinned(line.curve, chart.x.low, chart.x.high, line.breaks):
         # A single point is a dot: a line of zero length with round ends.
         words.append("M" + _through(chart, points) + ("h0" if len(points) == 1 else ""))
-    style = _style(line.colour, alone=len(chart.lines) == 1)
+    style = _style(line.colour, len(chart.lines) == 1, line.dash)
     path = tag("path", class_=f"line{' soft' if line.soft else ''} {style}", d="".join(words))
     if not line.dots:
         return path
@@ -162,14 +163,18 @@ def _line(chart: Chart, line: Line) -> Markup:
     return joined(path, tag("path", class_=f"dots {style}", d=dots))
 
 
-def _style(colour: int, alone: bool) -> str:
+def _style(colour: int, alone: bool, dash: int = 0) -> str:
     """Return colour and dash pattern: the dashes serve readers who can't tell the colours apart."""
-    return f"c{colour % COLOURS}" + (f" d{colour % 4}" if colour % 4 and not alone else "")
+    dash = (colour + colour // COLOURS + dash) % DASHES
+    return f"c{colour % COLOURS}" + (f" d{dash}" if dash and not alone else "")
 
 
 def _legend(chart: Chart) -> Markup | None:
     alone = len(chart.lines) == 1
-    shown = [(line.label, f"key {'soft ' if line.soft else ''}{_style(line.colour, alone)}") for line in chart.lines]
+    shown = [
+        (line.label, f"key {'soft ' if line.soft else ''}{_style(line.colour, alone, line.dash)}")
+        for line in chart.lines
+    ]
     shown += [(chart.band.label, f"swatch c{chart.band.colour % COLOURS}")] if chart.band else []
     shown += [(chart.marked_as, "swatch mark")] if chart.marked else []
     if len(shown) == 1 and not shown[0][0]:

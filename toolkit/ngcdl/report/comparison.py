@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import ceil
 from statistics import median
 from typing import Any
 
@@ -287,10 +288,10 @@ def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _too_many_threads(run: Run) -> str | None:
-    threads, cores = run.workload.get("threads"), run.machine.cores
-    if not isinstance(threads, int) or not cores or threads <= cores:
+    threads, cores = run.workload.get("threads"), run.allowed_cores or run.machine.cores
+    if not isinstance(threads, int) or not cores or threads <= ceil(cores):
         return None
-    return f"{threads} threads on {cores} processors: more threads than processors usually cost speed"
+    return f"{threads} threads on {cores:g} processors: more threads than processors usually cost speed"
 
 
 def _numbers(runs: Sequence[Run], name: str) -> list[float]:

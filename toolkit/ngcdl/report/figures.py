@@ -22,7 +22,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     """Sum up a run on a machine with `cores` logical processors.
 
     Means are over the samples between the first and the last logged step, of any attempt; over all samples if there
-    are none in between."""
+    are none in between. But a training has no energy then: most of its time was start-up."""
     told, samples = list(events), list(samples)
     events = _standing(told)
     steps = _steps(events)
@@ -51,7 +51,8 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
     )
     measured = during or samples
     summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
-    summed = with_cards(summed, measured, computes=start.get("device") != "cpu")
+    is_timed = bool(during) or not (start or steps)
+    summed = with_cards(summed, measured, computes=start.get("device") != "cpu", is_timed=is_timed)
     return achieved.with_peak(summed, start) if start else summed
 
 

@@ -8,6 +8,7 @@ from ngcdl.record import Finding
 from ngcdl.report import tuned
 from ngcdl.report.case import Case, finding
 from ngcdl.report.lines import number
+from ngcdl.spec import kind_of
 
 # Clean file cache is not counted: the rest of the limit is all that the next batch can have.
 FULL_MEMORY = 0.9
@@ -56,7 +57,11 @@ def _hosts_memory(case: Case) -> str:
     """Name the memory that limits a process without a card."""
     limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
     is_held = limit is not None and whole is not None and limit < whole
-    return "the container's memory limit" if is_held else "the machine's memory"
+    return _limit_of(case) if is_held else "the machine's memory"
+
+
+def _limit_of(case: Case) -> str:
+    return f"{'the container' if kind_of(case.run.engine).has_containers else 'its control group'}'s memory limit"
 
 
 def pressed(case: Case) -> Iterator[Finding]:
@@ -64,7 +69,7 @@ def pressed(case: Case) -> Iterator[Finding]:
     most, limit = summary.memory_bytes_max, summary.memory_limit_bytes
     used = most / limit if most is not None and limit else None
     pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
-    of = "the machine's memory" if limit == case.run.machine.memory_bytes else "the container's memory limit"
+    of = "the machine's memory" if limit == case.run.machine.memory_bytes else _limit_of(case)
     said = [f"the kernel OOM-killed {kills} of the run's processes"] if kills and not _was_search(case) else []
     said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
     if pressure is not None and pressure >= PRESSURE_PERCENT:

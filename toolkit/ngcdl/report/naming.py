@@ -107,8 +107,16 @@ def hardware(run: Run) -> str | None:
         counted = Counter(names)
         return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counted.items()) or None
     if run.device == "cpu" and run.machine.cpu:
-        return f"{run.machine.cpu}, {run.machine.cores} cores" if run.machine.cores else run.machine.cpu
+        return ", ".join(filter(None, (run.machine.cpu, cores(run))))
     return None
+
+
+def cores(run: Run) -> str | None:
+    """Say how many processors there were, and of how many it was allowed to use; None if unknown."""
+    if not run.machine.cores:
+        return None
+    allowed = "" if run.allowed_cores is None else f"{run.allowed_cores:g} of "
+    return f"{allowed}{run.machine.cores} cores"
 
 
 def on(run: Run) -> str:

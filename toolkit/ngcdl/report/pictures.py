@@ -145,14 +145,19 @@ def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
     yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
 
 
-def _of_cards(story: Story, name: str) -> list[Curve]:
-    return [card.curves[name] for card in story.measured.cards.values()]
+def _label_of(card: CardCurves, story: Story, stories: Sequence[Story]) -> str:
+    label = _label(story, stories)
+    if len(story.measured.cards) < 2 or card.index is None:
+        return label
+    return f"{label} {card.index}" if label.endswith(" on GPU") else f"{label}, GPU {card.index}"
 
 
 def _card_lines(stories: Sequence[Story], name: str) -> list[Line]:
     if len(stories) > 1:
         return [
-            Line(_label(story, stories), curve, _colour(story)) for story in stories for curve in _of_cards(story, name)
+            Line(_label_of(card, story, stories), card.curves[name], _colour(story), dash=at)
+            for story in stories
+            for at, card in enumerate(story.measured.cards.values())
         ]
     cards = list(stories[0].measured.cards.values())
     return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)]

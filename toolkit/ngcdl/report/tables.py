@@ -10,6 +10,7 @@ from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, number, size
 from ngcdl.record import Run
 from ngcdl.report import naming, raced, tuned
+from ngcdl.report.lines import known
 from ngcdl.report.story import Story
 from ngcdl.report.verdict import rate
 from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
@@ -21,8 +22,11 @@ Row = tuple[str, tuple[str, ...]]
 def figures(stories: Sequence[Story]) -> list[Row]:
     """Return a row for each figure, a cell for each run. Omit what no run has, except what readers always expect."""
     has_training = any(story.is_training for story in stories)
+    has_several = any(len(story.run.summary.gpus) > 1 for story in stories)
     kept = []
     for name, cell, asked in _FIGURES:
+        if cell is _watts and has_several:
+            name = "GPU power (mean, all cards together)"
         cells = tuple(cell(story) for story in stories)
         wanted = asked == "always" or (asked == "of a training" and has_training)
         if wanted or any(one != NOT_AVAILABLE for one in cells):
@@ -46,8 +50,9 @@ def _losses(story: Story) -> str:
 
 
 def _watts(story: Story) -> str:
-    known = [gpu.watts_mean for gpu in story.run.summary.gpus if gpu.watts_mean is not None]
-    return measured(sum(known) if known else None, 0, " W")
+    gpus = story.run.summary.gpus
+    each = known(gpu.watts_mean for gpu in gpus)
+    return measured(sum(each) if each and len(each) == len(gpus) else None, 0, " W")
 
 
 def _energy(story: Story) -> str:
@@ -161,7 +166,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("NVIDIA driver", machine.driver or ("none" if machine.gpus == () else None)),
         ("GPUs of the machine", _cards(there)),
         ("GPUs of the run", _cards(_used(run))),
-        ("machine", _words(machine.hostname, machine.cpu, f"{machine.cores} cores" if machine.cores else None)),
+        ("machine", _words(machine.hostname, machine.cpu, naming.cores(run))),
         ("memory of the machine", size(machine.memory_bytes)),
         ("kernel", machine.kernel),
         ("data", f"{data(run)}{f': {run.dataset_note}' if run.dataset_note else ''}"),

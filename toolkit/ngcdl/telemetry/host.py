@@ -14,6 +14,7 @@ import psutil
 from ngcdl import record
 from ngcdl.telemetry.card import Card
 from ngcdl.telemetry.kept import Kept
+from ngcdl.telemetry.processors import processors
 
 CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/meminfo")
 MOST_CORES = 512  # measured individually
@@ -31,6 +32,7 @@ def machine(driver: str | None = None, cards: Sequence[Card] | None = None) -> r
         driver=driver,
         gpus=None if cards is None else tuple(gpus),
         physical_cores=psutil.cpu_count(logical=False),
+        usable_cores=processors(),
     )
 
 

@@ -24,7 +24,8 @@ from ngcdl.telemetry.memory import Limits
 class Usage:
     """`cpu_percent`: 100 is one core, since the previous reading. Memory: the working set, without clean file cache.
 
-    Limit, pressure and kills are those of the control group: memory.py."""
+    Limit, pressure and kills are those of the control group: memory.py. Of the group of a process only the limit is
+    read, because others share it: what befell them is not the run's."""
 
     cpu_percent: float | None = None
     memory_bytes: int | None = None
@@ -73,7 +74,10 @@ class ContainerMeter:
         cpu, used = self._cpu.read(), self._used.read()
         cpu_percent = self._rate.percent(None if cpu is None else cpu / self._per_second)
         memory_bytes = None if used is None else max(0, used - (self._inactive.read() or 0))
-        return _with_limits(cpu_percent, memory_bytes, self._limits)
+        if cpu_percent is None and memory_bytes is None:  # it is gone, or can't be read
+            return Usage()
+        pressure = self._limits.pressure()
+        return Usage(cpu_percent, memory_bytes, self._limits.limit_bytes, pressure.percent, pressure.oom_kills)
 
 
 class ProcessMeter:
@@ -105,14 +109,10 @@ class ProcessMeter:
             with suppress(psutil.Error), one.oneshot():
                 seconds += sum(one.cpu_times()[:4])  # user and system, its own and those of children that ended
                 memory += one.memory_info().rss
-        return _with_limits(self._rate.percent(seconds), memory or None, self._limits)
-
-
-def _with_limits(cpu_percent: float | None, memory_bytes: int | None, limits: Limits) -> Usage:
-    if cpu_percent is None and memory_bytes is None:  # it is gone, or can't be read
-        return Usage()
-    pressure = limits.pressure()
-    return Usage(cpu_percent, memory_bytes, limits.limit_bytes, pressure.percent, pressure.oom_kills)
+        cpu_percent = self._rate.percent(seconds)
+        if cpu_percent is None and not memory:
+            return Usage()
+        return Usage(cpu_percent, memory or None, self._limits.limit_bytes)
 
 
 class _Rate:

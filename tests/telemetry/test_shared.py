@@ -1,0 +1,61 @@
+"""Where no card is free, the one with the most memory left is shared, and who uses the cards is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .stand_in import Host
+
+SHARED = """
+import json, sys
+from dataclasses import astuple
+from ngcdl.telemetry import shared
+unfit, held, shown = json.loads(sys.argv[1])
+one = shared.card(unfit, held, shown)
+print(json.dumps(one and astuple(one)))
+"""
+FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
+BUSY = {"gpu0__processes": "7:5", "gpu1__processes": "8:5"}
+
+
+def shared(host: Host, unfit: tuple[str, ...] = (), held: object = None, shown: tuple[str, ...] | None = None) -> Any:
+    import json
+
+    return host.ask(SHARED, json.dumps([unfit, held or {}, shown]))
+
+
+def test_it_is_the_card_with_the_most_memory_left(card: Host) -> None:
+    card.set(**BUSY)
+    assert shared(card, held={SECOND: "a-run"}) == ["1", SECOND, "GPU 0: by another program; GPU 1: by a-run"]
+    card.set(**BUSY, gpu1__memory_used=42 * 10**9)
+    assert shared(card)[:2] == ["0", FIRST]
+
+
+def test_a_card_that_does_not_fit_is_not_shared_and_said_so(card: Host) -> None:
+    card.set(**BUSY)
+    assert shared(card, unfit=(SECOND,)) == [
+        "0", FIRST, "GPU 0: by another program; GPU 1: of no use to this image",
+    ]  # fmt: skip
+    assert shared(card, shown=(FIRST,)) == [
+        "0", FIRST, "GPU 0: by another program; GPU 1: hidden by CUDA_VISIBLE_DEVICES",
+    ]  # fmt: skip
+    card.set(**BUSY, fail__gpu1__DeviceGetHandleByIndex=15)
+    assert shared(card) == ["0", FIRST, "GPU 0: by another program; GPU 1: out of order"]
+
+
+def test_a_card_that_is_free_by_now_is_taken_without_a_word(card: Host) -> None:
+    card.set(gpu1__processes="8:5")
+    assert shared(card) == ["0", FIRST, ""]
+
+
+def test_mig_devices_come_after_whole_cards(card: Host) -> None:
+    mig = {"gpu1__mig": 1, "gpu1__mig0__uuid": "MIG-41b3", "gpu1__mig0__processes": "7:5"}
+    card.set(gpu0__processes="7:5", **mig)
+    assert shared(card)[:2] == ["0", FIRST]
+    assert shared(card, unfit=(FIRST,))[:2] == ["1:0", "MIG-41b3"]
+    assert shared(card, shown=("MIG-41b3",))[:2] == ["1:0", "MIG-41b3"]
+
+
+def test_where_no_card_can_be_named_there_is_none(card: Host) -> None:
+    card.set(gpu0__mig=1, gpu1__mig=1)
+    assert shared(card) is None

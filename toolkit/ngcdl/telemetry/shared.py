@@ -1,0 +1,60 @@
+"""Which card does a training share with others if none is free?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ngcdl.telemetry import driver
+from ngcdl.telemetry.card import GpuReading, computing, is_mig
+from ngcdl.telemetry.free import VARIABLE
+from ngcdl.telemetry.gpu import open_nvml
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A card's name, such as 0 or 0:1, and who uses the cards: GPU 0: by RUN; GPU 1: by another program. `users` is ""
+    if the card is free by now."""
+
+    name: str
+    uuid: str
+    users: str
+
+
+def card(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None) -> Shared | None:
+    """Return the card, or MIG device, with the most memory left, of several the one that computes least; None if none
+    can be named. `unfit`, `held` and `shown` as in free.cards(). Raise NvmlUnavailable."""
+    left: dict[str, GpuReading] = {}
+    users = []
+    for whole in driver.within(_all):
+        for name, one in computing([whole]).items():
+            why = _why_not(whole, one, unfit, shown)
+            users.append(f"GPU {name}: {why or _user(one, held)}")
+            left |= {} if why else {name: one}
+    free = {name: one for name, one in left.items() if one.is_free and one.uuid not in held}
+    if not left:
+        return None
+    name, one = min((free or left).items(), key=lambda item: _order(item[1]))
+    return Shared(name, one.uuid or "", "" if free else "; ".join(users))
+
+
+def _order(one: GpuReading) -> tuple[bool, int, tuple[int, int, int]]:
+    return is_mig(one.uuid or ""), (one.memory_used_bytes or 0) - (one.memory_total_bytes or 0), one.use
+
+
+def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: Collection[str] | None) -> str:
+    if one.uuid is None or (one.error is not None and one.memory_used_bytes is None):
+        return "out of order"
+    if whole.uuid in unfit:
+        return "of no use to this image"
+    return f"hidden by {VARIABLE}" if shown is not None and not {whole.uuid, one.uuid} & set(shown) else ""
+
+
+def _user(one: GpuReading, held: Mapping[str, str]) -> str:
+    run = held.get(one.uuid or "")
+    return f"by {run}" if run else "by another program"
+
+
+def _all() -> tuple[GpuReading, ...]:
+    with open_nvml() as nvml:
+        return nvml.read(processes=True)
