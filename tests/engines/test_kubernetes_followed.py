@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kubernetes_api import Api, Log
-from kubernetes_jobs import RUN, Followed, record, started
+from kubernetes_jobs import NAME, RUN, Followed, record, started
 
 from ngcdl.engines.kubernetes import KubernetesEngine
 from ngcdl.engines.kubernetes.job import KubernetesJob
@@ -99,6 +99,48 @@ def test_what_it_waits_for_is_said_once(engine: KubernetesEngine, api: Api, tmp_
     looks = len(api.asked)
     api.until(lambda: len(api.asked) > looks + 6, "nobody looks any more")
     api.ends()
+    api.job_ends()
+    followed.end()
+    assert followed.text("stderr").count("waiting: ") == 1
+
+
+def test_why_another_node_has_no_pod_is_said_while_the_first_one_s_output_is_followed(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path, nodes=2)
+    said = 'pods "x-1" is forbidden: exceeded quota: gpus'
+    about = {"metadata": {"name": "e", "namespace": "vision"}, "involvedObject": {"name": NAME}}
+    api.put("events", {**about, "reason": "FailedCreate", "message": said, "lastTimestamp": "2026-01-01T00:00:00Z"})
+    pod = api.runs()
+    followed = Followed(job)
+    followed.until(said, "stderr")
+    api.writes(pod, b"step 0\n")
+    followed.until("step 0\n")
+    api.runs(1)
+    api.ends()
+    api.ends(1)
+    api.job_ends()
+    followed.end()
+    assert followed.text("stderr").count("waiting: ") == 1
+
+
+def test_a_first_pod_whose_node_died_is_told_of_and_what_takes_its_place_is_followed(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path)
+    pod = api.runs()
+    api.logs[pod].closed = True
+    lost = api.objects["pods", "vision", pod]
+    api.put("pods", {**lost, "metadata": {**lost["metadata"], "deletionTimestamp": "2026-01-01T00:10:00Z"}})
+    followed = Followed(job)
+    followed.until(f"waiting: the pod {pod} should have ended at 2026-01-01T00:10:00Z: its node ", "stderr")
+    looks = len(api.asked)
+    api.until(lambda: len(api.asked) > looks + 6, "nobody looks any more")
+    del api.objects["pods", "vision", pod]
+    second = api.runs(suffix="bbbbb")
+    api.writes(second, b"step 1\n")
+    followed.until("step 1\n")
+    api.ends(suffix="bbbbb")
     api.job_ends()
     followed.end()
     assert followed.text("stderr").count("waiting: ") == 1

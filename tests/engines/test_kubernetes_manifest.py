@@ -21,7 +21,7 @@ import kubernetes_validate
 import pytest
 import yaml as parsed
 from house import House
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from ngcdl.engines.base import Order
@@ -172,6 +172,56 @@ def test_words_that_kubernetes_would_put_variables_in_are_left_as_they_are() -> 
     (container,) = pod(COMMAND)["containers"]
     assert container["args"][-1] == "print('$$(HOME) is no variable of mine')"
     assert {"name": "GREETING", "value": "it's $$(me)"} in container["env"]
+
+
+def expanded(word: str) -> str:
+    """Do with a word of args, or a value of env, what a node does; every variable has the value VALUE.
+
+    https://github.com/kubernetes/kubernetes/blob/master/third_party/forked/golang/expansion/expand.go"""
+    given, at, made = word.encode(), 0, b""
+    while at < len(given):
+        begin, after = given[at : at + 1], given[at + 1 : at + 2]
+        end = given.find(b")", at)
+        if begin != b"$" or not after:
+            made, at = made + begin, at + 1
+        elif after == b"(" and end > 0:
+            made, at = made + b"VALUE", end + 1
+        elif after == b"$":
+            made, at = made + b"$", at + 2
+        else:  # Go's string(byte) is the character of that number
+            made, at = made + b"$" + chr(after[0]).encode(), at + 2
+    return made.decode(errors="replace")
+
+
+@example("echo $$ >pid")
+@example("$$(x)")
+@example("$$a")
+@example("$$$")
+@example("$(x")
+@example("5 $é")
+@given(some.text("$()aé", max_size=12))
+def test_no_word_and_no_value_is_changed_on_its_way_through_kubernetes(word: str) -> None:
+    (container,) = pod(replace(COMMAND, command=("echo", word), environment=(("WORD", word),)))["containers"]
+    (variable,) = [one for one in container["env"] if one["name"] == "WORD"]
+    assert expanded(container["args"][-1]) == word
+    assert expanded(variable["value"]) == word
+
+
+def test_a_pod_without_gpus_asks_for_none_of_its_node_where_nvidia_s_runtime_is_the_default() -> None:
+    """NGC images set NVIDIA_VISIBLE_DEVICES=all, which is enough there."""
+
+    def visible(spec: RunSpec) -> list[str]:
+        (container,) = pod(spec)["containers"]
+        return [one["value"] for one in container["env"] if one["name"] == "NVIDIA_VISIBLE_DEVICES"]
+
+    assert visible(COMMAND) == ["void"]
+    assert visible(TRAINING) == [], "the device plugin sets it"
+    assert visible(replace(COMMAND, environment=(("NVIDIA_VISIBLE_DEVICES", "all"),))) == ["all"], "as it was typed"
+
+
+def test_a_claim_with_millions_of_files_is_given_to_the_group_once() -> None:
+    assert pod(TRAINING)["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+    assert "fsGroupChangePolicy" not in pod(COMMAND)["securityContext"], "it goes with fsGroup alone"
 
 
 def test_the_image_starts_by_its_own_entrypoint() -> None:

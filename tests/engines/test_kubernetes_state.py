@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ngcdl.engines.kubernetes.messages import QUOTA as REMEDY
 from ngcdl.engines.kubernetes.messages import translated
 from ngcdl.engines.kubernetes.state import State
 from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterRefused, ClusterUnreachable, ImageNotPulled, PodFailed
@@ -165,6 +166,60 @@ def test_a_quota_is_waited_for_and_so_is_a_server_that_fails_and_a_policy_is_an_
     hangs = "Internal error occurred: failed calling webhook: context deadline exceeded"
     passes = State.read([JOB], [{"reason": "FailedCreate", "message": hangs}])
     assert (passes.trouble, passes.waits_for) == (None, hangs)
+
+
+QUOTA = 'pods "j-1" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, used: 8, limited: 8'
+TWO = {**JOB, "spec": {"completions": 2}}
+RUNNING = container(running={})
+
+
+def refusal(at: str | None) -> dict[str, Any]:
+    return {"reason": "FailedCreate", "message": QUOTA, "lastTimestamp": at}
+
+
+@pytest.mark.parametrize(
+    ("pods", "at", "is_said"),
+    [
+        ([pod(0, **RUNNING)], "2026-01-01T00:00:00Z", True),
+        ([pod(0, **RUNNING)], None, True),
+        ([pod(0, **RUNNING), pod(1, **RUNNING)], "2026-01-01T00:00:00Z", False),
+        ([pod(0, **RUNNING), pod(1, **ended(0))], "2026-01-01T00:00:00Z", False),
+        ([pod(0, **RUNNING), pod(1, **ended(1))], "2026-01-01T00:20:00Z", True),
+        ([pod(0, **RUNNING), pod(1, "2026-01-01T00:05:00Z", **ended(1))], "2026-01-01T00:04:00Z", False),
+        ([pod(0, **ended(1)), pod(0, "2026-01-01T00:05:00Z", **RUNNING)], "2026-01-01T00:06:00Z", True),
+    ],
+)
+def test_why_some_nodes_have_no_pod_is_said_beside_those_that_have(
+    pods: list[dict[str, Any]], at: str | None, is_said: bool
+) -> None:
+    state = State.read([TWO, *pods], [refusal(at)])
+    assert state.trouble is None
+    assert state.waits_for == (f"{QUOTA}\n{REMEDY}" if is_said else None)
+    assert not State.read([{**TWO, **job("Failed")}, *pods], [refusal(at)]).lacks_pods, "it is over"
+
+
+def test_a_policy_that_refuses_another_pod_while_one_runs_ends_nothing() -> None:
+    policy = {"reason": "FailedCreate", "message": 'admission webhook "x" denied the request'}
+    state = State.read([TWO, pod(0, **RUNNING)], [policy])
+    assert (state.trouble, state.waits_for) == (None, policy["message"])
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "is_said"),
+    [(RUNNING, 31, True), (RUNNING, 20, False), (ended(0), 3600, False), (RUNNING, None, False)],
+)
+def test_a_pod_that_outlives_its_own_end_tells_of_a_node_that_does_not_answer(
+    status: dict[str, Any], seconds: float | None, is_said: bool
+) -> None:
+    lost = pod(0, **status)
+    lost["spec"]["nodeName"] = "n7"
+    if seconds is not None:  # Kubernetes adds the grace itself
+        lost["metadata"]["deletionTimestamp"] = "2026-01-01T00:10:00Z"
+    said = State.read([JOB, lost], now=1767226200.0 + (seconds or 0)).waits_for
+    assert (said is not None) == is_said
+    if said:
+        assert "n7 does not answer" in said
+        assert "kubectl taint nodes n7 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in said
 
 
 @pytest.mark.parametrize(

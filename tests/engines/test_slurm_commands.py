@@ -9,7 +9,7 @@ from stand_ins import refuses, says, stand_in
 
 from ngcdl.engines.base import Order
 from ngcdl.engines.slurm import SlurmEngine, commands
-from ngcdl.engines.slurm.commands import Share, State
+from ngcdl.engines.slurm.commands import State
 from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
 
@@ -25,38 +25,6 @@ IMAGE = ImageRef.parse("pytorch:25.03-py3")
 )  # fmt: skip
 def test_gpus_are_counted(gres: str, count: int) -> None:
     assert commands.gpus_of(gres) == count
-
-
-def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most(programs: Path) -> None:
-    says(programs, "sinfo", "64|gpu:8\n48|gpu:8\n16|gpu:2")
-    assert commands.share({"main"}) == Share(48, 8)
-    says(programs, "sinfo", "64|(null)\n32|(null)")
-    assert commands.share({"cpu"}) == Share(32, 0)
-    says(programs, "sinfo", "")
-    assert commands.share(()) == Share(None, 0)
-
-
-@pytest.mark.parametrize(
-    ("placement", "variable", "cpus"),
-    [
-        (Placement(), None, 128),
-        (Placement(), "gpu", 12),
-        (Placement(partition="gpu"), "cpu", 12),
-        (Placement(partition="cpu", options=("-p gpu",)), None, 12),
-        (Placement(partition="none"), None, None),
-    ],
-)
-def test_processors_are_shared_out_of_the_partition_that_the_job_goes_to(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, placement: Placement, variable: str | None, cpus: int | None
-) -> None:
-    lines = "*=cpu*) echo '128|(null)';; *=gpu*) echo '96|gpu:h100:8';; *%P) printf 'cpu*\\ngpu\\n';;"
-    stand_in(programs, "sinfo", f'case "$*" in {lines} esac')
-    says(programs, "srun", "--container-image")
-    if variable:
-        monkeypatch.setenv("SBATCH_PARTITION", variable)
-    placed = SlurmEngine(programs).placed(placement)
-    assert placed
-    assert placed.cpus == cpus
 
 
 @pytest.mark.parametrize(
@@ -196,6 +164,32 @@ def test_where_squeue_has_forgotten_it_the_accounting_tells_and_without_one_nobo
     refuses(programs, "sacct", "Slurm accounting storage is disabled")
     assert commands.state("7") is None
     assert commands.named("ngcdl-x") is None
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING", "EXPEDITING"])
+def test_a_job_that_only_the_accounting_believes_to_go_on_is_forgotten(programs: Path, state: str) -> None:
+    """slurmctld lost it without telling slurmdbd: sacctmgr show runawayjobs."""
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    says(programs, "sacct", f"{state}|0:0")
+    assert commands.state("7") is None
+
+
+def test_a_user_s_variables_for_slurm_s_programs_hide_nothing_from_ngcdl(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = ("SQUEUE_PARTITION", "SQUEUE_STATES", "SCANCEL_INTERACTIVE", "SINFO_PARTITION", "SACCT_LOCAL")
+    for name in theirs:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    for program in ("squeue", "scancel", "sbatch"):  # a job's own scancel reads them, too
+        stand_in(programs, program, f"env >{programs}/{program}.seen; echo 7")
+    commands.named("x")
+    commands.cancel("7")
+    commands.submit(programs / "job.sh", {})
+    for program in ("squeue", "scancel", "sbatch"):
+        seen = {line.partition("=")[0] for line in (programs / f"{program}.seen").read_text().splitlines()}
+        assert not seen & set(theirs)
+        assert "SLURM_CONF" in seen
 
 
 def test_the_accounting_that_is_asked_is_of_the_cluster_that_the_others_speak_to(

@@ -87,12 +87,17 @@ def test_how_a_job_ended_is_what_its_script_wrote_and_what_slurm_says(
     assert ended.reason == reason or (reason and reason in (ended.reason or ""))
 
 
-def test_a_job_that_is_queued_again_has_not_ended_though_it_wrote_an_end(programs: Path) -> None:
+@pytest.mark.parametrize(
+    ("state", "words"), [("PENDING|BeginTime", "two minutes"), ("EXPEDITING|None", "EXPEDITING (EXPEDITING)")]
+)
+def test_a_job_that_is_queued_again_has_not_ended_though_it_wrote_an_end(
+    programs: Path, state: str, words: str
+) -> None:
     (programs / "exit.json").write_text('{"code": 143, "t": 1.0, "restarts": 0, "why": null}')
-    says(programs, "squeue", "PENDING|BeginTime")
+    says(programs, "squeue", state)
     job = SlurmJob("7", programs)
     assert job.ended() is None
-    assert "two minutes" in (job.waiting() or "")
+    assert words in (job.waiting() or "")
 
 
 def test_an_end_that_slurm_has_forgotten_is_in_the_run_s_folder_or_unknown(programs: Path) -> None:
@@ -106,6 +111,22 @@ def test_an_end_that_slurm_has_forgotten_is_in_the_run_s_folder_or_unknown(progr
     ended = SlurmJob("7", programs).ended()
     assert ended
     assert (ended.code, ended.finished) == (0, 5.5)
+
+
+def test_an_end_that_the_script_wrote_is_enough_where_only_the_accounting_is_away(programs: Path) -> None:
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    refuses(programs, "sacct", "sacct: error: Sending PersistInit msg: Connection refused")
+    job = SlurmJob("7", programs)
+    with pytest.raises(SlurmLost, match="sacct gives no answer"):
+        job.ended()
+    (programs / "exit.json").write_text('{"code": 0, "t": 5.5, "restarts": 1, "why": null}')
+    ended = job.ended()
+    assert ended
+    assert (ended.code, ended.finished) == (0, 5.5)
+    SlurmJob("7", programs).stop(1)
+    refuses(programs, "squeue", "Unable to contact slurm controller (connect failure)")
+    with pytest.raises(SlurmLost, match="squeue gives no answer"):
+        job.ended()
 
 
 def test_the_end_that_a_script_writes_is_seen_within_seconds_though_the_controller_is_asked_ever_less_often(

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from house import until
-from slurm_orders import COMMAND, FOLDER, TRAINING, ordered, program
+from slurm_orders import COMMAND, DIGEST, FOLDER, TRAINING, ordered, program
 
 from ngcdl.engines.slurm.script import script
 from ngcdl.record import Run
 from ngcdl.report.diagnosis import diagnosed
-from ngcdl.spec import RunSpec
+from ngcdl.spec import Placement, RunSpec
 
 # A client whose engine forbids the limit $FORBIDDEN and whose containers all exit with 7.
 CLIENT = """[ "$1" != rm ] || exit 0
@@ -136,3 +136,79 @@ def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_th
     (tmp_path / "checkpoints/step-50.npz").touch()
     assert subprocess.check_output(["bash", "-c", part], text=True) == f"--resume {tmp_path}\n"
     assert f"--resume {FOLDER.with_name('older')} " in text, "what was typed stands before it, and the later counts"
+
+
+MIG = "MIG-fc8cbe25-5d3a-5e23-a5fc-f5bd41a8f8d5", "MIG-5d3a8cbe-fc25-5e23-a5fc-f5bd41a8f8d5"
+
+
+@pytest.mark.parametrize(
+    ("step", "visible", "names"), [("2,3", "0,1", ("2", "3")), ("5,6", ",".join(MIG), MIG), ("2", None, ("2",))]
+)
+@pytest.mark.parametrize("runner", ["docker", "podman"])
+def test_a_container_gets_the_very_cards_that_slurm_gave_and_mig_devices_by_their_names(
+    tmp_path: Path, runner: str, step: str, visible: str | None, names: tuple[str, ...]
+) -> None:
+    program(tmp_path, runner, CLIENT)
+    spec = replace(TRAINING, placement=Placement(container=runner), environment=())
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "FORBIDDEN": "nothing"}
+    given = {"SLURM_STEP_GPUS": step} | ({"CUDA_VISIBLE_DEVICES": visible} if visible else {})
+    subprocess.run(
+        ["bash", "-c", f'task={task_of(spec, tmp_path)}\nbash -c "$task" task true'], cwd=tmp_path,
+        check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known, **given},
+    )  # fmt: skip
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    if runner == "docker":
+        assert f'--gpus "device={",".join(names)}" ' in call
+    else:
+        assert re.findall(r"--device nvidia.com/gpu=(\S+)", call) == list(names)
+
+
+def fetching(folder: Path, enroot: str) -> subprocess.Popen[bytes]:
+    """Start a job whose image is fetched once for all nodes, by this stand-in for enroot; its task does nothing."""
+    spec = replace(TRAINING, placement=Placement(container="pyxis", images=str(folder / "images")))
+    (folder / "images").mkdir(exist_ok=True)
+    (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder)))
+    program(folder, "enroot", enroot)
+    program(folder, "srun", 'echo "$NGCDL_IMAGE" >srun.image')
+    program(folder, "scontrol", ":")
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    return subprocess.Popen(
+        ["bash", "job.sh"], cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin", **known}, start_new_session=True
+    )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_image_that_somebody_else_fetched_needs_no_lock_and_one_that_can_t_be_fetched_ends_the_job(
+    tmp_path: Path, is_there: bool
+) -> None:
+    image = f"nvcr.io+nvidia+pytorch+sha256+{DIGEST.removeprefix('sha256:')}.sqsh"
+    (tmp_path / "images" / f"{image}.lock").mkdir(parents=True)  # root could write to any file
+    if is_there:
+        (tmp_path / "images" / image).touch()
+    with fetching(tmp_path, "exit 1") as process:
+        process.wait(20)
+    told = json.loads((tmp_path / "exit.json").read_text())
+    assert (process.returncode, told["code"]) == ((0, 0) if is_there else (125, 125))
+    assert (tmp_path / "srun.image").exists() == is_there
+
+
+def test_an_image_is_fetched_once(tmp_path: Path) -> None:
+    with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
+        process.wait(20)
+    assert process.returncode == 0
+    assert Path((tmp_path / "srun.image").read_text().strip()).exists()
+    with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
+        process.wait(20)
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+def test_a_time_limit_that_comes_while_the_image_is_fetched_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with fetching(tmp_path, "touch up; read -r _ <pipe") as process:
+        until((tmp_path / "up").exists, "the import")
+        process.send_signal(signal.SIGUSR1)
+        process.wait(20)
+        os.killpg(process.pid, signal.SIGKILL)  # as Slurm ends what a job leaves
+    told = json.loads((tmp_path / "exit.json").read_text())
+    assert (process.returncode, told["code"], told["why"]) == (143, 143, "time_limit")
+    assert not (tmp_path / "srun.image").exists()

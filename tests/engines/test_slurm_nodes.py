@@ -10,6 +10,7 @@ from stand_ins import says
 
 from ngcdl.engines.base import Node
 from ngcdl.engines.slurm import SlurmEngine, nodes
+from ngcdl.engines.slurm.nodes import Share
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 
@@ -94,6 +95,51 @@ def test_a_cluster_that_only_sbatch_would_speak_to_is_refused(
     for choose in (lambda: nodes.of(placement, 1), lambda: SlurmEngine(programs).placed(placement)):
         with pytest.raises(BadOption, match="squeue and scancel"):
             choose()
+
+
+FREE = "NodeName=n1 CPUAlloc=0 CPUEfctv=124 CPUTot=128 CPULoad=0.01 Gres=gpu:h100:8 Partitions=main"
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        (FREE, Share(124, 8)),
+        (f"{FREE}\n{FREE.replace('124', '96')}\n{FREE.replace('h100:8', 'h100:2').replace('124', '8')}", Share(96, 8)),
+        (FREE.replace(" CPUEfctv=124", ""), Share(128, 8)),
+        (FREE.replace("gpu:h100:8", "(null)"), Share(124, 0)),
+        (FREE.replace("Partitions=main", "Partitions=old"), Share(None, 0)),
+        ("", Share(None, 0)),
+    ],
+)
+def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most_less_what_the_node_keeps_for_itself(
+    programs: Path, said: str, share: Share
+) -> None:
+    says(programs, "scontrol", said)
+    assert nodes.share(Placement()) == share
+
+
+@pytest.mark.parametrize(
+    ("placement", "variable", "cpus"),
+    [
+        (Placement(), None, 2),
+        (Placement(), "gpu", 12),
+        (Placement(partition="gpu"), "main", 12),
+        (Placement(partition="main", options=("-p gpu",)), None, 12),
+        (Placement(partition="none"), None, None),
+        (Placement(cpus=5), None, 5),
+    ],
+)
+def test_processors_are_shared_out_of_the_partition_that_the_job_goes_to(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, placement: Placement, variable: str | None, cpus: int | None
+) -> None:
+    gpu = "NodeName=n9 CPUTot=96 Gres=gpu:h100:8 Partitions=gpu"
+    says(programs, "scontrol", f"NodeName=n1 CPUTot=16 Gres=gpu:8 Partitions=main\n{gpu}")
+    says(programs, "srun", "--container-image")
+    if variable:
+        monkeypatch.setenv("SBATCH_PARTITION", variable)
+    placed = SlurmEngine(programs).placed(placement)
+    assert placed
+    assert placed.cpus == cpus
 
 
 def test_without_a_default_partition_all_nodes_count(programs: Path) -> None:

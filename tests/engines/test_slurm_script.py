@@ -92,7 +92,9 @@ def test_a_variable_that_bash_can_t_have_is_refused_by_its_name(name: str) -> No
         script(ordered(replace(COMMAND, environment=((name, "1"),))))
 
 
-@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "SLURM_COMMENT", "SBATCH_COMMENT", "RUN", "name"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "LD_PRELOAD", "SLURM_COMMENT", "SBATCH_COMMENT", "SQUEUE_TOKEN", "RUN", "name"]
+)
 def test_a_secret_that_would_come_with_the_job_under_a_name_that_others_read_is_refused(name: str) -> None:
     with pytest.raises(BadOption, match=f"-e {name}: ") as refused:
         script(ordered(replace(COMMAND, environment=((name, "nvapi-hush"),))))

@@ -28,14 +28,18 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
+trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
 : "${HF_TOKEN:?a secret, kept out of scripts: export HF_TOKEN, then sbatch}"
 
 export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sif # pulled by one node for all
 mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
-( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
-    { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; }; }
-) 9>"$NGCDL_IMAGE.lock" || ended 125
+if [ ! -r "$NGCDL_IMAGE" ]; then # who only reads it may not be allowed to lock
+    ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
+        { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; }; }
+    ) 9>"$NGCDL_IMAGE.lock" &
+    wait "$!" || ended 125 # a trap cuts this wait short
+fi
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME

@@ -29,6 +29,7 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
+trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
 : "${HF_TOKEN:?a secret, kept out of scripts: export HF_TOKEN, then sbatch}"
 
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID

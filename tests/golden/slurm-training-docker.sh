@@ -28,6 +28,7 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
+trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
 
 resume=() # a restarted job continues from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do
@@ -56,6 +57,7 @@ more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
+case $CUDA_VISIBLE_DEVICES in *MIG-*) cards=$CUDA_VISIBLE_DEVICES ;; esac
 [ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
 more+=(--gpus "\"device=$cards\"")
 more+=(-e PYTHONUNBUFFERED=1)

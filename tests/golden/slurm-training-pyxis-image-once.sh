@@ -28,6 +28,7 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
+trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
 
 resume=() # a restarted job continues from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do
@@ -37,9 +38,12 @@ done
 export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sqsh # pulled by one node for all
 mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
-( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
-    { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
-) 9>"$NGCDL_IMAGE.lock" || ended 125
+if [ ! -r "$NGCDL_IMAGE" ]; then # who only reads it may not be allowed to lock
+    ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
+        { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
+    ) 9>"$NGCDL_IMAGE.lock" &
+    wait "$!" || ended 125 # a trap cuts this wait short
+fi
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
 mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME

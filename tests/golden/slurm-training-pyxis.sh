@@ -32,6 +32,7 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
+trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
 
 resume=() # a restarted job continues from its last checkpoint
 for file in "$RUN"/checkpoints/step-*; do

@@ -50,19 +50,26 @@ class KubernetesJob(NoInput):
         """Read the job's state. Raise ClusterError."""
         items = self._kubectl.items("jobs,pods", self._labels)
         self._was_seen = True
-        events = []
-        if not any(item.get("kind") == "Pod" for item in items):
+        now = time.time()
+        state = State.read(items, now=now)
+        if state.lacks_pods:
             with contextlib.suppress(ClusterForbidden):  # then without the reasons
                 about = f"involvedObject.name={self._name}"
                 events = self._kubectl.json("get", "events", "--field-selector", about).get("items", [])
-        return State.read(items, events)
+                return State.read(items, events, now)
+        return state
 
     def output(self) -> Iterator[Chunk]:
         said, well = None, time.monotonic()
         while True:
             state = yield from self._surely()
             first = state.of(0)
-            if first and first.began and first.name not in self._drained:
+            is_new = first is not None and first.began and first.name not in self._drained
+            waits = is_new or not (state.trouble or state.is_over)  # another node may, while the first one trains
+            if waits and state.waits_for not in (None, said):
+                said = state.waits_for
+                yield Chunk("stderr", f"waiting: {said}\n".encode())
+            if first and is_new:
                 yield from self._follow(first)
                 if first.name not in self._drained:  # the log ended before the pod did, or can't be read yet
                     time.sleep(self.poll_seconds)
@@ -75,9 +82,6 @@ class KubernetesJob(NoInput):
                 raise state.stumble
             if state.is_over:
                 break
-            if state.waits_for not in (None, said):
-                said = state.waits_for
-                yield Chunk("stderr", f"waiting: {said}\n".encode())
             time.sleep(self.poll_seconds)
         yield from self._others(state)
 

@@ -58,13 +58,14 @@ def _user(spec: RunSpec) -> dict[str, Any]:
     if not spec.user:
         return context
     user, _, group = spec.user.partition(":")
-    # fsGroup makes the claim's files the group's
+    # fsGroup makes the claim's files the group's: at every start all of them, unless its root already is
     return {
         **context,
         "runAsNonRoot": user != "0",
         "runAsUser": int(user),
         "runAsGroup": int(group),
         "fsGroup": int(group),
+        "fsGroupChangePolicy": "OnRootMismatch",
     }
 
 
@@ -89,8 +90,15 @@ def _container(order: Order) -> dict[str, Any]:
 
 
 def _words(spec: RunSpec) -> list[str]:
-    words = [word.replace("$(", "$$(") for word in spec.command]  # Kubernetes would expand variables there
+    words = [_literal(word) for word in spec.command]
     return [*words, "--samples", f"$({HOST})"] if spec.workload else words
+
+
+def _literal(text: str) -> str:
+    """Keep Kubernetes from expanding variables: it reads $$ as $, and may change what follows a single one.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (args, env.value)"""
+    return text.replace("$", "$$")
 
 
 def _environment(order: Order) -> list[dict[str, Any]]:
@@ -99,11 +107,13 @@ def _environment(order: Order) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {}
     plain |= {"HOME": f"{RUN_FOLDER}/home", "USER": "ngcdl"} if spec.user else {}
+    if not gpus(spec):  # NGC images set it to all, which is enough if nvidia is the node's default runtime
+        plain["NVIDIA_VISIBLE_DEVICES"] = "void"
     if nodes > 1:
         plain |= {"NGCDL_NODES": str(nodes), "MASTER_ADDR": f"{called}-0.{called}", "MASTER_PORT": str(MASTER_PORT)}
         plain |= {"NCCL_DEBUG": "WARN"} if gpus(spec) else {}
     asked = {key: value for key, value in spec.environment if not is_secret(key, value)}
-    found += [{"name": key, "value": value.replace("$(", "$$(")} for key, value in (plain | asked).items()]
+    found += [{"name": key, "value": _literal(value)} for key, value in (plain | asked).items()]
     hidden = [key for key, value in spec.environment if is_secret(key, value)]
     return found + [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": called, "key": key}}} for key in dict.fromkeys(hidden)

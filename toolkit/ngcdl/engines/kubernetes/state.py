@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +34,7 @@ _TIMED_OUT = re.compile(r"time(?:d )?-?out|deadline exceeded", re.IGNORECASE)
 _CREATED_LATER = re.compile(
     rf"exceeded quota|internal error|etcdserver|connection refused|{_TIMED_OUT.pattern}", re.IGNORECASE
 )
+LATE_SECONDS = 30  # for a node to report that a pod has ended; clocks differ
 # Unknown, NotFound, PermissionDenied, ... belong to a call on the node: https://grpc.io/docs/guides/status-codes/
 _CODE_OR_NAME = re.compile(r'code = \w+|"[^"]*"')
 
@@ -54,20 +55,20 @@ class Pod:
     waits_for: str | None
 
     @classmethod
-    def read(cls, pod: Json) -> Pod:
+    def read(cls, pod: Json, now: float) -> Pod:
         meta, status = pod["metadata"], pod.get("status", {})
         ours = [one for one in status.get("containerStatuses", []) if one.get("name") == CONTAINER]  # not a mesh's
         state: Json = ours[0].get("state", {}) if ours else {}
-        waiting = state.get("waiting", {})
+        waiting, ended = state.get("waiting", {}), _ended(state.get("terminated"), status)
         return cls(
             name=meta["name"],
             index=int(meta.get("annotations", {}).get(_INDEX, 0)),
             made=str(meta.get("creationTimestamp", "")),
             began="running" in state or "terminated" in state,
-            ended=_ended(state.get("terminated"), status),
+            ended=ended,
             trouble=_unpullable(pod, waiting) or _start_failed(pod, waiting, for_good=True),
             stumble=_start_failed(pod, waiting, for_good=False),
-            waits_for=_waits_for(status, waiting),
+            waits_for=_waits_for(status, waiting) if ended else _lost(pod, now) or _waits_for(status, waiting),
         )
 
 
@@ -77,20 +78,30 @@ class State:
 
     job: Json | None
     pods: tuple[Pod, ...] = ()
-    refused: str | None = None  # why the Job could make no pods
+    refused: str | None = None  # why the Job could not make the pods that it lacks
 
     @classmethod
-    def read(cls, items: Sequence[Json], events: Sequence[Json] = ()) -> State:
+    def read(cls, items: Sequence[Json], events: Sequence[Json] = (), now: float = 0.0) -> State:
         jobs = [item for item in items if item.get("kind") == "Job"]
         pods = sorted(
-            (Pod.read(item) for item in items if item.get("kind") == "Pod"), key=lambda pod: pod.made, reverse=True
+            (Pod.read(item, now) for item in items if item.get("kind") == "Pod"),
+            key=lambda pod: pod.made,
+            reverse=True,
         )
-        refused = [str(event.get("message")) for event in events if event.get("reason") == "FailedCreate"]
-        return cls(jobs[0] if jobs else None, tuple(pods), refused[-1] if refused and not pods else None)
+        state = cls(jobs[0] if jobs else None, tuple(pods))
+        return replace(state, refused=_refused(events, pods)) if state.lacks_pods else state
 
     def of(self, index: int) -> Pod | None:
         """Return the newest pod of a node."""
         return next((pod for pod in self.pods if pod.index == index), None)
+
+    @property
+    def lacks_pods(self) -> bool:
+        """Has a node no pod, or only a failed one? The events about the Job may say why."""
+        if self.job is None or self._condition is not None:
+            return False
+        fine = {pod.index for pod in self.pods if pod.ended is None or pod.ended.code == 0}
+        return len(fine) < int(self.job.get("spec", {}).get("completions", 1))
 
     @property
     def is_over(self) -> bool:
@@ -118,7 +129,7 @@ class State:
     @property
     def trouble(self) -> EngineError | None:
         """Return what waiting cannot mend, None if nothing."""
-        if self.refused and not _CREATED_LATER.search(self.refused):
+        if self.refused and not self.pods and not _CREATED_LATER.search(self.refused):
             return ClusterRefused(self.refused)
         return next((pod.trouble for pod in self.pods if pod.trouble and self.of(pod.index) is pod), None)
 
@@ -133,6 +144,33 @@ class State:
         if self.refused:
             return f"{self.refused}\n{QUOTA}" if "exceeded quota" in self.refused else self.refused
         return next((pod.waits_for for pod in self.pods if pod.waits_for), None)
+
+
+def _refused(events: Sequence[Json], pods: Sequence[Pod]) -> str | None:
+    """Return the last refusal to create a pod, unless the newest pod was created after it."""
+    newest = pods[0].made if pods else ""
+    found = [
+        str(event.get("message"))
+        for event in events
+        if event.get("reason") == "FailedCreate" and str(event.get("lastTimestamp") or newest) >= newest
+    ]
+    return found[-1] if found else None
+
+
+def _lost(pod: Json, now: float) -> str | None:
+    """Say that a pod's node did not end it in time: Kubernetes waits for that node, however long, and does not replace
+    the pod. Deleting it by force is not enough: a Job with a podFailurePolicy wants to see it failed.
+
+    https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown"""
+    meta, node = pod["metadata"], pod["spec"].get("nodeName")
+    until = _seconds(meta.get("deletionTimestamp"))  # the time to end in, grace included
+    if until is None or now < until + LATE_SECONDS:
+        return None
+    return (
+        f"the pod {meta['name']} should have ended at {meta['deletionTimestamp']}: its node {node} does not answer. "
+        "Kubernetes waits for it, unless an administrator says that the machine is off:\n"
+        f"    kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    )
 
 
 def _ended(terminated: Json | None, status: Json) -> Exit | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from ngcdl.spec import REDACTED, redacted
 SECONDS = 30.0
 SUBMIT_SECONDS = 120.0  # a busy controller keeps sbatch waiting
 # https://slurm.schedmd.com/job_state_codes.html
-WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RESV_DEL_HOLD")
+WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RESV_DEL_HOLD",
+           "EXPEDITING")  # fmt: skip
 GOING = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
 ENDED_BY_OTHERS = ("CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE", "REVOKED")
 # Why a job waits: Slurm's word and what it means. https://slurm.schedmd.com/job_reason_codes.html
@@ -52,6 +53,8 @@ NEVER = (
     "InvalidAccount",
     "InvalidQOS",
 )
+# The user's, for his own questions: they would filter ours (SQUEUE_PARTITION), and those of the job's script.
+_THE_USER_S = re.compile(r"(SQUEUE|SCANCEL|SINFO|SACCT)_")
 _GONE = re.compile(r"Invalid job id|already complet")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 _GROUPS = {
@@ -112,10 +115,11 @@ def said(*words: str, seconds: float = SECONDS) -> str:
 
 
 def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str], given: str = "") -> str:
+    kept = {name: value for name, value in environment.items() if not _THE_USER_S.match(name)}
     try:
         done = subprocess.run(
             words, input=given, capture_output=True, text=True, timeout=seconds, errors="replace",
-            check=False, env={**environment, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"},
+            check=False, env={**kept, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
     except FileNotFoundError as error:
         raise SlurmAbsent(words[0]) from error
@@ -175,27 +179,6 @@ def there() -> str:
     )
 
 
-@dataclass(frozen=True)
-class Share:
-    """What the smallest node has: processors, and GPUs by its configuration."""
-
-    cpus: int | None
-    gpus: int
-
-
-def share(partitions: Collection[str]) -> Share:
-    """Return the resources of the node with the fewest processors among those with the most GPUs, in `partitions`, or
-    in all if that is empty. Raise SlurmRefused."""
-    of_them = [f"--partition={','.join(sorted(partitions))}"] if partitions else []
-    lines = said("sinfo", "-h", "-N", *of_them, "-o", "%c|%G").splitlines()
-    rows = [row for row in (line.split("|") for line in lines) if len(row) == 2]
-    nodes = [(gpus_of(gres), int(cpus)) for cpus, gres in rows if cpus.isdecimal()]
-    if not nodes:
-        return Share(None, 0)
-    most = max(gpus for gpus, _ in nodes)
-    return Share(min(cpus for gpus, cpus in nodes if gpus == most), most)
-
-
 def gpus_of(gres: str) -> int:
     """Count the GPUs in sinfo's description of a node: gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null)."""
     return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
@@ -204,7 +187,7 @@ def gpus_of(gres: str) -> int:
 def state(job: str) -> State | None:
     """Return a job's state, from squeue and scontrol, else from the accounting; None if none of them knows it.
 
-    Raise SlurmLost if the controller does not answer."""
+    Raise SlurmLost, by "sacct" if only the accounting does not answer: the controller has then forgotten the job."""
     return _by_squeue(job) or _by_accounting(job)
 
 
@@ -240,7 +223,8 @@ def _by_accounting(job: str) -> State | None:
         return None
     name, _, codes = text.splitlines()[-1].partition("|")
     code, _, number = codes.partition(":")
-    return State(name.split(" ")[0], None, int(code) if code.isdecimal() else None, int(number or 0))
+    found = State(name.split(" ")[0], None, int(code) if code.isdecimal() else None, int(number or 0))
+    return None if found.goes_on else found  # nobody told it of the end: a runaway job, as sacctmgr calls it
 
 
 def _accounted(*words: str) -> str:

@@ -75,7 +75,7 @@ class SlurmEngine(OfKind, NoImages):
         cpus = placed.cpus
         if cpus is None:
             try:
-                share = commands.share(nodes.partitions(placed))
+                share = nodes.share(placed)
                 cpus = share.cpus and max(share.cpus // max(share.gpus, 1), 1)
             except (SlurmAbsent, SlurmRefused):  # e.g. a partition that does not exist: sbatch says so more clearly
                 cpus = None

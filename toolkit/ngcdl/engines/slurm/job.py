@@ -110,7 +110,7 @@ class SlurmJob(NoInput):
 
     def _found_out(self) -> Exit | None:
         """Ask Slurm before the folder: a job about to be requeued has recorded its end, too. Raise SlurmLost."""
-        state = commands.state(self.number)
+        state = self._state()
         if state and state.goes_on:
             self._waiting = commands.why_waiting(state, self.number) if state.waits else None
             self._never = state if commands.is_never(state) else None
@@ -123,12 +123,23 @@ class SlurmJob(NoInput):
         finished, why = (told.finished, told.why) if told else (None, None)
         return Exit(code, _killed_for_memory(state), _reason(state, code, why), finished, _is_stopped(state, code, why))
 
+    def _state(self) -> commands.State | None:
+        """Ask Slurm. What the script wrote is enough if the controller forgot the job and only the accounting is away.
+
+        Raise SlurmLost."""
+        try:
+            return commands.state(self.number)
+        except SlurmLost as error:
+            if error.doing != "sacct" or told_exit(self._folder) is None:
+                raise
+            return None
+
     def waiting(self) -> str | None:
         return self._waiting
 
     def stop(self, grace_seconds: float) -> None:
         """Ask the tasks to end, which save a checkpoint first; a job that has not started is cancelled at once."""
-        state = commands.state(self.number)
+        state = self._state()
         if state is None or not state.goes_on:
             return
         if state.state == "RUNNING":
@@ -136,7 +147,7 @@ class SlurmJob(NoInput):
             commands.cancel(self.number, "TERM")
             until = self._clock() + grace_seconds
             while self._clock() < until:
-                state = commands.state(self.number)
+                state = self._state()
                 if state is None or not state.goes_on:
                     return
                 self._sleep(LOOK_SECONDS)
@@ -152,7 +163,7 @@ class SlurmJob(NoInput):
 
     def remove(self) -> None:
         """Cancel the job if it was not seen to end; Slurm keeps nothing else that could be deleted."""
-        state = None if self._end else commands.state(self.number)
+        state = None if self._end else self._state()
         if state and state.goes_on and state.state != "COMPLETING":
             self.kill()
 

@@ -1,6 +1,7 @@
-"""What Slurm knows about its nodes: their processors' architecture, and their GPUs, counted by type.
+"""What Slurm knows about its nodes: their processors, with their architecture, and their GPUs, counted by type.
 
-`scontrol show node -o` prints a line each: NodeName=n1 Arch=x86_64 ... Gres=gpu:h100:8(S:0-1) ... Partitions=main ...
+`scontrol show node -o` prints a line each: NodeName=n1 Arch=x86_64 ... CPUEfctv=124 CPUTot=128 ...
+Gres=gpu:h100:8(S:0-1) ... Partitions=main ...
 A node that never came up has no Arch. Slurm knows nothing about drivers; a feature such as driver550 is a site's own.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ngcdl.engines.base import Node, architecture
 from ngcdl.engines.slurm import commands
@@ -41,13 +42,44 @@ def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
 
     With `gpus` 0, leave out their cards. Raise EngineError, and BadOption for another cluster."""
     check_cluster(placement)
-    wanted = partitions(placement)
     found: list[Node] = []
-    for line in commands.said("scontrol", "show", "node", "-o").splitlines():
-        if not wanted or wanted & set((_field(line, "Partitions") or "").split(",")):
-            node = list(_node(line, gpus))
-            found += node if sum(one.gpus for one in node) >= gpus else []
+    for line in _lines(placement):
+        node = list(_node(line, gpus))
+        found += node if sum(one.gpus for one in node) >= gpus else []
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the smallest node has: processors that a job can have, and GPUs by its configuration."""
+
+    cpus: int | None
+    gpus: int
+
+
+def share(placement: Placement) -> Share:
+    """Return the resources of the node with the fewest processors among those with the most GPUs, where the job may go.
+
+    Raise EngineError."""
+    rows = [(commands.gpus_of(_field(line, "Gres") or ""), _cpus(line)) for line in _lines(placement)]
+    found = [(gpus, cpus) for gpus, cpus in rows if cpus is not None]
+    if not found:
+        return Share(None, 0)
+    most = max(gpus for gpus, _ in found)
+    return Share(min(cpus for gpus, cpus in found if gpus == most), most)
+
+
+def _cpus(line: str) -> int | None:
+    """Return CPUEfctv, which lacks what CoreSpecCount reserves for the node itself; before 22.05, CPUTot."""
+    cpus = _field(line, "CPUEfctv") or _field(line, "CPUTot") or ""
+    return int(cpus) if cpus.isdecimal() else None
+
+
+def _lines(placement: Placement) -> list[str]:
+    """Return a line for each node that the job may go to."""
+    wanted = partitions(placement)
+    lines = commands.said("scontrol", "show", "node", "-o").splitlines()
+    return [line for line in lines if not wanted or wanted & set((_field(line, "Partitions") or "").split(","))]
 
 
 def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:

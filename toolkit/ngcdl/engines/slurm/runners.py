@@ -16,7 +16,7 @@ _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLUR
 READ_OUTSIDE = re.compile(
     r"PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|SHLVL|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|TMOUT|TMPDIR|OPT(ARG|ERR|IND)|PS4|_"
     r"|E?UID|P?PID|GROUPS|(OLD)?PWD|CDPATH|BASH\w*|GCONV_PATH|LOCPATH|(LD|GLIBC|MALLOC)_\w+"
-    r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|APPTAINER(ENV)?|NGCDL)_\w+"
+    r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SQUEUE|SINFO|SACCT|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|APPTAINER(ENV)?|NGCDL)_\w+"
     r"|DOCKER_(HOST|CONTEXT|CONFIG)"
     r"|RUN|attempt|head|seconds|why|told|resume|file|part|task|srun|code|is_told|is_lost|name|mark|said|client|cards?"
     r"|more|memlock"
@@ -67,9 +67,12 @@ def before(task: Task) -> list[str]:
         f"export NGCDL_IMAGE={shlex.quote(kept)} # pulled by one node for all",
         f"mkdir -p {shlex.quote(task.images)}",
         "part=$NGCDL_IMAGE.part",
-        '( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||',
-        f'    {{ rm -f "$part" && {fetch} "$part" {shlex.quote(uri)} && mv "$part" "$NGCDL_IMAGE"; }}; }}',
-        ') 9>"$NGCDL_IMAGE.lock" || ended 125',
+        'if [ ! -r "$NGCDL_IMAGE" ]; then # who only reads it may not be allowed to lock',
+        '    ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||',
+        f'        {{ rm -f "$part" && {fetch} "$part" {shlex.quote(uri)} && mv "$part" "$NGCDL_IMAGE"; }}; }}',
+        '    ) 9>"$NGCDL_IMAGE.lock" &',
+        '    wait "$!" || ended 125 # a trap cuts this wait short',
+        "fi",
     ]
 
 
@@ -235,11 +238,13 @@ def _client(task: Task) -> str:
 
 
 def _gpus(task: Task) -> list[str]:
-    """Return the lines that pass on exactly the cards that Slurm assigned, by index. CUDA_VISIBLE_DEVICES stays
-    outside: the indices inside start from 0 again."""
+    """Return the lines that pass on exactly the cards that Slurm assigned: by index, but MIG devices by their UUIDs, as
+    Slurm numbers them in its own way. Other values of CUDA_VISIBLE_DEVICES stay outside: inside, indices start from 0
+    again. podman refuses a UUID that the node's CDI description lacks (nvidia-ctk cdi list)."""
     if not task.gpus:
         return ["more+=(-e NVIDIA_VISIBLE_DEVICES=void)"]
     lines = ["cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}"]
+    lines += ["case $CUDA_VISIBLE_DEVICES in *MIG-*) cards=$CUDA_VISIBLE_DEVICES ;; esac"]
     lines += ['[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }']
     if task.runner == "podman":  # its --gpus and device requests do nothing
         return [*lines, 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done']

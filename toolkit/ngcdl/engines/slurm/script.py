@@ -46,6 +46,7 @@ ended() {
     mv "$RUN/.exit.json" "$RUN/exit.json"
     exit "$1"
 }
+trap 'why=\\"time_limit\\"; ended 143' USR1 # until tasks run: an image may be fetched first
 """
 
 _RESUME = """
