@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import pytest
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import EVENTS, RECORD, lines
 from ngcdl.record import STATUSES, Owner, Run
-from ngcdl.store import NameTaken, Store
+from ngcdl.store import NameTaken, Store, delete
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
 # A second save of the same run, in another process: 0 saved, 3 refused.
@@ -260,3 +262,50 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_f
     (folder / RECORD).mkdir()
     with pytest.raises(RecordBroken, match="not a regular file"):
         shelf.load(RUN.id)
+
+
+def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(shelf: Store) -> None:
+    for number in (1, 2):
+        shelf.create(RUN)
+        aside = shelf.set_aside(RUN.id)
+        assert (shelf.ids(), shelf.has(RUN.id), (aside / RECORD).exists()) == ([], False, True)
+        assert len(shelf.left_over()) == number
+    assert aside in shelf.left_over()
+    with pytest.raises(FileNotFoundError):
+        shelf.set_aside(RUN.id)
+
+
+def test_what_a_folder_takes_counts_each_file_once_and_follows_no_link(shelf: Store, tmp_path: Path) -> None:
+    folder = shelf.create(RUN)
+    before, trouble = shelf.taken(folder)
+    assert trouble is None
+    (folder / "home/model").write_bytes(os.urandom(1 << 20))
+    (folder / "home/again").hardlink_to(folder / "home/model")
+    with (folder / "home/sparse").open("wb") as file:
+        file.truncate(1 << 30)
+    (tmp_path / "outside").write_bytes(os.urandom(4 << 20))
+    (folder / "home/link").symlink_to(tmp_path)
+    assert 1 << 20 <= shelf.taken(folder)[0] - before < 2 << 20
+    assert shelf.taken(folder / "missing") == (0, None)
+
+
+def test_what_is_mounted_in_a_folder_keeps_it_from_being_deleted(shelf: Store) -> None:
+    shelf.root.mkdir()
+    total, trouble = shelf.taken(Path("/proc/sys"))
+    assert (total, trouble and trouble.errno) == (0, errno.EBUSY)
+
+
+def test_two_may_delete_the_same_and_a_link_is_only_a_link(shelf: Store, tmp_path: Path) -> None:
+    folder = shelf.create(RUN)
+    (tmp_path / "outside").mkdir()
+    (folder / "outside").symlink_to(tmp_path / "outside")
+    for name in range(300):
+        (folder / "home" / f"{name}").mkdir()
+        (folder / "home" / f"{name}/file").touch()
+    with ThreadPoolExecutor(3) as pool:
+        for deletion in [pool.submit(delete, folder) for _ in range(3)]:
+            deletion.result()
+    assert (folder.exists(), (tmp_path / "outside").is_dir()) == (False, True)
+    shelf.folder(RUN.id).symlink_to(tmp_path / "outside")
+    delete(folder)
+    assert (folder.is_symlink(), (tmp_path / "outside").is_dir()) == (False, True)

@@ -1,12 +1,16 @@
-"""All runs of a user: create, save, load, list. For the content of a run's folder see folder.py.
+"""All runs of a user: create, save, load, list, remove. For the content of a run's folder see folder.py.
 
-One broken record never hides the others. Nothing here deletes anything.
+One broken record never hides the others. To remove a run, its folder is first renamed into .removed/, where no ngcdl
+looks for runs: whatever interrupts the deletion, no half of a record is left among them.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +20,8 @@ from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import HOME, RECORD, opened
 from ngcdl.record import Run
+
+REMOVED = ".removed"
 
 
 class NameTaken(Exception):
@@ -128,6 +134,60 @@ class Store:
         if len(found) != 1:
             raise NoSuchRun(name, self.root, fitting=found, is_empty=not ids)
         return found[0]
+
+    def set_aside(self, run_id: str) -> Path:
+        """Take a run out of the store, atomically, and return its folder's new path, to delete. Raise OSError."""
+        aside = self.root / REMOVED / f"{run_id}.{os.urandom(4).hex()}"
+        aside.parent.mkdir(exist_ok=True, mode=0o700)
+        self.folder(run_id).rename(aside)
+        whole.sync_folder(self.root)
+        return aside
+
+    def left_over(self) -> list[Path]:
+        """Return the folders that were set aside and are still there: a deletion was cut short, or is going on."""
+        return sorted((self.root / REMOVED).glob("*"))
+
+    def taken(self, top: Path) -> tuple[int, OSError | None]:
+        """Return how many bytes of the disk `top` takes, and what keeps this user from deleting it, if anything does.
+
+        No link is followed. What vanishes meanwhile takes nothing."""
+        device, total, trouble = self.root.stat().st_dev, 0, None
+        seen, ahead = set[int](), [str(top)]
+        while ahead:
+            path = ahead.pop()
+            try:
+                state = os.lstat(path)
+                if state.st_dev != device:
+                    raise OSError(errno.EBUSY, "another file system is mounted there", path)
+                if state.st_ino in seen:  # another name of the same file
+                    continue
+                seen.add(state.st_ino)
+                total += state.st_blocks * 512
+                if stat.S_ISDIR(state.st_mode):
+                    with os.scandir(path) as entries:
+                        inside = [entry.path for entry in entries]
+                    if inside and not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+                        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+                    ahead += inside
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                trouble = trouble or error
+        return total, trouble
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link or a folder with all that is in it; no link is followed. Raise OSError.
+
+    Another ngcdl may be deleting the same."""
+    while os.path.lexists(path):
+        try:
+            if path.is_symlink() or not path.is_dir():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+        except FileNotFoundError:
+            continue
 
 
 def age(run_id: str) -> tuple[str, str]:

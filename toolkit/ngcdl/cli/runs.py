@@ -101,7 +101,7 @@ def show(name: str, as_json: bool) -> None:
     """Show one run. Raise NoSuchRun or RecordBroken."""
     shelf = kept.shelf()
     with kept.asking() as away:
-        run = reconcile(shelf, shelf.load(_found(name, shelf)), away)
+        run = reconcile(shelf, shelf.load(id_of(name, shelf)), away)
     if as_json:
         console.result_json(kept.with_figures(shelf, run).as_json())
         return
@@ -111,7 +111,7 @@ def show(name: str, as_json: bool) -> None:
     kept.say_how_to_go_on(shelf, run)
 
 
-def _found(name: str, shelf: Store) -> str:
+def id_of(name: str, shelf: Store) -> str:
     """Return the id of the run that `name` means. Raise NoSuchRun, also if it means a comparison."""
     try:
         return shelf.find(name)
@@ -129,7 +129,7 @@ def logs(name: str, follow: bool) -> None:
     """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
     container is followed. Raise NoLog, EngineError or RunElsewhere."""
     shelf = kept.shelf()
-    run_id = _found(name, shelf)
+    run_id = id_of(name, shelf)
     path = shelf.folder(run_id) / LOG
     write = _writer(console.result_stream())
     away: dict[str, NgcdlError] = {}

@@ -81,6 +81,7 @@ NgcdlError (125)
 │   ├── RunOfOthers           something else started it, such as Docker Compose
 │   ├── NoSuchComparison
 │   ├── NotRepeatable         what a run was asked to be is no longer possible
+│   ├── NotRemoved            a run that something still needs, or files of another user
 │   ├── NotWritten            a report or an archive, to the place that was named
 │   ├── ArchiveBroken         not an archive of runs, or changed since it was written
 │   └── NoBrowser             rendering a page as an image needs one
@@ -145,6 +146,7 @@ from ngcdl.errors.records import (
     NoLog,
     NoSuchComparison,
     NoSuchRun,
+    NotRemoved,
     NotRepeatable,
     NotWritten,
     RecordBroken,
@@ -253,6 +255,7 @@ __all__ = [
     "NoneRuns",
     "NotAsked",
     "NotPlaceable",
+    "NotRemoved",
     "NotRepeatable",
     "NotWritten",
     "NvmlUnavailable",

@@ -78,9 +78,8 @@ class PodFailed(ClusterError):
 class ClusterLost(EngineLost):
     """Contact is lost. The job goes on without us; the next command looks for it again."""
 
-    def __init__(self, doing: str, *, said: str = "", is_training: bool = False) -> None:
+    def __init__(self, doing: str, *, said: str = "") -> None:
         """`said`: the last answer or error before contact was lost."""
-        del is_training  # its checkpoints are on the cluster
         EngineError.__init__(
             self,
             f"The Kubernetes cluster went away while ngcdl {doing}{': ' if said else ''}{said}",

@@ -82,6 +82,12 @@ class NotRepeatable(RecordError):
         )
 
 
+class NotRemoved(RecordError):
+    def __init__(self, run_id: str, why: str, hint: str = "", *, is_begun: bool = False) -> None:
+        """`is_begun`: a part of it may be gone."""
+        super().__init__(f"{run_id} was {'removed only in part' if is_begun else 'not removed'}: {why}", hint)
+
+
 class NotWritten(RecordError):
     def __init__(self, path: object, why: str) -> None:
         super().__init__(f"{path} can't be written: {why}.", "Name another place for it.")

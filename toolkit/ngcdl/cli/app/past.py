@@ -21,7 +21,7 @@ def runs(
     json: Json = False,
     everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest 20.")] = False,
 ) -> None:
-    """List the runs; or diff, replay, export and import them.
+    """List the runs; or diff, replay, export, import and remove them.
 
     A terminal too narrow for all columns shows the most important ones; a pipe gets all."""
     if context.invoked_subcommand is None:
@@ -83,6 +83,32 @@ def runs_import(
     from ngcdl.cli.past import take_in
 
     take_in(file)
+
+
+@past.command("rm", epilog="\b\nExamples:\n  ngcdl runs rm last last-1\n  ngcdl runs rm --older-than 30d --keep-record")
+def runs_rm(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN...", help="last, last-1, ids, or the beginning or end of one.")
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="All that ended that long ago: 12h, 30d, 8w.")
+    ] = None,
+    keep_record: Annotated[
+        bool,
+        typer.Option(
+            "--keep-record",
+            help="Remove only checkpoints, home and what the run's command wrote: show, report and replay still work.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List them with their sizes; remove nothing.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> int:
+    """Remove runs that have ended, with their checkpoints.
+
+    It lists them with their sizes, and asks once."""
+    from ngcdl.cli.removal import Asked, remove
+
+    return remove(Asked(tuple(names or ()), older_than, keep_record, dry_run, yes))
 
 
 @app.command(epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open")

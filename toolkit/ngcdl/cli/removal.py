@@ -1,0 +1,260 @@
+"""`ngcdl runs rm`: which runs may go, or all of them but their records, and how much that frees."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngcdl import comparisons, console
+from ngcdl.cli import kept
+from ngcdl.cli.runs import id_of
+from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
+from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
+from ngcdl.reconcile import reconcile, still_runs
+from ngcdl.record import Run
+from ngcdl.store import Store, delete
+
+NOTE = "its checkpoints, its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST, IMPORTED, ".reconcile.lock")
+_OF_A_RECORD = re.compile(rf"{'|'.join(map(re.escape, _FILES))}|samples-.+\.jsonl|report(-of-\d+)?\.html")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed: names, or how long ago the runs ended."""
+
+    names: tuple[str, ...]
+    older_than: str | None
+    keep_record: bool
+    dry_run: bool
+    yes: bool
+
+    def again(self, option: str) -> str:
+        """Return the same command with `option`."""
+        which = ["--older-than", self.older_than] if self.older_than else self.names
+        return "    " + shlex.join(["ngcdl", "runs", "rm", *which, *["--keep-record"] * self.keep_record, option])
+
+    def before(self) -> float | None:
+        """Return when (s since the epoch) the runs ended at the latest; None if they are named. Raise BadOption."""
+        age = re.fullmatch(r"(\d{1,6})([hdw])", self.older_than or "")
+        if bool(self.names) == bool(self.older_than) or (self.older_than and not age):
+            told = f"--older-than {self.older_than}: not a number of hours, days or weeks."
+            other = "Name runs, or say --older-than, and only one of the two."
+            raise BadOption(told if not self.names and self.older_than else other, "    ngcdl runs rm --older-than 30d")
+        return time.time() - int(age[1]) * _HOURS[age[2]] * 3600 if age else None
+
+
+@dataclass(frozen=True)
+class _Going:
+    """What may go of a run: its folder, or what in it is not of its record."""
+
+    run: Run
+    paths: tuple[Path, ...]
+    bytes: int
+
+
+def remove(asked: Asked) -> int:
+    """Remove runs and say what that freed. Return 125 if something of what was asked for is left, else 0.
+
+    Raise BadOption or NoSuchRun, and then nothing was removed."""
+    before = asked.before()
+    if not (asked.dry_run or asked.yes or (_is_terminal(sys.stdin) and _is_terminal(sys.stdout))):
+        hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
+        raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
+    store = kept.shelf()
+    ids = list(dict.fromkeys(id_of(name, store) for name in asked.names)) or store.ids()
+    going, failed = _chosen(store, ids, asked, before)
+    for line in _listed(store, going, asked):
+        console.result(line)
+    if going and not (asked.dry_run or asked.yes):
+        if not _agreed(f"Remove {'all but the records of ' * asked.keep_record}{_total(going)}?"):
+            console.say("nothing was removed")
+            return 0
+        # One of them may have been resumed meanwhile.
+        going, more = _chosen(store, [one.run.id for one in going], asked, before)
+        failed += more
+    if not going and not failed:
+        console.say("there is nothing to remove")
+    if not asked.dry_run:
+        failed += _carry_out(store, going, asked.keep_record)
+    return NgcdlError.exit_code if failed else 0
+
+
+def _is_terminal(stream: object) -> bool:
+    return bool(stream and stream.isatty())  # type: ignore[attr-defined]  # a standard stream, or None
+
+
+# -- what may go ----------------------------------------------------------------------------------------------------
+
+
+def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None) -> tuple[list[_Going], int]:
+    """Return what may go of these runs, and how many may not; report each of those."""
+    going: list[_Going] = []
+    refused = 0
+    with kept.asking() as away:
+        unended = _unended(store, away)
+        for run_id in ids:
+            try:
+                run = unended.get(run_id) or store.load(run_id)
+                if before is None or (run.status != "running" and (run.finished or run.started) < before):
+                    _check(store, run, away, unended)
+                    going += _going(store, run, asked.keep_record)
+            except RecordBroken as error:  # nobody can tell when it ended
+                refused += before is None
+                console.show_error(NotRemoved(run_id, error.message, _by_hand(store.folder(run_id))))
+            except NgcdlError as error:
+                refused += 1
+                console.show_error(error)
+    return going, refused
+
+
+def _unended(store: Store, away: dict[str, NgcdlError]) -> dict[str, Run]:
+    """Return all runs that may not have ended, by id, in their true state."""
+    found = {}
+    for run_id in store.ids():
+        with contextlib.suppress(NgcdlError):  # `load` reports it when asked
+            if not store.is_ended(run_id):
+                found[run_id] = reconcile(store, store.load(run_id), away)
+    return found
+
+
+def _check(store: Store, run: Run, away: dict[str, NgcdlError], unended: dict[str, Run]) -> None:
+    """Raise NotRemoved if the run, or one that continues from it, may still need its folder."""
+    folder = store.folder(run.id)
+    if run.engine not in away and still_runs(store, run):
+        raise NotRemoved(run.id, "it has not ended", f"    ngcdl stop {run.id}")
+    if run.is_open:
+        raise NotRemoved(run.id, "what became of it is not known yet", f"    ngcdl show {run.id}\n{_by_hand(folder)}")
+    for later in unended.values():
+        if later.is_open and later.workload.get("resume") == run.id:
+            raise NotRemoved(run.id, f"{later.id} continues from it, and has not ended", f"    ngcdl stop {later.id}")
+    if folder.is_symlink():
+        raise NotRemoved(run.id, f"{folder} is a link to {folder.resolve()}", f"    rm {_quoted(folder)}")
+
+
+def _by_hand(folder: Path) -> str:
+    sudo = "" if folder.lstat().st_uid == os.geteuid() else "sudo "
+    return f"If nothing of it runs any more, wherever it was started:\n    {sudo}rm -rf {_quoted(folder)}"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _going(store: Store, run: Run, keep_record: bool) -> Iterator[_Going]:
+    """Yield what may go of the run, if anything. Raise NotRemoved if this user can't delete all of it."""
+    folder, total = store.folder(run.id), 0
+    try:
+        paths = tuple(path for path in folder.iterdir() if not _is_of_record(path)) if keep_record else (folder,)
+    except OSError as error:
+        raise _stuck(run.id, folder, error) from error
+    for path in paths:
+        taken, trouble = store.taken(path)
+        if trouble:
+            raise _stuck(run.id, path, trouble)
+        total += taken
+    if paths:
+        yield _Going(run, paths, total)
+
+
+def _is_of_record(path: Path) -> bool:
+    return bool(_OF_A_RECORD.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+
+
+def _stuck(run_id: str, top: Path, error: OSError, is_begun: bool = False) -> NotRemoved:
+    """Say what keeps `top` from being deleted, and what to type."""
+    path = Path(str(error.filename or top))
+    path = path if path.is_absolute() else top  # shutil.rmtree names a file by its last part
+    why = f"{path}: {error.strerror or error}"
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return NotRemoved(run_id, why, f"What is there:\n    ls -lA {_quoted(path)}", is_begun=is_begun)
+    with contextlib.suppress(OSError, KeyError):
+        if path.stat().st_uid != os.geteuid():
+            why += f" (it belongs to {path.owner()})"
+    return NotRemoved(run_id, why, f"    sudo rm -rf {_quoted(top)}", is_begun=is_begun)
+
+
+# -- what is said ---------------------------------------------------------------------------------------------------
+
+
+def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str]:
+    """Yield a line for each run, and for each stored comparison that loses some of them."""
+    if not going:
+        return
+    rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
+    yield from console.table(rows, console.columns(sys.stdout), right=(2,))
+    ids = {one.run.id for one in going if not asked.keep_record}
+    for file in sorted(store.root.with_name(comparisons.FOLDER).glob("[!.]*.json")) if ids else ():
+        with contextlib.suppress(NgcdlError):
+            runs = {trial.run for trial in comparisons.load(file.stem, store).trials if store.has(trial.run)}
+            if ids & runs:
+                yield f"the comparison {file.stem} loses {len(ids & runs)} of its {_runs(len(runs))}"
+    if asked.dry_run:
+        yield f"{_total(going)}: nothing was removed"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
+
+
+def _total(going: Sequence[_Going]) -> str:
+    return f"{_runs(len(going))}, {console.size(sum(one.bytes for one in going))}"
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        console.result("")
+        return False
+
+
+# -- the removal ----------------------------------------------------------------------------------------------------
+
+
+def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
+    """Remove it, and what an interrupted removal has left. Return how many of them are not all gone."""
+    done, freed, failed = 0, 0, 0
+    for path in store.left_over():
+        size, is_gone = _deleted(store, path.name.rpartition(".")[0], (path,))
+        freed, failed = freed + size, failed + (not is_gone)
+    for one in going:
+        is_gone = False
+        try:
+            paths = one.paths if keep_record else (store.set_aside(one.run.id),)
+            size, is_gone = _deleted(store, one.run.id, paths)
+            freed += size
+            if is_gone and keep_record:
+                store.save(store.load(one.run.id).noting(NOTE))
+        except NgcdlError as error:
+            console.show_error(error)
+        except OSError as error:
+            console.show_error(_stuck(one.run.id, one.paths[0], error))
+        done, failed = done + is_gone, failed + (not is_gone)
+    if done or freed:
+        what = "kept the record of" if keep_record else "removed"
+        console.result(f"{what} {_runs(done)}, {console.size(freed)} freed")
+    return failed
+
+
+def _deleted(store: Store, run_id: str, paths: Sequence[Path]) -> tuple[int, bool]:
+    """Delete `paths`. Return how many bytes that freed, and whether all of them are gone; report what is not."""
+    freed, is_gone = 0, True
+    for path in paths:
+        size = store.taken(path)[0]
+        try:
+            delete(path)
+        except OSError as error:
+            is_gone = False
+            console.show_error(_stuck(run_id, path, error, is_begun=True))
+        freed += size - store.taken(path)[0]
+    return freed, is_gone
