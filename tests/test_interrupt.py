@@ -1,4 +1,4 @@
-"""Once to stop and record, twice to kill."""
+"""Once to stop and record; a second Ctrl-C kills."""
 
 from __future__ import annotations
 
@@ -26,15 +26,32 @@ def test_a_signal_before_there_is_a_job_interrupts(number: signal.Signals) -> No
     assert (caught.value.number, stopper.signal, stopper.name) == (number, number, number.name)
 
 
-def test_the_first_signal_stops_and_the_second_kills() -> None:
+@pytest.mark.parametrize("first", SIGNALS)
+def test_the_first_signal_stops_and_a_second_ctrl_c_kills(first: signal.Signals) -> None:
     stopper, job = Stopper(7, print), FakeJob(ignores_stop=True)
     stopper.job = job
-    stopper.on_signal(signal.SIGINT)
+    stopper.on_signal(first)
     until(lambda: job.asked == ["stop 7"])
-    stopper.on_signal(signal.SIGTERM)
+    stopper.on_signal(signal.SIGINT)
     until(lambda: job.asked == ["stop 7", "kill"])
     stopper.ended()
-    assert stopper.signal == signal.SIGINT
+    assert stopper.signal == first
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("first", SIGNALS)
+def test_a_closed_terminal_or_a_second_stop_kills_nothing(first: signal.Signals, second: signal.Signals) -> None:
+    """Bash and the kernel send SIGHUP each, logind SIGTERM besides."""
+    stopper, job = Stopper(7, print, kill_seconds=0), FakeJob(ignores_stop=True)
+    stopper.job = job
+    before = set(threading.enumerate())
+    with stopper.listening():
+        for number in (first, second):
+            os.kill(os.getpid(), number)
+        until(lambda: job.asked)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(20)
+    assert (job.asked, stopper.signal) == (["stop 7"], first)
 
 
 def test_the_first_signal_says_what_the_second_does() -> None:
@@ -132,6 +149,38 @@ def test_a_job_whose_time_is_up_is_asked_until_it_could_be_and_each_failure_is_s
         2,
     )
     assert stopper.why == TIME_IS_UP
+
+
+def test_a_signal_whose_stop_failed_is_obeyed_when_it_can_be() -> None:
+    class Busy(FakeJob):
+        def stop(self, grace_seconds: float) -> None:
+            super().stop(grace_seconds)
+            if len(self.asked) < 3:
+                raise EngineHangs("unix socket", 60)
+
+    said: list[str] = []
+    stopper, job = Stopper(7, said.append, retry_seconds=0.01), Busy(ignores_stop=True)
+    stopper.job = job
+    stopper.on_signal(signal.SIGTERM)
+    until(lambda: len(job.asked) == 3, "a stop that was accepted")
+    stopper.ended()
+    assert (job.asked, said[0], len(said)) == (["stop 7"] * 3, STOPPING, 3)
+
+
+def test_a_job_that_has_been_asked_as_its_time_was_up_is_not_asked_twice() -> None:
+    """A training that gets a second SIGTERM ends at once, without its checkpoint."""
+    said: list[str] = []
+    stopper, job = Stopper(7, said.append), FakeJob(ignores_stop=True)
+    stopper.job = job
+    stopper.stop_at(0.0)
+    until(lambda: job.asked)
+    before = set(threading.enumerate())
+    stopper.on_signal(signal.SIGHUP)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(20)
+    until(lambda: STOPPING in said)
+    stopper.ended()
+    assert job.asked == ["stop 7"]
 
 
 def test_a_job_that_ended_is_not_asked_again_whatever_its_stop_came_to() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from fakes import FakeJob, FakeShow, ready
 from followed import shelf as shelf
 
 from ngcdl import launch
+from ngcdl.engines.base import Chunk, Exit
+from ngcdl.errors import EngineLost
 from ngcdl.folder import LOG, RECORD, SAMPLES
 from ngcdl.store import Store
 
@@ -22,27 +25,90 @@ def test_a_log_that_can_t_be_written_is_said_once_and_the_run_goes_on(shelf: Sto
     show = FakeShow()
     run = launch.follow(prepared, shelf, show)
     assert (run.status, show.shown) == ("finished", b"a\nb\n")
-    assert [line for line in show.said if "log.txt can't be written" in line] == show.said
+    why = os.strerror(errno.EISDIR)
+    assert show.said == [f"log.txt can't be written ({why}); the run goes on without it.", *run.notes]
+    assert run.notes == (f"log.txt may lack its end ({why}):  docker logs c0ffee",)
 
 
-def test_a_log_that_can_t_be_written_any_more_is_said_once(shelf: Store) -> None:
+class Elsewhere(FakeJob):
+    """Its output can be read once, as that of a process of this host, or of an engine that has gone."""
+
+    is_read = False
+
+    def output(self) -> Iterator[Chunk]:
+        if self.is_read:
+            raise EngineLost("read the run's output")
+        self.is_read = True
+        yield from super().output()
+
+
+def full_for_a_moment(job: FakeJob, room_bytes: int) -> Callable[[], None]:
+    """Let `job` write while a file takes no more than `room_bytes`, and then again without that limit. Return what
+    lifts the limit."""
     least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    job = FakeJob()
-    prepared, _ = ready(shelf, job)
 
     def fill() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, most))
 
     def make_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
 
-    job.chunks = (b"a\n", fill, b"b\n", b"c\n", make_room)
-    show = FakeShow()
+    job.chunks = (b"a\n", fill, b"bb\n", make_room, b"c\n")
+    return make_room
+
+
+TOO_LARGE = os.strerror(errno.EFBIG)
+
+
+@pytest.mark.parametrize("room_bytes", [2, 3])  # the second takes a part of the chunk
+def test_a_log_that_can_t_be_written_any_more_is_completed_from_the_engine_s(shelf: Store, room_bytes: int) -> None:
+    job, show = FakeJob(), FakeShow()
+    prepared, folder = ready(shelf, job)
+    make_room = full_for_a_moment(job, room_bytes)
     try:
-        assert launch.follow(prepared, shelf, show).status == "finished"
+        run = launch.follow(prepared, shelf, show)
     finally:
         make_room()
-    assert show.said == [f"log.txt can't be written any more ({os.strerror(errno.EFBIG)}); the run goes on without it."]
+    assert show.said == [f"log.txt can't be written any more ({TOO_LARGE}); the run goes on without it."]
+    assert (folder / LOG).read_bytes() == b"a\nbb\nc\n"
+    assert (run.status, run.notes, job.asked) == ("finished", (), ["remove"])
+    assert shelf.load(run.id) == run
+
+
+@pytest.mark.parametrize("is_early", [True, False])  # before or after the log could not be written
+def test_what_a_completed_log_shows_is_diagnosed_and_said_once(shelf: Store, is_early: bool) -> None:
+    bus = b"ERROR: Unexpected bus error encountered in worker. ... insufficient shared memory (shm).\n"
+    job, show = FakeJob(exit=Exit(1, False)), FakeShow()
+    prepared, _ = ready(shelf, job, train=False)
+    make_room = full_for_a_moment(job, len(bus) + 2 if is_early else 2)
+    job.chunks = (bus, *job.chunks) if is_early else (*job.chunks, bus)
+    try:
+        run = launch.follow(prepared, shelf, show)
+    finally:
+        make_room()
+    assert run.diagnosis
+    assert run.diagnosis.name == "shm-too-small"
+    assert len([line for line in show.said if "--shm-size" in line]) == 1
+    assert shelf.load(run.id) == run
+
+
+@pytest.mark.parametrize(("has_containers", "where", "asked"), [
+    (True, ":  docker logs c0ffee", []), (False, ".", ["remove"]),
+])  # fmt: skip
+def test_a_log_that_can_t_be_completed_says_so_and_its_container_is_kept(
+    shelf: Store, has_containers: bool, where: str, asked: list[str]
+) -> None:
+    job, show = Elsewhere(), FakeShow()
+    prepared, folder = ready(shelf, job, has_containers=has_containers)
+    make_room = full_for_a_moment(job, 3)
+    try:
+        run = launch.follow(prepared, shelf, show)
+    finally:
+        make_room()
+    assert (folder / LOG).read_bytes() == b"a\nb"
+    assert run.notes == (f"log.txt may lack its end ({TOO_LARGE}){where}",)
+    assert (run.status, job.asked, shelf.load(run.id)) == ("finished", asked, run)
+    assert show.said[1:] == (list(run.notes) if has_containers else [])
 
 
 @pytest.mark.parametrize("planted", ["link", "pipe"])
@@ -57,8 +123,7 @@ def test_a_log_that_the_run_made_another_file_of_is_not_written(shelf: Store, tm
         os.mkfifo(folder / LOG)
     show = FakeShow()
     assert launch.follow(prepared, shelf, show).status == "finished"
-    assert [line for line in show.said if "log.txt can't be written" in line] == show.said
-    assert len(show.said) == 1
+    assert ["log.txt can't be written" in line for line in show.said] == [True, False]
     assert precious.read_text() == "mine\n"
 
 

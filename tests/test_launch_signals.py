@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
-from followed import START, STEP, by_signal, follow, recorded
+from followed import FINISH, START, STEP, by_signal, follow, recorded
 from followed import shelf as shelf
 
 from ngcdl import launch
@@ -25,11 +26,58 @@ def test_a_signal_stops_the_job_and_the_run_is_interrupted(shelf: Store, number:
     assert run.summary.steps == 0
 
 
-def test_a_second_signal_kills(shelf: Store) -> None:
-    job = FakeJob((by_signal(signal.SIGINT, signal.SIGTERM),), until_stopped=True, ignores_stop=True)
+def test_a_second_ctrl_c_kills(shelf: Store) -> None:
+    job = FakeJob((by_signal(signal.SIGTERM, signal.SIGINT),), until_stopped=True, ignores_stop=True)
     run, _ = follow(shelf, job, train=False)
     assert sorted(job.asked) == ["kill", "remove", "stop 10"]
-    assert (run.status, run.exit_code) == ("interrupted", 130), "the first signal counts"
+    assert (run.status, run.exit_code) == ("interrupted", 143), "the first signal counts"
+
+
+@pytest.mark.parametrize("numbers", [
+    (signal.SIGHUP, signal.SIGHUP), (signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGTERM),
+    (signal.SIGTERM, signal.SIGTERM),
+], ids=["a closed terminal", "logind", "Ctrl-C and ngcdl stop", "ngcdl stop twice"])  # fmt: skip
+def test_a_training_keeps_the_time_for_its_checkpoint_whatever_comes_twice(
+    shelf: Store, numbers: tuple[signal.Signals, ...]
+) -> None:
+    job = FakeJob((by_signal(*numbers),), until_stopped=True)
+    run, _ = follow(shelf, job, START, STEP)
+    assert job.asked == ["stop 60", "remove"]
+    assert (run.status, run.reason) == ("interrupted", f"stopped by {numbers[0].name}")
+
+
+def test_a_training_that_had_finished_before_ctrl_c_is_finished_and_the_caller_hears_of_it(shelf: Store) -> None:
+    job = FakeJob((b"step 0\n", by_signal(signal.SIGINT)))
+    job.stop = lambda _: None  # type: ignore[method-assign]  # a container that has ended
+    with pytest.raises(Interrupted):  # a comparison goes no further
+        follow(shelf, job, START, STEP, FINISH)
+    run = recorded(shelf)
+    assert (run.status, run.exit_code, run.reason) == ("finished", 0, None)
+
+
+def test_a_training_that_ends_with_0_when_it_is_stopped_is_interrupted(shelf: Store) -> None:
+    job = FakeJob((b"step 0\n", by_signal(signal.SIGINT)))
+    job.stop = lambda _: None  # type: ignore[method-assign]
+    run, _ = follow(shelf, job, START, STEP)
+    assert (run.status, run.exit_code) == ("interrupted", 130)
+
+
+def test_a_run_that_has_failed_keeps_its_reason_if_a_signal_comes_while_the_sampler_ends(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join = threading.Thread.join
+
+    def joined(self: threading.Thread, timeout: float | None = None) -> None:
+        if self.name == "ngcdl-sampler":
+            signal.raise_signal(signal.SIGINT)
+        join(self, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    error = {"event": "error", "t": 3.0, "kind": "diverged", "message": "loss is NaN"}
+    job = FakeJob(exit=Exit(1, False, None, 50.0))
+    run, _ = follow(shelf, job, START, STEP, error)
+    assert (run.status, run.exit_code, run.reason) == ("failed", 1, "diverged: loss is NaN")
+    assert job.asked == ["remove"]
 
 
 class Unmoved(FakeJob):
@@ -127,9 +175,9 @@ def test_a_start_that_was_given_up_is_interrupted_and_what_it_may_leave_is_the_n
     assert show.said == ["the engine may still have its container, or create it: the next ngcdl run or runs removes it"]
 
 
-def test_a_second_signal_while_what_a_start_left_is_looked_for_ends_that_at_once(shelf: Store) -> None:
+def test_a_second_ctrl_c_while_what_a_start_left_is_looked_for_ends_that_at_once(shelf: Store) -> None:
     prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGINT))
-    prepared.engine.find = lambda _: by_signal(signal.SIGTERM)()  # type: ignore[method-assign]
+    prepared.engine.find = lambda _: by_signal(signal.SIGINT)()  # type: ignore[method-assign]
     with pytest.raises(Interrupted) as caught:
         launch.follow(prepared, shelf, FakeShow())
     run = recorded(shelf)

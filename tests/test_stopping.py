@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +21,9 @@ from ngcdl.comparisons import Kept, Trial
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit
 from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, SlurmLost
-from ngcdl.folder import LOG
+from ngcdl.folder import LOG, RECORD
 from ngcdl.launch import MAY_BE_ACCEPTED
+from ngcdl.owner import _ticks, this_process
 from ngcdl.reconcile import UNWATCHED, reconcile
 from ngcdl.record import Owner, Run
 from ngcdl.spec import KINDS, Kind
@@ -75,6 +80,44 @@ def test_what_runs_without_its_watcher_is_stopped_where_it_runs_a_training_with_
     done = stopping.stopped(shelf, run)
     assert (done.status, done.exit_code, done.reason) == ("interrupted", 143, "stopped by ngcdl stop")
     assert job.asked == [f"stop {seconds}", "remove"]
+
+
+def test_a_suspended_watcher_hears_of_the_stop(shelf: Store) -> None:
+    """Ctrl-Z, or a job in the background that used its terminal."""
+    record = shelf.create(RUN) / RECORD
+    code = f"""
+import json, signal
+def end(*_):
+    with open({str(record)!r}, "r+") as file:
+        run = json.load(file) | {{"status": "interrupted", "owner": None}}
+        file.seek(0), json.dump(run, file), file.truncate()
+    raise SystemExit
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+while True: signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as watcher:
+        assert watcher.stdout
+        watcher.stdout.readline()
+        run = replace(RUN, owner=replace(this_process(), pid=watcher.pid, ticks=_ticks(watcher.pid)))
+        shelf.save(run)
+        os.kill(watcher.pid, signal.SIGSTOP)
+        waiting = threading.Timer(15, watcher.kill)  # without SIGCONT it would never end
+        waiting.start()
+        done = stopping.stopped(shelf, run)
+        waiting.cancel()
+    assert done.status == "interrupted"
+
+
+def test_a_watcher_that_ends_at_that_moment_is_no_error(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.create(replace(RUN, owner=this_process()))
+
+    def kill(pid: int, number: int) -> None:
+        shelf.save(replace(RUN, status="finished", owner=None))
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert stopping.stopped(shelf, replace(RUN, owner=this_process())).status == "finished"
 
 
 def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(shelf: Store, job: Job) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_a_watcher_that_dies_is_an_error_with_its_last_words_and_the_record_is_c
     assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
     assert "MemoryError" in (run.reason or "")
     assert job.asked == ["kill", "remove"], "nothing is left running unwatched"
+
+
+def test_a_watcher_that_can_t_be_started_closes_the_record(monkeypatch: pytest.MonkeyPatch, shelf: Store) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    order, _ = ready(shelf, FakeJob())
+    with pytest.raises(NgcdlError, match="could not be started: No such file") as caught:
+        hand_over(order, shelf)
+    run = shelf.load(order.run.id)
+    assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
+
+
+def test_a_watcher_needs_no_temporary_folder(monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    stand_in_for_python(monkeypatch, tmp_path, "exit 3")
+    with pytest.raises(NgcdlError, match="ended with 3"):
+        hand_over(ready(shelf, FakeJob())[0], shelf)
 
 
 def test_a_pipe_that_a_child_of_a_dead_watcher_holds_is_not_waited_for(

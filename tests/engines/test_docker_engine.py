@@ -15,14 +15,14 @@ import docker.errors
 import pytest
 import requests.exceptions
 
-from ngcdl.engines.base import Order
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Order
 from ngcdl.engines.docker import context, passwd
 from ngcdl.engines.docker.client import client
 from ngcdl.engines.docker.engine import DockerEngine, address, connect, is_socket
-from ngcdl.engines.docker.job import HURRY_SECONDS
+from ngcdl.engines.docker.job import HURRY_SECONDS, PATIENCE_SECONDS
 from ngcdl.errors import DiskFull, EngineAbsent, EngineElsewhere, EngineHangs, EngineRefused
 from ngcdl.interrupt import Interrupted
-from ngcdl.spec import GpuRequest, ImageRef, RunSpec
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 
 
 @dataclass
@@ -163,6 +163,13 @@ def test_only_what_may_take_minutes_has_all_the_time() -> None:
     DockerEngine(client).start(_order(OURS))
     assert client.asked == [("ngcdl-id", None), ("attach", 60), ("start", None)]
     assert client.timeout == 60
+
+
+def test_a_training_s_output_is_waited_for_as_long_as_a_daemon_that_restarts_may_stop_it() -> None:
+    order = _order(OURS)
+    training = replace(order, spec=replace(order.spec, workload=Workload("cifar10")))
+    patience = [DockerEngine(Maker()).start(each).patience_seconds for each in (order, training)]
+    assert patience == [PATIENCE_SECONDS, PATIENCE_SECONDS + TRAINING_GRACE_SECONDS]
 
 
 class Observed(Maker):

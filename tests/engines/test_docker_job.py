@@ -87,7 +87,7 @@ def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = No
     (_ended(5), 5, False, None),
     (_ended(0, OOMKilled=True), 0, True, "although the command itself exited with 0"),
     (_ended(137, OOMKilled=True), 137, True, "out of memory: the kernel killed it"),
-    (_ended(137), 137, False, "killed (SIGKILL), not by ngcdl and not for lack of memory"),
+    (_ended(137), 137, False, "not by ngcdl; Docker reports no lack of memory (systemd-oomd and earlyoom"),
     (_ended(143), 143, False, "from outside"),
     (_ended(0, Status="created"), None, None, "the container was created but never started"),
     ({}, None, None, "the container was removed outside ngcdl"),

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,9 @@ from house import until
 
 from ngcdl.engines import local
 from ngcdl.engines.base import RUN_FOLDER, Exit, Order, PullEvent
+from ngcdl.engines.local.engine import _tool
 from ngcdl.errors import LocalUnavailable, StartError
+from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec
 from ngcdl.store import Store
@@ -98,6 +101,16 @@ def test_no_key_of_ngc_reaches_the_process(start: Start, monkeypatch: pytest.Mon
     job.remove()
     assert b"NGC_" not in said
     assert said.endswith(b" 1\n")
+
+
+def test_a_signal_while_tensorflow_is_installed_ends_the_installer_at_once() -> None:
+    def interrupted(event: PullEvent) -> None:
+        raise Interrupted(signal.SIGTERM)
+
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        _tool([sys.executable, "-c", "print('Downloading 1 MB', flush=True)\nimport time; time.sleep(20)"], interrupted)
+    assert time.monotonic() - began < 15
 
 
 def test_a_stop_asks_and_a_training_that_listens_ends_as_it_likes(start: Start) -> None:

@@ -49,7 +49,8 @@ def _judged(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> tup
     told = {text(event.get("event")) for event in events}
     if end.is_lost:
         return "lost", code, why
-    if stopper.signal or (stopper.is_late and code != 0):
+    has_finished = bool(run.workload) and code == 0 and "finish" in told  # before the signal reached it
+    if (stopper.signal and not has_finished) or (stopper.is_late and code != 0):
         return "interrupted", stopper.exit_code or code, stopper.why
     if end.exit.is_stopped or (STOPPED in run.notes and code != 0):
         return "interrupted", code, stopped_by(run, end.exit)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: once to stop and record, twice to kill."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first one stops and records, a second Ctrl-C kills."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from ngcdl.engines.base import Job
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Job
 from ngcdl.errors import NgcdlError, signal_exit_code
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -18,8 +18,9 @@ TIME_IS_UP = "stopped when its time was up"
 STOPPING = "stopping; press Ctrl-C again to kill"
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
 KILL_SECONDS = 5.0
-# How long to wait before a job whose time is up is asked again, if it could not be asked.
-RETRY_SECONDS = 30.0
+# How long to wait before a job is asked to stop again after a stop that failed. It may have reached the job all the
+# same, and a training that gets a second SIGTERM ends at once: its grace must be over.
+RETRY_SECONDS = float(TRAINING_GRACE_SECONDS)
 
 
 class Interrupted(BaseException):
@@ -85,6 +86,7 @@ class Stopper:
         self._kill_seconds, self._retry_seconds = kill_seconds, retry_seconds
         self._say = say
         self._is_over = False
+        self._is_asked = False  # a stop is under way, or was accepted
         self._alarm: threading.Timer | None = None
         self._bell: threading.Timer | None = None
 
@@ -97,6 +99,10 @@ class Stopper:
         if self._is_over:
             return
         first = self.signal is None
+        if not first and number != signal.SIGINT:
+            # A terminal that is closed sends SIGHUP twice (bash, the kernel), and logind SIGTERM besides; `ngcdl stop`
+            # may be typed twice. Only a person's second Ctrl-C asks for a kill.
+            return
         self.signal = self.signal or number
         if self.job is None:
             raise Interrupted(number)
@@ -119,29 +125,34 @@ class Stopper:
     def stop_at(self, until: float | None) -> None:
         """Stop the job, which exists by now, at `until` (s since the epoch)."""
         if until is not None:
-            self._set_bell(max(until - time.time(), 0.0))
+            self._set_bell(max(until - time.time(), 0.0), self._time_is_up)
 
-    def _set_bell(self, seconds: float) -> None:
-        self._bell = threading.Timer(seconds, self._time_is_up)
+    def _set_bell(self, seconds: float, ring: Callable[[], None]) -> None:
+        if self._bell:
+            self._bell.cancel()
+        self._bell = threading.Timer(seconds, ring)
         self._bell.daemon = True
         self._bell.start()
 
     def _time_is_up(self) -> None:
         if self._is_over or self.signal:
             return
-        if not self.is_late:
-            self.is_late = True
-            self._say("the time is up: stopping")
-        if not self._stop() and not self._is_over:
-            self._set_bell(self._retry_seconds)
+        self.is_late = True
+        self._say("the time is up: stopping")
+        self._stop()
 
     def _stop_as_asked(self) -> None:
         self._say(STOPPING)
         self._stop()
 
-    def _stop(self) -> bool:
-        """Ask the job to stop; if that fails, say why and return False."""
-        return self._tried(lambda job: job.stop(self._grace_seconds))
+    def _stop(self) -> None:
+        """Ask the job to stop, unless it has been asked; if that fails, say why, and ask again later."""
+        if self._is_over or self._is_asked:
+            return
+        self._is_asked = True
+        self._is_asked = self._tried(lambda job: job.stop(self._grace_seconds))
+        if not self._is_asked and not self._is_over:
+            self._set_bell(self._retry_seconds, self._stop)
 
     def _kill(self) -> None:
         self._tried(lambda job: job.kill())

@@ -11,20 +11,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ngcdl import ending, meanwhile
-from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Exit, Job
+from ngcdl.engines.base import Exit, Job, grace_seconds
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
 from ngcdl.meanwhile import Show, Terminal
 from ngcdl.nodesamples import samples
 from ngcdl.prepare import Ready
-from ngcdl.reconcile import SUBMISSION_SECONDS
+from ngcdl.reconcile import SUBMISSION_SECONDS, bring_output
 from ngcdl.record import Run
 from ngcdl.report.diagnosis import diagnosed, told
 from ngcdl.report.filled import filled
 from ngcdl.store import Store
 
-GRACE_SECONDS = 10.0
 MAY_BE_ACCEPTED = "Interrupted before the cluster answered: it may have accepted the job, or may yet accept it."
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 
@@ -47,7 +46,7 @@ def follow(
     If a user detaches from the terminal, or with `leave` once a cluster has accepted the job, return the record while
     the run goes on; reconcile closes it later. If a cluster stops answering, its record stays open, too.
     """
-    stopper = Stopper(TRAINING_GRACE_SECONDS if ready.order.spec.workload else GRACE_SECONDS, show.say)
+    stopper = Stopper(grace_seconds(ready.order.spec.workload), show.say)
     course = Course(ready, shelf, show, stopper)
     with stopper.listening():
         try:
@@ -81,6 +80,7 @@ class Course:
         self._is_recorded = False
         self._is_lost = False
         self._may_be_left = False  # a container, from a start that was given up
+        self._unlogged: str | None = None  # why log.txt lacks output
         self._is_cluster = ready.engine.is_cluster
         self.run = ready.run
         self.job: Job | None = None
@@ -112,6 +112,7 @@ class Course:
             self._stream(job, terminal)
             if not job.detached:
                 self._ended = job.wait()
+                self._stopper.ended()  # a signal from now on did not end it
         self.run = self.run.noting(*([DETACHED] if job.detached else []), *taken.problems)
         if job.detached:
             self._save()
@@ -120,7 +121,7 @@ class Course:
         def look() -> None:
             self._herald.look(self.run, self._events())
 
-        meanwhile.stream(job, self._folder, self._show, terminal, look)
+        self._unlogged = meanwhile.stream(job, self._folder, self._show, terminal, look)
 
     def interrupted(self) -> None:
         """Clean up after a signal that came before there was a job to stop."""
@@ -180,7 +181,7 @@ class Course:
         """Remember what went wrong, and end the job unless the engine is lost."""
         self._is_lost = isinstance(error, EngineLost)
         if isinstance(error, EngineLost) and not self._is_cluster and self.job and self._ready.order.spec.workload:
-            error = type(error)(error.doing, is_training=True).with_traceback(error.__traceback__)
+            error = EngineLost(error.doing, is_training=True).with_traceback(error.__traceback__)
         self._trouble = error
         if not self.job and not self._is_cluster:  # what a cluster may have accepted goes on there
             self._remove_left(is_given_up=isinstance(error, EngineHangs))
@@ -205,7 +206,7 @@ class Course:
         self.run = filled(ending.closed(self.run, end, events, self._stopper), events, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
-        self.run = self.run.noting(*self._herald.told)
+        self.run = self.run.noting(*self._herald.told, *(() if self._is_lost else self._lacking()))
         self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
@@ -220,23 +221,51 @@ class Course:
         """Remove what the engine keeps of a job whose end is recorded, and the run's HOME if it is empty."""
         if self.job and self._is_recorded and not self._is_lost:
             try:
-                self.job.remove()
+                if self._is_log_whole():
+                    self.job.remove()
             except EngineLost as error:
                 if self._is_cluster:
                     raise
-                # Only the container has what could not be read.
-                note = f"log.txt may lack its end ({error.message}):  docker logs {self.job.identity[:12]}"
-                self._show.say(note)
-                self.run = self.run.noting(note)
+                self._unlogged = error.message  # only the container has what could not be read
+                self._show.say(*self._lacking())
+                self.run = self.run.noting(*self._lacking())
                 self._save()
         with contextlib.suppress(OSError):
             (self._folder / HOME).rmdir()
+
+    def _is_log_whole(self) -> bool:
+        """Append what log.txt lacks, from the engine's copy. Return False, and say so, if that alone still has it."""
+        before = self._lacking()
+        if not before or not self._ready.engine.has_containers:
+            return True
+        try:
+            if not (left := self._ready.engine.find(self.run.id)):
+                return True
+            bring_output(left, self._folder / LOG)
+        except (NgcdlError, OSError):
+            self._show.say(*before)
+            return False
+        self._unlogged = None
+        self.run = replace(self.run, notes=tuple(note for note in self.run.notes if note not in before))
+        if not self.run.diagnosis:
+            self._diagnose()
+        return self._save("Its record is not up to date.")
+
+    def _lacking(self) -> tuple[str, ...]:
+        """Return a note that says what log.txt lacks and why, and where that is."""
+        if self._unlogged is None:
+            return ()
+        has_copy = self._ready.engine.has_containers
+        where = f":  docker logs {self.job.identity[:12]}" if has_copy and self.job else "."
+        return (f"log.txt may lack its end ({self._unlogged}){where}",)
 
     def came_out(self) -> Run:
         """Return the closed record. Raise what went wrong, or Interrupted if a signal came but ended no job."""
         if self._trouble:
             raise self._trouble
-        if self._stopper.signal and (self.job is None or self.run.status == "lost"):
+        if self._stopper.signal and (self.job is None or self.run.status in ("lost", "finished")):
+            if self.run.status == "finished":
+                self._show.say(f"it finished before {self._stopper.name} reached it:  ngcdl show {self.run.id}")
             raise Interrupted(self._stopper.signal)
         return self.run
 

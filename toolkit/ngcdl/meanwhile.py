@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from ngcdl.engines.base import Chunk, Job
 from ngcdl.errors import GpuNotInside, GpuUnknown
@@ -129,26 +129,36 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     return replace(run, gpus=its).noting(note)
 
 
-def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> None:
+def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> str | None:
     """Copy the output to log and screen, and call `look` after each chunk. A log that can't be written is reported
-    once; the run goes on."""
+    once; the run goes on, and nothing more is written. Return why, None if the log is whole."""
     output = terminal.pump(job, job.output()) if terminal else job.output()
     with contextlib.ExitStack() as stack:
-        log = None
+        log, why = None, None
         try:
             if not job.started.keeps_log:
                 log = stack.enter_context(opened(folder / LOG, to_extend=True, buffering=0))
         except OSError as error:
-            show.say(f"log.txt can't be written ({error.strerror}); the run goes on without it.")
+            why = str(error.strerror)
+            show.say(f"log.txt can't be written ({why}); the run goes on without it.")
         for chunk in output:
             if log:
                 try:
-                    log.write(chunk.data)
+                    _write(log, chunk.data)
                 except OSError as error:
-                    show.say(f"log.txt can't be written any more ({error.strerror}); the run goes on without it.")
+                    why = str(error.strerror)
+                    show.say(f"log.txt can't be written any more ({why}); the run goes on without it.")
                     log = None
             show.chunk(chunk)
             look()
+        return why
+
+
+def _write(log: IO[bytes], data: bytes) -> None:
+    """Write all of `data` to an unbuffered file, which writes what there is room for. Raise OSError."""
+    left = memoryview(data)
+    while left:
+        left = left[log.write(left) :]
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _by_engine(shelf: Store, run: Run) -> Run:
         return run if is_anothers and closed.status == "lost" else closed.noting(UNWATCHED)
     notes = [UNWATCHED]
     try:
-        _bring_output(job, shelf.folder(run.id) / LOG)
+        bring_output(job, shelf.folder(run.id) / LOG)
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
         notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
@@ -186,11 +186,12 @@ def _without_left(engine: Engine, run: Run) -> Run:
     return run if engine.find(run.id) else replace(run, owner=None)
 
 
-def _bring_output(job: Job, log: Path) -> None:
-    """Append to `log` what `job` wrote after its watcher was gone. Raise NgcdlError or OSError.
+def bring_output(job: Job, log: Path) -> None:
+    """Append to `log` what it lacks of the output of `job`, which was found again. Raise NgcdlError or OSError.
 
-    An engine that keeps only the end, or orders the two streams differently, returns output that does not begin like
-    `log`. Then all of it is appended: twice is better than never.
+    An engine that keeps only the end, orders the two streams differently, or replaces bytes that are not UTF-8 (as
+    Docker's json-file does, by U+FFFD) returns output that does not begin like `log`. Then all of it is appended: twice
+    is better than never.
     """
     with tempfile.TemporaryFile(dir=log.parent) as kept, opened(log, to_extend=True) as file:
         kept.writelines(chunk.data for chunk in job.output())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ from dataclasses import replace
 from ngcdl import comparisons, console, meanwhile
 from ngcdl.comparisons import Kept
 from ngcdl.ending import STOPPED
-from ngcdl.engines.base import TRAINING_GRACE_SECONDS
+from ngcdl.engines.base import grace_seconds
 from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import SILENT, engine_of, reconcile, standing
@@ -19,7 +20,6 @@ from ngcdl.record import Run
 from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
-COMMAND_GRACE_SECONDS = 10.0
 LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may yet accept
 
 
@@ -44,7 +44,9 @@ def stopped(
     with meanwhile.telling(say, waits_for, pause, "only ends this command"):
         is_asked = True
         if run.owner and is_alive(run.owner):
-            os.kill(run.owner.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(run.owner.pid, signal.SIGTERM)
+                os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see the other
         else:
             is_asked = _ask_engine(shelf, run)
         due = time.monotonic() + look_seconds
@@ -75,7 +77,7 @@ def _ask_engine(shelf: Store, run: Run) -> bool:
         return not is_unknown
     # With the job in its record, the run's end is looked for at once, and not only after the time for a submission.
     shelf.save(replace(run, container=run.container or job.identity).noting(STOPPED))
-    job.stop(TRAINING_GRACE_SECONDS if run.workload else COMMAND_GRACE_SECONDS)
+    job.stop(grace_seconds(run.workload))
     return True
 
 

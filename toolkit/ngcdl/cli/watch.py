@@ -64,9 +64,10 @@ def hand_over(ready: Ready, shelf: Store) -> str:
         "root": str(shelf.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
         "way": order.way, "engine": ready.engine.name,
     }  # fmt: skip
-    with tempfile.TemporaryFile() as said:
-        watcher: subprocess.Popen[bytes] | None = None
+    watcher: subprocess.Popen[bytes] | None = None
+    with contextlib.ExitStack() as stack:
         try:
+            said = stack.enter_context(tempfile.TemporaryFile(dir=order.folder))
             with held():  # else a Ctrl-C during the start leaves a watcher that nobody stops
                 watcher = subprocess.Popen(
                     # -P: a docker.py in the caller's folder must not shadow the library
@@ -83,6 +84,8 @@ def hand_over(ready: Ready, shelf: Store) -> str:
             _close_left(shelf, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
             console.say(f"recorded as {order.run_id}")
             raise
+        except OSError as error:  # no process or no file can be made: limits, a full disk
+            raise _unwatched(shelf, ready, f"could not be started: {error.strerror or error}") from error
         if answer is None:
             said.seek(0)
             raise _died(shelf, ready, watcher.wait(), said.read().decode(errors="replace"))
@@ -113,7 +116,12 @@ def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | 
 def _died(shelf: Store, ready: Ready, code: int, said: str) -> NgcdlError:
     """Close the record of a run after its watcher ended without an answer, and return the error that says so."""
     last = (said.strip().splitlines() or [f"it ended with {code}"])[-1]
-    reason = f"The process that should watch the run ended: {last}"
+    return _unwatched(shelf, ready, f"ended: {last}")
+
+
+def _unwatched(shelf: Store, ready: Ready, what: str) -> NgcdlError:
+    """Close the record of a run without a watcher, and return the error that says what became of that."""
+    reason = f"The process that should watch the run {what}"
     _close_left(shelf, ready, "failed", NgcdlError.exit_code, reason)
     return NgcdlError(reason, f"    ngcdl show {ready.run.id}")
 

@@ -153,7 +153,8 @@ class GpuWay:
 class Order:
     """One start: the spec plus everything it left open. `target` is the image by digest or id, or the local Python;
     `way` is a GpuWay's name; `folder` is the run's, seen inside as RUN_FOLDER. `after`, on a cluster with a queue:
-    identities of the jobs that must have ended before this one starts."""
+    identities of the jobs that must have ended before this one starts. `cache` is a folder that outlives the run, seen
+    inside as CACHE_FOLDER; None if what programs cache there is lost with it."""
 
     spec: RunSpec
     run_id: str
@@ -161,12 +162,18 @@ class Order:
     target: str
     way: str
     after: tuple[str, ...] = ()
+    cache: Path | None = None
 
 
-RUN_FOLDER = "/ngcdl/run"
+RUN_FOLDER, CACHE_FOLDER = "/ngcdl/run", "/ngcdl/cache"
 HERE = "/work"  # the caller's working directory, in an interactive container
 # On SIGTERM a training saves a checkpoint at the end of its step.
-TRAINING_GRACE_SECONDS = 60
+TRAINING_GRACE_SECONDS, COMMAND_GRACE_SECONDS = 60, 10
+
+
+def grace_seconds(workload: object) -> float:
+    """Return how long a job may take to end before a stop kills it; `workload` is None, or empty, for a command."""
+    return TRAINING_GRACE_SECONDS if workload else COMMAND_GRACE_SECONDS
 
 
 class Engine(Protocol):

@@ -234,7 +234,10 @@ class DockerEngine(OfKind):
         pid = int(state.get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
         started = Started(notes, notes if is_news else (), pid or None)
-        return DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
+        job = DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
+        # dockerd answers nobody while it shuts down, for as long as the containers have to stop.
+        job.patience_seconds += body.get("StopTimeout") or 0
+        return job
 
     @contextlib.contextmanager
     def _naming_its_folder(self) -> Iterator[None]:

@@ -20,13 +20,18 @@ from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
 
-# How long a daemon may be absent before the run is given up: a package update restarts it within a few seconds.
+# How long a daemon may be absent before the run is given up: a package update restarts it within a few seconds. Without
+# live-restore it closes its API first, and then stops its containers, for as long as their StopTimeout.
 PATIENCE_SECONDS = 20.0
 # The timeout of a call once a person waits for the end.
 HURRY_SECONDS = 3.0
 # The most time between a container's end, by its time stamp, and that of the stream that it closes.
 _APART_SECONDS = 0.5
 _READING = "read the run's output"
+# OOMKilled is false also if systemd-oomd or earlyoom killed it: they send a plain SIGKILL.
+_KILLED = (
+    "killed (SIGKILL), not by ngcdl; Docker reports no lack of memory (systemd-oomd and earlyoom leave no trace there)"
+)
 
 
 @dataclass(frozen=True)
@@ -214,7 +219,7 @@ class DockerJob:
         elif oom:
             reason = "out of memory: the kernel killed it"
         elif code == 137 and not self._killed_by_us:
-            reason = "killed (SIGKILL), not by ngcdl and not for lack of memory"
+            reason = _KILLED
         elif code == 143 and not self._killed_by_us:
             reason = "stopped (SIGTERM) from outside, as by docker stop or a restart of the engine"
         elif state.get("Error"):

@@ -1,4 +1,4 @@
-"""A container's output: from its open attachment, or from the log that the engine keeps; each byte exactly once."""
+"""A container's output: from its open attachment, or from the log that the engine keeps; text exactly once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ class Shortened(Exception):
 
 
 class Seen:
-    """What has arrived on each stream: how many bytes, their beginning, and when the last ones arrived."""
+    """What has arrived on each stream: how many bytes, their beginning, and when the last ones arrived.
+
+    The attachment passes all bytes on; the log has U+FFFD, three bytes, for each one that is not UTF-8. Of an output
+    with such bytes `beyond` therefore repeats some: nothing is lost."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, int] = {}

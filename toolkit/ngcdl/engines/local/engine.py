@@ -182,10 +182,14 @@ def _tool(argv: list[str], show: Show) -> None:
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
         assert process.stdout is not None  # it is a PIPE
-        for line in process.stdout:
-            said.append(line.rstrip())
-            if line.lstrip().startswith("Downloading") and "MB" in line:
-                show(PullEvent(None, line.strip()[:150]))
+        try:
+            for line in process.stdout:
+                said.append(line.rstrip())
+                if line.lstrip().startswith("Downloading") and "MB" in line:
+                    show(PullEvent(None, line.strip()[:150]))
+        except BaseException:  # a signal, above all: the `with` would wait for the installer to end by itself
+            process.kill()
+            raise
     if process.returncode:
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
