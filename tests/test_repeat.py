@@ -230,6 +230,9 @@ def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_i
             again(run, config, dry=dry)
         assert refused.value.hint.splitlines()[1:] == ["    ngcdl logs -f source", "    ngcdl stop source"]
     shelf.save(replace(source, status="finished", owner=None))
+    with pytest.raises(NotRepeatable, match="it resumed from source, whose checkpoints are not here"):
+        again(run, config)
+    (shelf.folder("source") / "checkpoints/step-9").mkdir(parents=True)
     assert again(run, config).asked.workload
     (shelf.folder("source") / RECORD).write_text("torn")
     assert again(run, config).asked.workload, "the checkpoints beside it may be whole"

@@ -108,7 +108,7 @@ def test_another_training_is_refused_by_what_was_reported_or_asked_for(
 @pytest.mark.parametrize(
     ("run", "events", "said"),
     [
-        (BEFORE, (START,), "it saved no checkpoint"),
+        (BEFORE, (START,), "it has no checkpoint"),
         (replace(BEFORE, spec={"placement": {"data_pvc": "cifar"}}), (), "no training began in it"),
     ],
 )

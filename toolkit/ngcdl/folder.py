@@ -13,7 +13,9 @@
         home/            the HOME of what runs in the container
         .imported        the run was imported from another machine (archive.py)
 
-The run itself can write there, so nothing in it is trusted to be a regular file.
+Beside the runs, `.removed/` has those that `ngcdl runs rm` has taken out and is deleting (store.py).
+
+The run itself can write into its folder, so nothing there is trusted to be a regular file.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
 from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken
-from ngcdl.folder import EVENTS, IMPORTED, RECORD, lines
+from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
 from ngcdl.reconcile import reconcile, still_runs
 from ngcdl.record import Run
 from ngcdl.report import naming, tuned
@@ -185,7 +185,8 @@ def _workload(
 
 
 def _check_resumed(before: Run, source: str, shelf: Store) -> None:
-    """Raise NotRepeatable if `source`, which `before` resumed from, is not here, or is still running."""
+    """Raise NotRepeatable if `source`, which `before` resumed from, is not here, has no checkpoints (any more), or is
+    still running."""
     told = EVENTS if kind_of(before.engine).shares_files else RECORD  # a pod's events may never have arrived
     if not (shelf.folder(source) / told).exists():
         raise NotRepeatable(before.id, f"it resumed from {source}, which is not here")
@@ -196,6 +197,8 @@ def _check_resumed(before: Run, source: str, shelf: Store) -> None:
                 f"it resumed from {source}, which is still running; a second training would do the same beside it.",
                 f"Watch it, or stop it first:\n    ngcdl logs -f {source}\n    ngcdl stop {source}",
             )
+    if kind_of(before.engine).shares_files and not has_checkpoint(shelf.folder(source)):
+        raise NotRepeatable(before.id, f"it resumed from {source}, whose checkpoints are not here")
 
 
 def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, show: Show) -> str:

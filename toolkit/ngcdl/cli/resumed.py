@@ -26,7 +26,7 @@ def check(asked: Workload, before: str, engine: str, placement: Placement, shelf
     _check_same(asked, before, trained)
     # If the trainer's report did not arrive from a pod, there may be one.
     if not (has_checkpoint(folder) if is_here else not size(folder / EVENTS) or reports_checkpoint(folder)):
-        raise BadOption(f"--resume {before}: it saved no checkpoint to continue from.", f"    ngcdl show {before}")
+        raise BadOption(f"--resume {before}: it has no checkpoint to continue from.", f"    ngcdl show {before}")
     if run and not is_here:
         _check_claim(run, placement)
 
