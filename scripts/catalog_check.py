@@ -30,7 +30,7 @@ HEADERS = {
     "forward_compat": [
         "first", "last", "cuda_first", "cuda_last", "branches", "excluded", "brands", "unverified", *END,
     ],
-    "gpu_families": ["capability", "architecture", "gpus", *END],
+    "gpu_families": ["capability", "architecture", "gpus", "last_branch", *END],
     "known_holes": ["component", "cve", "since", "fixed_in", "cvss", "read", *END],
     "peaks": ["card", "cores", "boost_mhz", "tensor_mhz", "fp32_tflops", "tf32_tflops", "half_tflops", *END],
 }  # fmt: skip
@@ -107,7 +107,9 @@ FORMS = {
         "first": r"\d\d\.\d\d", "last": r"\d\d\.\d\d", "cuda_first": r"\d+\.\d", "cuda_last": r"\d+\.\d",
         "branches": r"(\d{3}( \d{3})*)?", "excluded": r"(\d{3}( \d{3})*)?", "brands": r"[a-z]+( [a-z]+)*",
     },
-    "gpu_families": {"capability": r"\d+\.\d", "architecture": r"\w+", "gpus": r".+"},
+    "gpu_families": {
+        "capability": r"\d+\.\d", "architecture": r"\w+", "gpus": r".+", "last_branch": r"(\d{3})?",
+    },
     "known_holes": {
         "component": r"nvidia-container-toolkit|runc|docker", "cve": r"CVE-\d{4}-\d{4,}", "cvss": r"(10\.0|\d\.\d)?",
         "read": r"20\d\d-(0[1-9]|1[0-2])", "fixed_in": r".+",

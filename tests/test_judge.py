@@ -156,7 +156,7 @@ def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_t
 
 
 def test_an_offer_for_several_cards_runs_on_each_of_them(config: settings.Settings) -> None:
-    host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, A100))
+    host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI, A100))
     offered = ref("tensorflow:18.01-py2")  # it runs on the older card only, the newest image on the newer one only
     with pytest.raises(ImageUnfit) as caught:
         judge.before(offered, host, config, judge.look(offered, host, config, None), on_cpu=False, on_each=True)
@@ -201,7 +201,7 @@ def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is
     image = ref("pytorch:my-own")
     engine = Engine(configs={str(image): TORCH})
     both_mig = any(uuid.startswith("MIG-of-") for uuid in picked)
-    host = HostFacts(driver="615.61", gpus=(replace(GTX_1050_TI, mig=both_mig), replace(A100, mig=True)))
+    host = HostFacts(driver="580.65.06", gpus=(replace(GTX_1050_TI, mig=both_mig), replace(A100, mig=True)))
     asked = Asked("docker", image, GpuRequest("devices", devices=picked), Workload("cifar10"))
     verdicts = Verdicts(asked, config, (host, judge.look(image, host, config, engine)))
     seen = tuple(Card(i, f"GPU-{i}", mig=True, mig_devices=(Card(0, f"MIG-of-{i}"),)) for i in range(2))
@@ -212,7 +212,7 @@ def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is
 
 
 def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Settings) -> None:
-    host = HostFacts(driver="615.61", gpus=(GTX_1050_TI, A100))
+    host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI, A100))
     cards = judge.cards(judge.look(ref("pytorch:26.07-py3"), host, config, None), host)
     assert [card.verdict for card in cards] == ["no", "runs"]
 

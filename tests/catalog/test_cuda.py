@@ -77,7 +77,7 @@ def test_the_driver_that_a_toolkit_wants_runs_it(toolkit: str) -> None:
 
 @pytest.mark.parametrize(
     ("toolkit", "floor"),
-    [("10.2.89", None), ("9.0", None), ("11.0.3", "450.80.02"), ("12.7", "525.60.13"), ("13.9", "580.65.06"),
+    [("10.2.89", None), ("9.0", None), ("11.0.3", "450.80.02"), ("12.7", "525.60.13"), ("13.9", "580"),
      ("14.0", None), ("abc", None)],
 )  # fmt: skip
 def test_each_major_from_11_on_has_a_floor(toolkit: str, floor: str | None) -> None:
@@ -141,12 +141,22 @@ def test_the_branches_of_a_cuda_are_those_that_its_base_image_lets_in(
     assert found.source.startswith("https://gitlab.com/nvidia/container-images/cuda/")
 
 
-@pytest.mark.parametrize(("release", "toolkit"), [("26.08", None), ("26.08", "13.4.1"), (None, "13.4.0")])
+@pytest.mark.parametrize(("release", "toolkit"), [(None, "13.5.0"), ("27.01", "14.0")])
 def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: str | None) -> None:
     found = cuda.compat(release, toolkit)
     assert found is not None
     assert found.branches is None
-    assert found.recalled
+
+
+@pytest.mark.parametrize(("release", "toolkit"), [("26.08", None), ("26.09", "13.4"), (None, "13.4.0")])
+def test_a_list_that_is_known_in_part_keeps_what_the_one_before_it_had(
+    release: str | None, toolkit: str | None
+) -> None:
+    found = cuda.compat(release, toolkit)
+    assert found is not None
+    assert (found.branches, found.likely) == ((580, 595), (535, 570, 580, 590, 595))
+    assert not found.recalled
+    assert found.source.startswith("https://github.com/")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +178,7 @@ def test_where_no_list_is_known_those_around_it_say_what_is_likely(
 def test_no_list_of_branches_has_one_again_that_the_list_before_had_lost() -> None:
     """Unknown lists are judged by this. 2019 had one exception, 396, within CUDA 10.1."""
     lists = [cuda.compat(release=row["first"]) for row in rows("forward_compat") if row["first"] >= "19.11"]
-    known = [one.branches for one in lists if one is not None and one.branches is not None]
+    known = [one.branches for one in lists if one is not None and one.branches is not None and not one.likely]
     assert len(known) > 15
     for before, after in pairwise(known):
         assert all(branch in before or branch > max(before) for branch in after), (before, after)
@@ -196,3 +206,14 @@ def test_a_capability_has_a_family_with_a_name() -> None:
     assert found.architecture == "Turing"
     assert "T4" in found.gpus
     assert cards.family("7.9") is None
+
+
+@pytest.mark.parametrize(
+    ("capability", "last"),
+    [("3.0", 470), ("3.7", 470), ("5.0", 580), ("6.1", 580), ("7.0", 580), ("7.5", None), ("5.3", None), ("7.2", None)],
+)
+def test_a_family_that_drivers_have_dropped_names_its_last_branch(capability: str, last: int | None) -> None:
+    found = cards.family(capability)
+    assert found is not None
+    assert found.last_branch == last
+    assert found.source_of_last.startswith("https://docs.nvidia.com/") == (last is not None)

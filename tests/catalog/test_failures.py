@@ -312,3 +312,7 @@ def test_a_megabyte_made_of_beginnings_is_searched_to_its_end(piece: str) -> Non
     known = failures.find(hostile)
     assert known is None or any(text.lower() in hostile.lower() for text in known.texts)
     assert name_of(hostile + "\n" + EXAMPLES["gpu-out-of-memory"][0]) is not None
+
+
+def test_persistence_mode_is_never_switched_on_by_enabling_a_daemon_that_ubuntu_starts_without_it() -> None:
+    assert not [row.name for row in failures.table() if "nvidia-persistenced" in row.remedy]

@@ -18,6 +18,19 @@ def test_every_tag_of_the_table_is_found_again_and_is_a_tag_of_its_own_release()
     assert [tag for release, tag in every if not tag.startswith(release.release)] == []
 
 
+def test_the_newest_releases_say_what_was_seen_in_them_and_mark_the_rest() -> None:
+    august, september = releases.find("pytorch", "26.08-py3"), releases.find("pytorch", "26.09-py3")
+    assert august is not None
+    assert september is not None
+    assert (august.framework_version, august.driver) == ("2.14.0a0+4fdf77b940", "615.65.02")
+    assert (september.framework_version, september.cuda) == ("2.14.0a0+b2c75dd062", "13.4")
+    for one in (august, september):
+        assert one.source_of("framework_version").startswith("https://github.com/")
+        assert not {"framework_version", "cuda", "reference"} & one.recalled
+    assert "driver" in september.recalled
+    assert "driver" not in august.recalled
+
+
 def test_releases_come_newest_first() -> None:
     months = [comparable(release.release) for release in releases.releases()]
     assert months == sorted(months, reverse=True)

@@ -53,6 +53,7 @@ BROKEN = [
     ("releases", RELEASE, "source", "", "pytorch 26.07: no source"),
     ("known_holes", {"cve": "CVE-2026-24260"}, "confidence", " ", "CVE-2026-24260: no confidence"),
     ("gpu_families", {"capability": "7.5"}, "confidence", "sure", "confidence 'sure' is none of"),
+    ("gpu_families", {"capability": "7.0"}, "last_branch", "R580", "last_branch is 'R580'"),
     ("releases", RELEASE, "cuda", "13.x", "cuda is '13.x'"),
     ("releases", RELEASE, "driver", "610", "driver is '610'"),
     ("releases", RELEASE, "release", "26.13", "release is '26.13'"),
@@ -97,7 +98,7 @@ def broken_tables(folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "cuda_driver.csv is missing", (folder / "cuda_driver.csv").unlink
     yield "pytorch 17.12: 2 rows", lambda: changed(folder, "releases", lambda rows: rows.append(rows[6]))
     yield (
-        "releases: 26.07 comes after 26.08",
+        "releases: 26.08 comes after 26.09",
         lambda: changed(folder, "releases", lambda rows: rows.append(rows.pop(-2))),
     )
     yield (

@@ -100,8 +100,8 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
 
 
 @pytest.mark.parametrize(("what", "command", "text"), [
-    ("no driver", "sudo ubuntu-drivers install", "1 NVIDIA card, but no driver"),
-    ("nouveau", "sudo ubuntu-drivers install", "nouveau"),
+    ("no driver", "sudo apt-get update && sudo apt-get install ubuntu-drivers-common", "1 NVIDIA card, but no driver"),
+    ("nouveau", "sudo apt-get update && sudo apt-get install ubuntu-drivers-common", "nouveau"),
     ("module not loaded", "sudo modprobe nvidia", "not loaded"),
     ("mismatch", "sudo reboot", "differ"),
     ("library missing", "sudo apt-get install --reinstall libnvidia-compute-535", "535.104.05"),
@@ -179,6 +179,26 @@ def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it
     assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
     snap = found(replace(SICK["snap"], programs=programs, kernel=kernel))["engine"]
     assert commands(snap) == (["sudo snap remove docker", *typed] if typed else []), "nothing is removed for nothing"
+
+
+@pytest.mark.parametrize(("manager", "distribution", "typed"), [
+    ("apt-get", ("ubuntu", "debian"), [f"{UPGRADE} containerd.io", f"{UPGRADE} docker-ce"]),
+    ("dnf", ("fedora",), ["sudo dnf upgrade runc", "sudo dnf upgrade moby-engine"]),
+    ("dnf", ("amzn", "fedora"), ["sudo dnf upgrade runc", "sudo dnf upgrade docker"]),
+    ("dnf", ("rocky", "rhel", "centos", "fedora"), ["sudo dnf upgrade containerd.io", "sudo dnf upgrade docker-ce"]),
+    ("zypper", ("opensuse-leap", "suse"), ["sudo zypper update runc", "sudo zypper update docker"]),
+])  # fmt: skip
+def test_an_upgrade_names_the_packages_of_the_engine_that_is_installed_here(
+    manager: str, distribution: tuple[str, ...], typed: list[str]
+) -> None:
+    sight = replace(
+        HEALTHY,
+        engine=engine(runc_version="1.1.11", version="28.0.0"),
+        programs=replace(PROGRAMS, names=frozenset({manager, "systemctl"})),
+        kernel=replace(KERNEL, distribution=distribution),
+    )
+    links = found(sight)
+    assert commands(links["runc"]) + commands(links["docker"]) == typed
 
 
 @pytest.mark.parametrize("error", [EngineHangs, None])
@@ -278,6 +298,9 @@ def test_persistence_mode_and_live_restore_that_are_off_are_hints_with_what_they
     assert not_in_order(sight) == {}
     assert "1 to 3 s" in (links["persistence"].cause or "")
     assert commands(links["persistence"]) == ["sudo nvidia-smi -pm 1"]
+    # Ubuntu's unit starts it with --no-persistence-mode and can't be enabled
+    with_daemon = replace(sight, programs=replace(PROGRAMS, names=PROGRAMS.names | {"nvidia-persistenced"}))
+    assert commands(found(with_daemon)["persistence"]) == ["sudo nvidia-smi -pm 1"]
     assert "ends every training" in (links["live-restore"].cause or "")
 
 

@@ -37,7 +37,15 @@ def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: 
 
 @pytest.mark.parametrize("what", ["no driver", "nouveau"])
 @pytest.mark.parametrize(("distribution", "typed", "text"), [
-    (("ubuntu", "debian"), ["sudo ubuntu-drivers install", "sudo reboot"], "A reboot completes"),
+    (
+        ("ubuntu", "debian"),
+        [
+            "sudo apt-get update && sudo apt-get install ubuntu-drivers-common",
+            "sudo ubuntu-drivers install",
+            "sudo reboot",
+        ],
+        "A reboot completes",
+    ),
     (
         ("debian",),
         [

@@ -103,7 +103,7 @@ def test_nouveau_in_place_of_the_driver(patient: Patient, before: Look) -> None:
     patient.put("sys/module/nouveau/version", "")
     after = patient.look(LD_LIBRARY_PATH=str(patient.user.folder / "nosuch"))
     named(before, after, "driver", "broken")
-    assert after.commands("driver")[0] == "sudo ubuntu-drivers install"
+    assert after.commands("driver")[1] == "sudo ubuntu-drivers install"
 
 
 # -- versions: the program is the test's own ----------------------------------------------------------------

@@ -115,6 +115,14 @@ def test_gpu_takes_what_belongs_to_a_card(text: str) -> None:
         ("GB10", "12.1", None),
         ("Jetson AGX Orin", "8.7", None),
         ("k80", "3.7", "tesla"),
+        ("NVIDIA B300 SXM6 AC", "10.3", "tesla"),
+        ("NVIDIA GH200 144G HBM3e", "9.0", "tesla"),
+        ("NVIDIA A800-SXM4-80GB", "8.0", "tesla"),
+        ("NVIDIA H20-3e", "9.0", "tesla"),
+        ("NVIDIA L20", "8.9", "tesla"),
+        ("NVIDIA L2", "8.9", "tesla"),
+        ("NVIDIA RTX A1000", "8.6", "nvidiartx"),
+        ("NVIDIA RTX A400", "8.6", "nvidiartx"),
     ],
 )
 def test_cards_are_known_by_the_names_that_drivers_give_them(name: str, capability: str, brand: str | None) -> None:

@@ -16,7 +16,7 @@ def test_an_image_of_which_nothing_is_known_is_neither_refused_nor_praised() -> 
 
 
 def test_of_a_card_and_a_driver_that_are_both_too_old_the_card_is_told_first() -> None:
-    verdict = judge(IMAGE, replace(HOST, driver="390.12", gpus=(GTX_980,)))
+    verdict = judge(IMAGE, replace(HOST, driver="390.12", gpus=(GTX_750,)))
     assert rules(verdict) == ["capability", "driver"]
 
 
@@ -24,7 +24,7 @@ def test_of_a_card_and_a_driver_that_are_both_too_old_the_card_is_told_first() -
 
 
 def test_the_best_card_decides_and_the_others_are_a_caution_with_the_words_for_gpus() -> None:
-    verdict = judge(IMAGE, replace(HOST, gpus=(T4, GTX_980, replace(T4, index=2))))
+    verdict = judge(IMAGE, replace(HOST, gpus=(T4, GTX_750, replace(T4, index=2))))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].rule) == ("caution", "native", "mixed")
     assert verdict.reasons[0].text.endswith("use --gpus 0,2")
     assert [card.verdict for card in verdict.cards] == ["runs", "no", "runs"]
@@ -42,7 +42,7 @@ def test_a_card_without_an_index_is_named_by_its_uuid() -> None:
 
 def test_cards_that_are_all_good_or_all_bad_are_not_mixed() -> None:
     both = judge(IMAGE, replace(HOST, gpus=(T4, replace(RTX_2080, index=1))))
-    none = judge(IMAGE, replace(HOST, gpus=(GTX_980, GTX_750)))
+    none = judge(IMAGE, replace(HOST, gpus=(replace(GTX_750, index=0), GTX_750)))
     assert (both.verdict, none.verdict) == ("runs", "no")
     assert "mixed" not in rules(both) + rules(none)
 
@@ -71,7 +71,7 @@ def test_a_requirement_that_is_met_is_not_spoken_of() -> None:
 
 
 def test_a_card_that_cant_run_it_has_no_mode_and_no_requirement_to_meet() -> None:
-    card = judge(replace(IMAGE, require=("cuda>=12.8",)), replace(HOST, gpus=(GTX_980,))).cards[0]
+    card = judge(replace(IMAGE, require=("cuda>=12.8",)), replace(HOST, gpus=(GTX_750,))).cards[0]
     assert (card.verdict, card.mode, [one.rule for one in card.reasons]) == ("no", None, ["capability", "native"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_facts import GTX_980, HOST, IMAGE, ON_470, RTX_2080, T4
+from made_facts import GTX_750, HOST, IMAGE, ON_470, RTX_2080, T4
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts
 from ngcdl.preflight.image import from_catalog
@@ -57,7 +57,7 @@ def test_a_driver_that_is_unknown_is_a_caution_and_a_card_that_is_too_old_is_sti
     verdict = judge(IMAGE, replace(HOST, driver=None))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].rule) == ("caution", None, "unknown")
     assert "535.104.05" in verdict.reasons[0].text
-    assert judge(IMAGE, replace(HOST, driver=None, gpus=(GTX_980,))).verdict == "no"
+    assert judge(IMAGE, replace(HOST, driver=None, gpus=(GTX_750,))).verdict == "no"
 
 
 @pytest.mark.parametrize(("driver", "level"), [("470.57.02", "caution"), ("460.32.03", "no"), ("510.47.03", "caution")])
@@ -77,14 +77,39 @@ def test_where_no_compat_list_is_known_at_all_a_data_centre_card_is_not_refused(
     assert judge(replace(IMAGE, compat_branches=None), replace(ON_470, gpus=(RTX_2080,))).verdict == "no"
 
 
-def test_a_dgx_spark_is_never_said_to_run_by_an_image_s_cuda_compat_package() -> None:
+@pytest.mark.parametrize("brand", ["nvidia", "geforce", None])
+def test_a_dgx_spark_runs_by_an_image_s_cuda_compat_package_whatever_its_brand(brand: str | None) -> None:
     image = replace(IMAGE, sass=("12.0",), ptx=None)
-    for brand in ("nvidia", None):
-        spark = Gpu("12.1", "GB10", brand)
-        assert judge(image, HostFacts(driver="525.85.12", gpus=(spark,))).mode == "minor"
-        refused = judge(image, replace(ON_470, gpus=(spark,)))
-        assert (refused.verdict, refused.reasons[0].needed) == ("no", "525.60.13")
-        assert "804" in refused.reasons[0].text
+    verdict = judge(image, replace(ON_470, gpus=(Gpu("12.1", "GB10", brand),)))
+    assert (verdict.verdict, verdict.mode) == ("runs", "forward")
+    assert not verdict.reasons[0].recalled
+
+
+@pytest.mark.parametrize(("card", "driver", "last"), [
+    (Gpu("7.0", "V100", "tesla"), "590.48.01", "580"),
+    (Gpu("6.1", "GTX 1080", "geforce"), "595.45.04", "580"),
+    (Gpu("3.7", "K80", "tesla"), "495.29.05", "470"),
+])  # fmt: skip
+def test_a_driver_too_new_for_the_card_is_a_no_that_names_the_last_branch(card: Gpu, driver: str, last: str) -> None:
+    image = replace(IMAGE, sass=("3.7", "6.1", "7.0"), min_capability=None)
+    verdict = judge(image, HostFacts(driver=driver, gpus=(card,)))
+    why = verdict.reasons[0]
+    assert (verdict.verdict, verdict.mode, why.rule, why.found, why.needed) == ("no", None, "driver", driver, last)
+    assert f"branch {last} is the last" in why.text
+    assert why.source == (
+        "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
+    )
+    assert judge(image, HostFacts(driver=f"{last}.99", gpus=(card,))).verdict == "runs"
+
+
+def test_a_compat_list_that_is_known_in_part_refuses_no_branch_that_the_list_before_it_has() -> None:
+    image = replace(IMAGE, compat_branches=(525,), compat_likely=(470, 525))
+    assert judge(image, replace(HOST, driver="525.60.13")).mode == "forward"
+    verdict = judge(image, ON_470)
+    assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
+    refused = judge(image, replace(HOST, driver="450.80.02"))
+    assert (refused.verdict, refused.reasons[0].recalled) == ("no", True)
+    assert "seen to work on branches 525, and the last known list does not have 450" in refused.reasons[0].text
 
 
 def test_without_a_brand_a_driver_that_a_compat_package_may_carry_is_no_refusal() -> None:

@@ -13,11 +13,13 @@ from ngcdl.preflight.verdict import judge
 
 
 def test_a_card_below_the_documented_floor_is_refused_with_both_numbers_and_the_family() -> None:
-    verdict = judge(IMAGE, replace(HOST, gpus=(GTX_980,)))
+    verdict = judge(IMAGE, replace(HOST, gpus=(GTX_750,)))
     first = verdict.reasons[0]
-    assert (verdict.verdict, first.rule, first.found, first.needed) == ("no", "capability", "5.2", "6.0")
+    assert (verdict.verdict, first.rule, first.found, first.needed) == ("no", "capability", "5.0", "6.0")
     assert first.source == "https://example/notes"
-    assert first.text == "the image is documented for compute capability 6.0 (Pascal) and newer, and GTX 980 has 5.2"
+    assert first.text == (
+        "the image is documented for compute capability 6.0 (Pascal) and newer, and GTX 750 Ti has 5.0"
+    )
 
 
 def test_a_card_below_the_oldest_kernel_is_refused_where_nothing_is_documented() -> None:
@@ -64,6 +66,21 @@ def test_ptx_newer_than_the_card_is_of_no_use_to_it() -> None:
     image = replace(IMAGE, sass=("8.0", "12.0"), ptx="12.0", min_capability=None)
     verdict = judge(image, replace(HOST, gpus=(Gpu("11.0"),)))
     assert (verdict.verdict, verdict.reasons[0].rule) == ("no", "capability")
+
+
+def test_a_card_below_the_documented_ones_that_the_image_has_kernels_for_is_a_caution_with_both_facts() -> None:
+    on_m60 = replace(HOST, gpus=(Gpu("5.2", "M60", "tesla"),))
+    verdict = judge(IMAGE, on_m60)
+    why = verdict.reasons[0]
+    assert (verdict.verdict, verdict.mode, why.rule, why.needed) == ("caution", "native", "capability", "6.0")
+    assert "documented for compute capability 6.0 (Pascal) and newer" in why.text
+    assert "kernels for 5.2" in why.text
+    assert not why.recalled
+    assert (
+        "kernels for 5.2 (from memory)" in judge(replace(IMAGE, recalled=frozenset({"sass"})), on_m60).reasons[0].text
+    )
+    for sass in (("6.0", "7.5"), (), None):
+        assert judge(replace(IMAGE, sass=sass), on_m60).verdict == "no"
 
 
 def test_ptx_is_a_caution_that_says_what_it_means() -> None:

@@ -45,13 +45,15 @@ K80          | 3.7  | tesla     | 470.82.01  | amd64 | tensorflow:24.05-tf2-py3 
 K40          | 3.5  | tesla     | 470.82.01  | amd64 | pytorch:20.06-py3             | no      | -       | capability
 GTX 680      | 3.0  | geforce   | 390.12     | amd64 | tensorflow:18.01-py2          | no      | -       | capability
 
-# Maxwell: until 18.12 documents Pascal and newer
+# Maxwell: 18.12 documents Pascal and newer, though kernels for 5.2 stay inside until 24.12
 GTX 750 Ti   | 5.0  | geforce   | 390.12     | amd64 | tensorflow:18.01-py2          | no      | -       | capability
 GTX 980      | 5.2  | geforce   | 384.81     | amd64 | tensorflow:18.08-py3          | runs    | native  | native
 M60          | 5.2  | tesla     | 384.81     | amd64 | tensorflow:18.01-py2          | runs    | native  | native
 M60          | 5.2  | tesla     | 410.48     | amd64 | tensorflow:18.09-py3          | runs    | native  | native
-M60          | 5.2  | tesla     | 410.48     | amd64 | tensorflow:18.12-py3          | no      | -       | capability
-M60          | 5.2  | tesla     | 550.54.15  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | capability
+M60          | 5.2  | tesla     | 410.48     | amd64 | tensorflow:18.12-py3          | caution | native  | capability
+M60          | 5.2  | tesla     | 550.54.15  | amd64 | tensorflow:24.05-tf2-py3      | caution | native  | capability
+M60          | 5.2  | tesla     | 550.54.15  | amd64 | pytorch:24.05-py3             | caution | native  | capability
+GTX 750 Ti   | 5.0  | geforce   | 550.54.15  | amd64 | pytorch:24.05-py3             | no      | -       | capability
 
 # Pascal: until 24.12
 P100         | 6.0  | tesla     | 384.81     | amd64 | tensorflow:18.01-py2          | runs    | native  | native
@@ -77,6 +79,15 @@ V100         | 7.0  | tesla     | 525.85.12  | amd64 | pytorch:24.12-py3        
 V100         | 7.0  | tesla     | 570.124.06 | amd64 | pytorch:25.01-py3             | no      | -       | capability
 TITAN V      | 7.0  | titan     | 450.80.02  | amd64 | tensorflow:22.12-tf2-py3      | runs    | minor   | minor
 TITAN V      | 7.0  | titan     | 450.80.02  | amd64 | tensorflow:23.01-tf2-py3      | no      | -       | driver
+
+# a driver too new for the card: 470 was the last for Kepler, 580 for Maxwell, Pascal and Volta
+V100         | 7.0  | tesla     | 580.95.05  | amd64 | tensorflow:24.05-tf2-py3      | runs    | native  | native
+V100         | 7.0  | tesla     | 590.48.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
+GTX 1080     | 6.1  | geforce   | 580        | amd64 | pytorch:24.12-py3             | runs    | native  | native
+GTX 1080     | 6.1  | geforce   | 595.45.04  | amd64 | tensorflow:18.01-py2          | no      | -       | driver
+P100         | 6.0  | tesla     | 595        | amd64 | pytorch:24.12-py3             | no      | -       | driver
+GTX 980      | 5.2  | geforce   | 590.48.01  | amd64 | tensorflow:18.08-py3          | no      | -       | driver
+T4           | 7.5  | tesla     | 590.48.01  | amd64 | tensorflow:24.05-tf2-py3      | runs    | native  | native
 
 # Turing: GeForce, Quadro and data centre at one driver
 RTX 2080 Ti  | 7.5  | geforce   | 535.104.05 | amd64 | pytorch:23.10-py3             | runs    | native  | native
@@ -114,10 +125,14 @@ A100         | 8.0  | nvidia    | 595.45.04  | amd64 | pytorch:26.07-py3        
 A100         | 8.0  | nvidia    | 550.54.15  | amd64 | pytorch:26.07-py3             | no      | -       | driver
 RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.05-py3             | no      | -       | driver
 
-# of 26.08, CUDA 13.4, no list is known: what the last list allows is neither yes nor no
+# of CUDA 13.4 only 580 and 595 are known to work; what else the last list allows is neither yes nor no
 A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.08-py3             | caution | -       | unknown
 A100         | 8.0  | nvidia    | 550.54.15  | amd64 | pytorch:26.08-py3             | no      | -       | driver
-A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.08-py3             | runs    | minor   | minor
+A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.08-py3             | runs    | forward | forward
+L4           | 8.9  | nvidia    | 595.91.07  | amd64 | pytorch:26.09-py3             | runs    | forward | forward
+A100         | 8.0  | nvidia    | 610.43.02  | amd64 | pytorch:26.09-py3             | runs    | minor   | minor
+A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.09-py3             | caution | -       | unknown
+A100         | 8.0  | nvidia    | 615.65.02  | amd64 | pytorch:26.08-py3             | runs    | native  | native
 RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.08-py3             | no      | -       | driver
 
 # a branch by its number alone, as --host takes it
@@ -151,12 +166,15 @@ B200         | 10.0 | nvidia    | 570.124.06 | amd64 | pytorch:25.03-py3        
 B300         | 10.3 | nvidia    | 580.95.05  | amd64 | pytorch:25.10-py3             | runs    | native  | native
 GB200        | 10.0 | nvidia    | 570.124.06 | arm64 | pytorch:25.03-py3             | runs    | native  | native
 GB10         | 12.1 | -         | 580.95.05  | arm64 | pytorch:25.10-py3             | runs    | native  | native
-GB10         | 12.1 | nvidia    | 580.95.05  | arm64 | pytorch:26.01-py3             | runs    | minor   | minor
-GB10         | 12.1 | -         | 580.95.05  | arm64 | pytorch:26.01-py3             | runs    | minor   | minor
-GB10         | 12.1 | nvidia    | 575.57.08  | arm64 | pytorch:26.01-py3             | no      | -       | driver
-GB10         | 12.1 | -         | 575.57.08  | arm64 | pytorch:26.01-py3             | no      | -       | driver
+GB10         | 12.1 | nvidia    | 580.159.03 | arm64 | pytorch:25.12-py3             | runs    | forward | forward
+GB10         | 12.1 | -         | 580.159.03 | arm64 | pytorch:25.12-py3             | runs    | forward | forward
+GB10         | 12.1 | -         | 580.142    | arm64 | pytorch:26.04-py3             | runs    | forward | forward
+GB10         | 12.1 | geforce   | 580.173.02 | arm64 | pytorch:26.08-py3             | runs    | forward | forward
+GB10         | 12.1 | -         | 560.35.03  | arm64 | pytorch:26.01-py3             | no      | -       | driver
 GB10         | 12.1 | -         | 580.95.05  | arm64 | tensorflow:20.03-tf2-py3      | no      | -       | architecture
 Thor         | 11.0 | -         | 580.95.05  | arm64 | pytorch:25.08-py3             | runs    | native  | native
+Thor         | 11.0 | -         | 580.00     | arm64 | pytorch:25.12-py3             | runs    | minor   | minor
+Thor         | 11.0 | -         | 580.00     | arm64 | pytorch:26.07-py3             | runs    | minor   | minor
 Thor         | 11.0 | -         | 580.95.05  | arm64 | pytorch:25.03-py3             | no      | -       | capability
 
 # other processors, and Jetson, whose tags end in -igpu
@@ -196,11 +214,10 @@ RTX 2060     | 7.5  | geforce   | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3 
 T4           | 7.5  | tesla     | 525.60.12  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
 T4           | 7.5  | tesla     | 525.85.12  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
 T4           | 7.5  | tesla     | 470.42.01  | amd64 | tensorflow:24.05-tf2-py3      | no      | -       | driver
-T4           | 7.5  | tesla     | 580.65.06  | amd64 | pytorch:26.08-py3             | runs    | minor   | minor
-T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.08-py3             | caution | -       | unknown
-T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:26.07-py3             | runs    | forward | forward
-RTX 2060     | 7.5  | geforce   | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
-RTX 2060     | 7.5  | geforce   | 580.65.05  | amd64 | pytorch:26.07-py3             | no      | -       | driver
+T4           | 7.5  | tesla     | 575.57.08  | amd64 | pytorch:26.08-py3             | no      | -       | driver
+T4           | 7.5  | tesla     | 580.00     | amd64 | pytorch:26.07-py3             | runs    | forward | forward
+RTX 2060     | 7.5  | geforce   | 580        | amd64 | pytorch:26.07-py3             | runs    | minor   | minor
+RTX 2060     | 7.5  | geforce   | 575.57.08  | amd64 | pytorch:26.07-py3             | no      | -       | driver
 T4           | 7.5  | tesla     | 580.65.05  | amd64 | pytorch:25.08-py3             | runs    | native  | native
 
 # what is unknown is neither yes nor no
@@ -225,7 +242,11 @@ M60          | 5.2  | tesla     | 535.104.05 | amd64 | tensorflow:24.05-tf2-py3 
 K80          | 3.7  | tesla     | 470.82.01  | amd64 | tensorflow:24.05-tf2-py3      | -
 V100         | 7.0  | tesla     | 535.104.05 | amd64 | tensorflow:20.01-tf1-py3      | 24.12-tf2-py3
 RTX 5090     | 12.0 | geforce   | 570.86.10  | amd64 | pytorch:24.12-py3             | 25.07-py3
-H100         | 9.0  | nvidia    | 610.43.02  | amd64 | pytorch:25.03-py3             | 26.08-py3
+H100         | 9.0  | nvidia    | 610.43.02  | amd64 | pytorch:25.03-py3             | 26.09-py3
+V100         | 7.0  | tesla     | 590.48.01  | amd64 | tensorflow:24.05-tf2-py3      | -
+V100         | 7.0  | tesla     | -          | amd64 | tensorflow:24.05-tf2-py3      | 24.12-tf2-py3
+GB10         | 12.1 | -         | 580.159.03 | arm64 | pytorch:25.10-py3             | 26.09-py3
+Thor         | 11.0 | -         | 580.00     | arm64 | pytorch:25.11-py3             | 26.09-py3
 # 25.01 and 25.02 have kernels and PTX for 12.0 only; what 24.12 has is PTX for 9.0, which is compiled
 Thor         | 11.0 | -         | 580.95.05  | arm64 | tensorflow:25.02-tf2-py3      | 24.12-tf2-py3
 """

@@ -8,22 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ngcdl.catalog.rows import address, comparable, is_recalled, minor, rows
-
-# "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility"
-_FLOORS = "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html"
+from ngcdl.catalog.rows import address, address_of, comparable, is_recalled, minor, rows
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """One CUDA toolkit. `driver` is the oldest Linux driver that runs it natively.
-
-    `minor_floor` is None where it has no minor-version compatibility."""
+    """One CUDA toolkit. `driver` is the oldest Linux driver that runs it natively."""
 
     cuda: str
     driver: str
     branch: int
-    minor_floor: str | None
     source: str
     recalled: bool
 
@@ -45,7 +39,8 @@ class Capabilities:
 class Compat:
     """The driver branches an image's cuda-compat package supports.
 
-    `branches` is None where no list is known; `likely` then holds those of the most recent earlier list.
+    `branches` is None where no list is known; `likely` then holds those of the most recent earlier list. With both,
+    `branches` are only those that were seen to work.
     `brands` uses the spelling of preflight.facts.BRANDS. `recalled` refers to the branches, `brands_recalled` to the
     brands.
     """
@@ -94,9 +89,10 @@ def minor_floor(cuda: str) -> tuple[str, str] | None:
         major = comparable(cuda)[0]
     except ValueError:
         return None
-    floors = {comparable(toolkit.cuda)[0]: toolkit.minor_floor for toolkit, _ in _toolkits()}
-    floor = floors.get(major)
-    return (floor, _FLOORS) if floor else None
+    row = next((row for row in rows("cuda_driver") if comparable(row["cuda"])[0] == major), None)
+    if row is None or not row["minor_floor"]:
+        return None
+    return row["minor_floor"], address_of(row["source"], "minor_floor")
 
 
 def capabilities(cuda: str) -> Capabilities | None:
@@ -135,11 +131,15 @@ def compat(release: str | None = None, cuda: str | None = None) -> Compat | None
 
 def _likely(place: int) -> tuple[int, ...]:
     """Return the branches of the last list before a position in the table."""
-    return next((_branches(row) for row in rows("forward_compat")[:place][::-1] if row["branches"]), ())
+    return next((_branches(row) for row in rows("forward_compat")[:place][::-1] if _is_whole(row)), ())
 
 
 def _branches(row: dict[str, str]) -> tuple[int, ...]:
     return tuple(map(int, row["branches"].split()))
+
+
+def _is_whole(row: dict[str, str]) -> bool:
+    return bool(row["branches"]) and "branches" not in row["unverified"].split()
 
 
 def _has(row: dict[str, str], cuda: tuple[int, ...]) -> bool:
@@ -150,7 +150,7 @@ def _compat(row: dict[str, str]) -> Compat:
     branches = _branches(row)
     return Compat(
         branches=branches or None,
-        likely=() if branches else _likely(rows("forward_compat").index(row)),
+        likely=() if _is_whole(row) else _likely(rows("forward_compat").index(row)),
         brands=tuple(row["brands"].split()),
         source=address(row["source"]),
         recalled=is_recalled(row),
@@ -167,7 +167,6 @@ def _toolkits() -> tuple[tuple[Toolkit, tuple[tuple[int, ...], ...]], ...]:
                 row["cuda"],
                 row["driver"],
                 int(row["branch"]),
-                row["minor_floor"] or None,
                 address(row["source"]),
                 is_recalled(row),
             ),

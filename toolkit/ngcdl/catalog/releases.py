@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ngcdl.catalog.rows import address, comparable, rows
+from ngcdl.catalog.rows import address_of, comparable, rows
 
 # column -> the field of preflight.facts.ImageFacts it fills
 FIELDS = {
@@ -55,9 +55,7 @@ class Release:
 
     def source_of(self, field: str) -> str:
         """Return the address that one field of ImageFacts was read at."""
-        parts = self.source.split(" ; ")
-        own = [part.removeprefix(f"{field}: ") for part in parts if part.startswith(f"{field}: ")]
-        return address((own or parts)[0])
+        return address_of(self.source, field)
 
     @property
     def tags(self) -> tuple[str, ...]:

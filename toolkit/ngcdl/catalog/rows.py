@@ -3,7 +3,8 @@
 An empty cell is an unknown value. Columns that no code reads are for maintainers: `notes` (except in known_holes,
 where the doctor prints them); `excluded` of forward_compat, the branches that NVIDIA lists as not compatible;
 `ubuntu` and `docs_min_driver` of releases, what NVIDIA's prose says and its images sometimes contradict.
-`source` is an address, sometimes with a note on where it was read; `confidence`:
+In forward_compat, `branches` that are also `unverified` are those that were seen to work; the list itself was not read.
+`source` is an address, sometimes with a note on where it was read, and with those of single columns; `confidence`:
 seen          read at the source
 seen-secondary  read in a secondary source
 mixed, partly-recalled   some fields of the row were read; the column `unverified` names those that were not
@@ -45,6 +46,13 @@ def address(source: str) -> str:
     """Return the first address in a source, or the whole text if it has none."""
     found = _ADDRESS.search(source)
     return found[0].rstrip("/") if found else source
+
+
+def address_of(source: str, field: str) -> str:
+    """Return the address that one field was read at: a part `field: address` of the source, else its first part."""
+    parts = source.split(" ; ")
+    own = [part.removeprefix(f"{field}: ") for part in parts if part.startswith(f"{field}: ")]
+    return address((own or parts)[0])
 
 
 def is_recalled(row: dict[str, str]) -> bool:

@@ -39,7 +39,7 @@ def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
     start = Step("sudo systemctl enable --now docker") if "systemctl" in programs.names else service(programs, "start")
     if manager != "dnf":
         return (*install(programs, _ENGINES[manager]), start) if manager else ()
-    own = _ENGINES_OF_DNF.get(distribution[0]) if distribution else None
+    own = own_engine(programs, distribution)
     if own:
         return (*install(programs, own), start)
     # On RHEL and its derivatives the package docker is Podman: https://docs.docker.com/engine/install/rhel/
@@ -49,6 +49,17 @@ def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
     repository = f"{_DOCKER}/{'centos' if distribution[0] == 'centos' else 'rhel'}/docker-ce.repo"
     added = Step(f"sudo curl -fsSL -o {_FOLDERS['dnf']}/docker-ce.repo {repository}")
     return (added, *install(programs, "docker-ce docker-ce-cli containerd.io"), start)
+
+
+def own_engine(programs: Programs, distribution: Sequence[str]) -> str | None:
+    """Name the engine's package if the distribution packages it, with runc apart; None if the package is Docker's.
+
+    Where apt is, only Docker's own are upgraded by name: the versions of the distribution's are not judged.
+    """
+    manager = _manager(programs)
+    if manager == "dnf":
+        return _ENGINES_OF_DNF.get(distribution[0]) if distribution else None
+    return _ENGINES[manager] if manager == "zypper" else None
 
 
 def _manager(programs: Programs) -> str | None:

@@ -34,7 +34,8 @@ class ImageFacts:
 
     `sources` maps each field to its source ("registry", or a URL). `recalled` holds the fields written from memory,
     not read anywhere; the output says so. `compat_branches` are the driver branches (their first number) on which the
-    image's cuda-compat package works, or None if no list is known; `compat_brands` are the NVML brands it works on;
+    image's cuda-compat package works, or None if no list is known; with `compat_likely`, too, they are only those that
+    were seen to work. `compat_brands` are the NVML brands it works on;
     `compat_minimums` is the oldest working driver of such a branch, where documented.
     """
 
@@ -54,7 +55,7 @@ class ImageFacts:
     min_capability: str | None = None  # documented
     compat_branches: tuple[int, ...] | None = None
     compat_brands: tuple[str, ...] = ()
-    compat_likely: tuple[int, ...] = ()  # where no list is known: the branches of the last known list
+    compat_likely: tuple[int, ...] = ()  # where no whole list is known: the branches of the last one that is
     compat_minimums: Mapping[int, str] = field(default_factory=dict)
     require: tuple[str, ...] = ()  # the values of NVIDIA_REQUIRE_*, enforced by the legacy hook only
     digest: str | None = None

@@ -148,7 +148,7 @@ class _Known:
     def _put_compat(self, text: str, require: tuple[str, ...]) -> None:
         row = cuda.compat(self.values.get("release"), text)
         branches, brands = branches_of(require)
-        if branches and (row is None or row.branches is None):
+        if branches and (row is None or row.branches is None or row.likely):
             self.put("compat_branches", branches, REGISTRY)
             self.put("compat_brands", brands, REGISTRY)
         elif row is not None:

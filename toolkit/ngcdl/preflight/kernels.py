@@ -6,6 +6,7 @@ Rules: capability, ptx, cuda10, igpu, unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
@@ -90,11 +91,19 @@ def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason
 
 
 def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
-    documented = known(image.min_capability)
+    documented, compiled = known(image.min_capability), _kernels(image.sass)
     if documented is not None and capability < documented:
         text = f"the image is documented for compute capability {_family(image.min_capability)} and newer"
-        return _unfit(image, gpu, text, image.min_capability, "min_capability")
-    compiled = _kernels(image.sass)
+        unfit = _unfit(image, gpu, text, image.min_capability, "min_capability")
+        inside = _run_by(compiled, capability)
+        if not inside:
+            return unfit
+        mark = " (from memory)" if "sass" in image.recalled else ""
+        return replace(
+            unfit,
+            level="caution",
+            text=f"{unfit.text}; but it has kernels for {inside[-1]}{mark}: it may run, unsupported",
+        )
     if compiled and capability < compiled[0][0]:
         text = f"the image's oldest kernels are for compute capability {_family(compiled[0][1])}"
         return _unfit(image, gpu, text, compiled[0][1], "sass")

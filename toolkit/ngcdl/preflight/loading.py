@@ -1,5 +1,7 @@
 """Does the driver run the image's CUDA on a card: natively, by forward or minor-version compatibility, or not at all?
 
+Or does it no longer drive the card at all?
+
 Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/cuda-compatibility/
 """
 
@@ -11,9 +13,11 @@ from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 FORWARD = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 MINOR = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
-# DGX Spark, GB10: "compatibility mode is UNAVAILABLE", whatever NVML calls the card.
-# https://github.com/eugr/spark-vllm-docker/issues/266
-_WITHOUT_COMPAT = ("12.1",)
+# DGX Spark, GB10: "CUDA Forward Compatibility mode ENABLED" with CUDA 13.2 and 13.4 on branch 580.
+# https://github.com/msusol/vibe-planning-dgx-spark-demo/blob/main/docs/process/dgx-gpu-workflow.md
+# https://github.com/Metrale/metrale-inference/blob/main/docs/gpt-oss-competitive-reference.md
+_WITH_COMPAT = ("12.1",)
+ANY_DRIVER = "9999.0"  # newer than any, and for every card: for a host whose driver is unknown
 
 
 def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool) -> Reason:
@@ -22,12 +26,28 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
         text = "the driver's version is unknown" + (f", and the image needs {image.driver}" if image.driver else "")
         return Reason("unknown", "caution", text, driver, image.driver, image.sources.get("driver"))
     return (
-        _native(image, driver, host)
+        _dropped(gpu, driver, host)
+        or _native(image, driver, host)
         or _forward(image, gpu, driver, host)
         or _minor(image, gpu, driver, host, needs_ptx=needs_ptx)
         or _undecided(image, gpu, driver, host, needs_ptx=needs_ptx)
         or _refused(image, gpu, driver, host, needs_ptx=needs_ptx)
     )
+
+
+def _dropped(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
+    """Refuse a driver that is too new for the card: it does not drive it, whatever the image."""
+    from ngcdl.catalog import cards
+
+    family = cards.family(gpu.capability) if gpu.capability else None
+    last = family.last_branch if family else None
+    if family is None or last is None or host[0] <= last or driver == ANY_DRIVER:
+        return None
+    text = (
+        f"driver {driver} is too new for {gpu.title}: branch {last} is the last that drives {family.architecture} "
+        f"({family.capability})"
+    )
+    return Reason("driver", "no", text, driver, str(last), family.source_of_last, family.recalled)
 
 
 def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | None:
@@ -52,7 +72,7 @@ def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) ->
         return None
     text = f"the image's cuda-compat package stands in for driver {image.driver or 'libraries'} on branch {host[0]}"
     # the documentation names data-centre cards; the other brands go by a list
-    by_name = gpu.brand in ("tesla", "nvidia")
+    by_name = gpu.brand in ("tesla", "nvidia") or gpu.capability in _WITH_COMPAT
     recalled = "compat_branches" in image.recalled or ("compat_brands" in image.recalled and not by_name)
     source = image.sources.get("compat_branches", FORWARD)
     return Reason("forward", "runs", text, driver, _from(image, host[0]), source, recalled)
@@ -115,15 +135,15 @@ def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *,
     text += _why_not_forward(image, gpu, host[0])
     field = {image.minor_floor: "minor_floor", image.driver: "driver"}.get(least, "compat_branches")
     source = image.sources.get(field, COMPATIBILITY)
-    is_inferred = image.compat_branches is None and bool(_takes_compat(image, gpu))
+    is_inferred = not _has_whole_list(image) and bool(_takes_compat(image, gpu))
     return Reason("driver", "no", text, driver, least, source, field in image.recalled or is_inferred)
 
 
 def _takes_compat(image: ImageFacts, gpu: Gpu) -> bool | None:
     """Is the image's cuda-compat package for this card? None if its brand is unknown."""
-    if gpu.capability in _WITHOUT_COMPAT or not image.compat_brands:
+    if not image.compat_brands:
         return False
-    if gpu.brand in image.compat_brands:
+    if gpu.brand in image.compat_brands or gpu.capability in _WITH_COMPAT:
         return True
     return None if gpu.brand in (None, "unknown") else False
 
@@ -134,10 +154,16 @@ def _is_listed(image: ImageFacts, branch: int) -> bool | None:
     From CUDA 10.2 on, NVIDIA's lists lose branches from one version to the next and gain only newer ones: a branch
     missing from the last known list does not come back.
     """
-    if image.compat_branches is not None:
-        return branch in image.compat_branches
+    if branch in (image.compat_branches or ()):
+        return True
     last = image.compat_likely
-    return None if not last or branch in last or branch > max(last) else False
+    is_open = not _has_whole_list(image) and (not last or branch in last or branch > max(last))
+    return None if is_open else False
+
+
+def _has_whole_list(image: ImageFacts) -> bool:
+    """Is the list of branches known, and not only some that were seen to work?"""
+    return image.compat_branches is not None and not image.compat_likely
 
 
 def _why_not_forward(image: ImageFacts, gpu: Gpu, branch: int) -> str:
@@ -146,13 +172,11 @@ def _why_not_forward(image: ImageFacts, gpu: Gpu, branch: int) -> str:
         return ""
     if not takes:
         return "; forward compatibility is for data-centre cards only (CUDA error 804 on others)"
-    if image.compat_branches is None:
-        return (
-            "; it is not known on which branches its cuda-compat package works, but the last known list does not "
-            f"have {branch}"
-        )
-    allowed = ", ".join(_from(image, branch) for branch in image.compat_branches)
-    return f"; its cuda-compat package is only for branches {allowed}"
+    listed = ", ".join(_from(image, branch) for branch in image.compat_branches or ())
+    if _has_whole_list(image):
+        return f"; its cuda-compat package is only for branches {listed}"
+    seen = f"was seen to work on branches {listed}, and" if listed else "works on branches that are not known, but"
+    return f"; its cuda-compat package {seen} the last known list does not have {branch}"
 
 
 def _from(image: ImageFacts, branch: int) -> str:

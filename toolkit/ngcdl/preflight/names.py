@@ -12,8 +12,8 @@ from collections.abc import Iterator
 # Words that say nothing about the capability: maker, form factor, memory, edition, Ti and Super, the MIG slice of a
 # card (A100-SXM4-40GB-MIG-1g.5gb), and GeForce, which the catalogue sometimes omits.
 _NOISE = re.compile(
-    r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|hbm\d\w?|\d+gb|ti|d|super|max|q|sff|"
-    r"edition|server|workstation|shared|mig|\d+[gc]\.\S+"
+    r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|ac|hbm\d\w?|3e|\d+gb?|ti|d|super|max|q|"
+    r"sff|edition|server|workstation|shared|mig|\d+[gc]\.\S+"
 )
 # GTX1080Ti: spaces are often left out in a shell.
 _GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")

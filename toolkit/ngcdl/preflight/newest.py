@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
+from ngcdl.preflight.loading import ANY_DRIVER
 from ngcdl.preflight.verdict import judge, judge_each
 
 # Cautions about the image on these cards; the host's (no-gpu, disk, ...) are the same for every tag.
@@ -16,7 +17,6 @@ _PLAIN = re.compile(r"(?:-tf[12])?(?:-py[23])?(?:-igpu)?")
 # TensorFlow's images held 1.x until the tags began to name the version, with 19.11.
 # https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/
 _FIRST_WITH_TF = (19, 11)
-_ANY_DRIVER = "9999.0"  # newer than any
 
 
 def newest(
@@ -34,7 +34,7 @@ def newest(
     from the newest tag on, no more often than needed; if it returns None, the tag is skipped. An unknown driver is
     assumed to be new enough: the kernels decide. `on_each`: it must run on all cards of `host`, not only on one.
     """
-    host = replace(host, driver=host.driver or _ANY_DRIVER)
+    host = replace(host, driver=host.driver or ANY_DRIVER)
     with_ptx: str | None = None
     for tag in _candidates(framework, like_tag, tags):
         facts = facts_of(tag)

@@ -70,7 +70,7 @@ def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
 
 
 def _rank(card: CardVerdict) -> tuple[int, int, bool]:
-    """Rank a card; the lowest is the best. Of two that can't run it, one that a newer driver would fix ranks better."""
+    """Rank a card; the lowest is the best. Of two that can't run it, one that another driver would fix ranks better."""
     return (
         LEVELS.index(card.verdict),
         _MODES.index(card.mode),

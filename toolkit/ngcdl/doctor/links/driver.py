@@ -92,7 +92,9 @@ def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
     """Say how the driver is installed here, and with which steps; () if NVIDIA's guide has to be followed."""
     # https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/
     if "ubuntu" in kernel.distribution:
-        return "A reboot completes its installation", (Step("sudo ubuntu-drivers install"), REBOOT)
+        # minimal and server images come without ubuntu-drivers
+        tool = Step("sudo apt-get update && sudo apt-get install ubuntu-drivers-common")
+        return "A reboot completes its installation", (tool, Step("sudo ubuntu-drivers install"), REBOOT)
     if "debian" in kernel.distribution:
         # https://wiki.debian.org/NvidiaGraphicsDrivers https://packages.debian.org/nvidia-driver
         how = (

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ngcdl.doctor.chain import Finding, Link, ok, unchecked, warning
-from ngcdl.doctor.packages import upgrade
+from ngcdl.doctor.packages import own_engine, upgrade
 from ngcdl.doctor.sight import Sight, Trouble
 
 if TYPE_CHECKING:
@@ -52,7 +52,12 @@ def _judged(sight: Sight, name: str, component: str, version: str, closed: froze
     listed = ", ".join(_told(hole) for hole in found[:4]) + (", ..." if len(found) > 4 else "")
     worst = found[0]
     cause = f"Known security holes as of {worst.read}: {listed}. The worst: {worst.notes}"
-    return warning(name, version, cause, *upgrade(sight.programs, _PACKAGES[component]), source=worst.source)
+    return warning(name, version, cause, *upgrade(sight.programs, _package(sight, component)), source=worst.source)
+
+
+def _package(sight: Sight, component: str) -> str:
+    own = own_engine(sight.programs, sight.kernel.distribution)
+    return {"docker": own, "runc": "runc"}.get(component, _PACKAGES[component]) if own else _PACKAGES[component]
 
 
 def _told(hole: Hole) -> str:
