@@ -11,7 +11,7 @@ from . import checkpoint, cost, feed, layers, trace
 from .ahead import Waited
 from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
-from .group import ALONE, agreed, parted, same, sliced, whole
+from .group import ALONE, agreed, parted, same, sliced, span, whole
 
 UNENDING = 2 ** 62  # the last step if only --seconds ends the training
 
@@ -132,6 +132,11 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
 
     When told to end, save first, but never weights whose loss is not finite. save: None if the result is not kept.
     """
+    if group.size > 1:
+        least, most = span(network, first)
+        if least != most:
+            raise Stop("replicas_differ", "replicas begin at steps %d and %d: is --resume the same folder on every "
+                       "node?" % (least, most))
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
     batches = log.batches = Waited(fed(asked, network, source, first, group))

@@ -11,14 +11,6 @@ pytestmark = pytest.mark.torch
 GIB = 2**30
 
 
-@pytest.fixture
-def torch():
-    needs("torch")
-    import torch
-
-    return torch
-
-
 class Chance:
     """A generator as in PyTorch until 2026: once told that a recording begins, it draws only in that until told of its
     end. It can share another's state; draws in a recording don't advance it."""

@@ -198,7 +198,21 @@ def test_replicas_hear_of_each_other_before_any_waits_for_a_loss(run):
     network = Replica(gone=2)
     with pytest.raises(Lost):
         run(network, log_frequency=1, group=network.group)
-    assert network.told == ["heard", "heard", "read", "heard", "read", "heard"]
+    begun = ["heard"] * 3  # the same first step, and no signal
+    assert network.told == [*begun, "heard", "read", "heard", "read", "heard"]
+
+
+@pytest.mark.parametrize(("first", "other"), [(10, 20), (40, 20)])
+def test_replicas_that_begin_at_different_steps_train_nothing(first, other):
+    """As from folders that have the same name on each machine, and not the same checkpoints."""
+    network = FakeNetwork()
+    network.agreed = lambda number: max(number, other if number > 0 else -other)
+    with pytest.raises(
+        Stop, match=f"begin at steps {min(first, other)} and {max(first, other)}: is --resume the"
+    ) as stop:
+        loop.steps(None, None, network, None, first, None, None, Signals(), Group(0, 2))
+    assert (stop.value.kind, stop.value.step) == ("replicas_differ", None)
+    assert network.trained == []
 
 
 @pytest.mark.parametrize("feed", ["constant", "input"])

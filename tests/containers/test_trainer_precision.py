@@ -201,6 +201,34 @@ def test_what_trains_nothing_is_compiled_as_well(framework, precision):
     assert compiled.infer(batch) == pytest.approx(eager.infer(batch), abs=1e-5 if precision == "float32" else 0.03)
 
 
+@COMPILES
+def test_a_smaller_last_batch_is_not_compiled_for(framework):
+    """Stand-ins tell which is called: to compile takes tens of seconds, in the middle of what is timed."""
+    forward, called = (NUMBERS[0], untrained(), NUMBERS[2]), []
+    built = made(framework, forward, ("float32", True, None))
+    built.quick = lambda examples: called.append(len(examples)) or built.look(examples)
+    whole, smaller = (built.infer(batch) for batch in built.batches(source(forward), 1, 3, "plain"))
+    assert (len(whole), len(smaller)) == (BATCH, BATCH - 3)
+    assert called == [BATCH]
+
+
+@pytest.mark.tensorflow
+def test_what_fails_in_a_compiled_step_is_laid_to_xla_unless_memory_is_short():
+    needs("tensorflow")
+    import tensorflow as tf
+    from trainer.frameworks.tf2 import numbers
+
+    def fails(compiled, text):
+        with numbers.explained(compiled):
+            raise tf.errors.InternalError(None, None, text)
+
+    with pytest.raises(Stop, match=r"can't compile or run this: libdevice not found\nLeave --com"):
+        fails(True, "libdevice not found")
+    for compiled, text in (False, "Blas xGEMM launch failed"), (True, "CUDA_ERROR_OUT_OF_MEMORY: out of memory"):
+        with pytest.raises(tf.errors.InternalError):
+            fails(compiled, text)
+
+
 @pytest.mark.torch
 def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
     needs("torch")
@@ -248,7 +276,8 @@ class Card:
 
     def __init__(self, torch, capability=(8, 0), lacking=(), cudnn=91300, takes_bfloat16=True):
         self.own, self.lacking = torch, lacking
-        self.cuda = SimpleNamespace(get_device_capability=lambda *_: capability)
+        # until 1.0 the number of the card has no default: https://github.com/pytorch/pytorch/issues/17210
+        self.cuda = SimpleNamespace(get_device_capability=lambda _: capability, current_device=lambda: 0)
         self.backends = SimpleNamespace(
             cuda=SimpleNamespace(), cudnn=SimpleNamespace(version=lambda: cudnn, allow_tf32=None)
         )

@@ -27,14 +27,6 @@ TRAINED = [
 ]
 
 
-@pytest.fixture
-def torch():
-    needs("torch")
-    import torch
-
-    return torch
-
-
 def watched(step):
     """Run it and return its operations' names; raise AssertionError if a recording forbids one."""
     import torch

@@ -10,12 +10,14 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import CONTAINERS, events, needs, start, until
 
-from trainer import group, meeting, replicas
+from trainer import group, layers, meeting, replicas
 from trainer.events import Stop, Voice
 from trainer.group import Group
+from trainer.recipe import Model, recipe, sgd
 from trainer.signals import Signals
 
 LIMIT = 120
@@ -107,6 +109,44 @@ def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
     network = Gone()
     group.parted(network, Group(0, 2, nodes=2))
     assert network.asked == 1
+
+
+@pytest.mark.torch
+def test_a_card_without_memory_for_nccl_is_no_lost_replica():
+    needs("torch")
+    from trainer.frameworks.pytorch.together import translated
+
+    with pytest.raises(group.Lost), translated():
+        raise RuntimeError("Connection closed by peer [127.0.0.1]:29500")
+    with pytest.raises(RuntimeError, match="Cuda failure 2"), translated():
+        raise RuntimeError("NCCL error: unhandled cuda error. Last error:\nCuda failure 2 'out of memory'")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("text", "together", "kind"),
+    [
+        ("Blas xGEMM launch failed : a.shape=[1,128,2304]", None, "InternalError"),
+        ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", None, "InternalError"),
+        ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", "others", "InternalError"),
+        ("Socket closed", "others", "Lost"),
+    ],
+)
+def test_without_others_or_without_memory_tensorflow_loses_no_replica(text, together, kind):
+    needs("tensorflow")
+    import tensorflow as tf
+    from trainer.frameworks import tf2
+
+    def fails(*_):
+        raise tf.errors.InternalError(None, None, text)
+
+    model = Model([layers.dense("d", 5, 3, layers.normal(1), layers.normal(1))], recipe(sgd(), rate=0.1), (5,), 4)
+    network = tf2.Network(model, "cpu")
+    network.step = network.fast = fails
+    network.together = together
+    with pytest.raises((tf.errors.InternalError, group.Lost)) as raised:
+        network.train((np.ones((4, 5), np.float32), np.zeros(4, np.int32)), model.turn(0, 0))
+    assert raised.typename == kind
 
 
 @pytest.mark.torch

@@ -258,6 +258,41 @@ def test_in_tensorflow_1_dropout_begins_anew_with_each_seed_first_step_and_tower
     assert len({seed for seeds in drawn for seed in seeds}) == 6
 
 
+@pytest.mark.tensorflow
+@pytest.mark.usefixtures("tensorflow_1")
+@pytest.mark.parametrize("least", [1, 2])
+def test_the_towers_of_tensorflow_1_have_the_parts_that_replicas_have(least):
+    towers, words = Group(0, 4), with_end([], 1)
+    towers.least = least
+    made = network("tf1", words, (1,), group=towers)
+    with made.graph.as_default():
+        parts = [made.part(number) for number in range(4)]
+    for count in 1, 2, 3, 5, 8, 16:
+        x, labels = np.arange(count, dtype=np.float32)[:, None], np.arange(count)
+        found = made.session.run(parts, {made.examples: x, made.labels: labels})
+        for number, (examples, own, share) in enumerate(found):
+            replica = Group(number, 4)
+            replica.least = least
+            assert share == pytest.approx(replica.share(count))
+            assert len(own) == len(labels[replica.part(count)]) >= min(count, least)
+            assert (examples[:, 0] == own).all()
+            if share:
+                assert own.tolist() == labels[replica.part(count)].tolist()
+    made.close()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.usefixtures("tensorflow_1")
+@pytest.mark.parametrize(("device", "towers", "cards"), [("cpu", 1, 0), ("auto", 1, 1), ("auto", 2, 2)])
+def test_tensorflow_1_takes_no_memory_on_cards_that_it_does_not_compute_on(device, towers, cards):
+    from trainer.frameworks import tf1
+
+    model = Model(with_end([], 1), recipe(sgd(), rate=0.1), (1,), 4)
+    made = tf1.Network(model, device, group=Group(0, towers))
+    assert dict(made.session._config.device_count) == {"GPU": cards}
+    made.close()
+
+
 def by_hand(weights, x, labels, optimiser, clip, steps):
     """Train x @ weights with a softmax in float64; return the losses. The last row, the biases, doesn't decay."""
     weights, slots, losses = weights.astype(float), [0.0, 0.0], []

@@ -13,6 +13,9 @@ from .together import Together
 
 TOWERS = False
 
+if not hasattr(torch, "device"):
+    raise ImportError(f"this is for PyTorch 0.4 or later, here is {getattr(torch, '__version__', 'none')}")
+
 
 class Network:
     """The contract is in frameworks/__init__.py."""
@@ -163,7 +166,7 @@ class Network:
         return self.look(torch.from_numpy(examples).to(self.on)).cpu().numpy()
 
     def infer(self, batch):
-        return self.quick(batch[0]).cpu().numpy()
+        return (self.quick if len(batch[-1]) == self.usual else self.look)(batch[0]).cpu().numpy()
 
     def look(self, examples):
         with torch.no_grad(), self.casting():

@@ -15,7 +15,8 @@ LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
 
 def chosen(asked, device):
     """Return what computing.numbers() returns, and switch TF32 on or off for all that stays float32."""
-    capability = torch.cuda.get_device_capability() if device == "gpu" else None  # of this replica's card
+    # of this replica's card, which must be named until 1.0: https://github.com/pytorch/pytorch/issues/17210
+    capability = torch.cuda.get_device_capability(torch.cuda.current_device()) if device == "gpu" else None
     # before 2.0 bfloat16 convolutions on a GPU are slow, or fail: https://github.com/pytorch/pytorch/issues/58861
     precision = computing.numbers(asked, device, capability, "bfloat16" if hasattr(torch, "compile") else "float16")
     if precision in HALVES and not hasattr(torch, "autocast"):

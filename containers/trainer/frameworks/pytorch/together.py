@@ -1,10 +1,13 @@
 """How PyTorch replicas communicate: NCCL all-reduces between GPUs, gloo between CPUs and for what they agree on."""
 import datetime
+import inspect
 import sys
 
 import torch
 from torch import distributed
 
+from ...events import Stop
+from ...fits import is_out_of_memory
 from ...group import Lost
 
 PATIENCE = datetime.timedelta(hours=2)  # as long as replica 0 alone may take for a test
@@ -12,10 +15,14 @@ PATIENCE = datetime.timedelta(hours=2)  # as long as replica 0 alone may take fo
 
 class Together:
     def __init__(self, group, on):
+        self.on_cards = on.type == "cuda"
+        # came in April 2019: https://github.com/pytorch/pytorch/pull/18595
+        if self.on_cards and "backend" not in inspect.signature(distributed.new_group).parameters:
+            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no NCCL beside gloo, which several cards "
+                       "need: leave --replicas out, or use a later container image")
         with translated():
             distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
                                            world_size=group.size, timeout=PATIENCE)
-            self.on_cards = on.type == "cuda"
             self.between = distributed.new_group(backend="nccl") if self.on_cards else distributed.group.WORLD
 
     def add(self, tensors):
@@ -48,5 +55,5 @@ class translated:
         pass
 
     def __exit__(self, kind, error, trace):
-        if kind is not None and issubclass(kind, RuntimeError):
+        if kind is not None and issubclass(kind, RuntimeError) and not is_out_of_memory(str(error)):
             raise Lost(error) from error

@@ -37,8 +37,8 @@ class Network(object):
         check_towers(model, group)
         self.graph = tf.Graph()
         config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails instead of moving
-        if device == "cpu":
-            config.device_count["GPU"] = 0
+        # the first cards only: it would fill the memory of every one that it sees
+        config.device_count["GPU"] = 0 if device == "cpu" else group.size
         if threads:  # as Shi et al. counted theirs, https://github.com/hclhkbu/dlbench
             config.intra_op_parallelism_threads = threads
         if memory_fraction:
@@ -117,11 +117,11 @@ class Network(object):
             return examples, labels, None
         with tf.device("/cpu:0"):
             count = tf.shape(labels)[0]
-            first, last = (count * k // self.group.size for k in (number, number + 1))
-            # of a few examples at an epoch's end some towers have none: they take one, with weight 0
+            needed = tf.minimum(self.group.size, tf.maximum(count // self.group.least, 1))  # as Group.needed() says
+            first, last = (tf.minimum(count * k // needed, count) for k in (number, number + 1))
             share = tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32)
-            first = tf.minimum(first, count - 1)
-            last = tf.maximum(last, first + 1)
+            # of a few examples at an epoch's end some towers have none: they take others', with weight 0
+            first = tf.minimum(first, tf.maximum(count - self.group.least, 0))
             return examples[first:last], labels[first:last], share
 
     def descend(self, gradients, running):

@@ -1,4 +1,5 @@
 """How TensorFlow 2 trains: one traced function per step, fed by tf.data."""
+import contextlib
 import functools
 
 import tensorflow as tf
@@ -8,7 +9,7 @@ from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
 from ...tensorflow_losses import LOSSES
-from . import numbers
+from . import memory, numbers
 from .feeding import FEEDS
 from .learning import OPTIMISERS, right, unscaled
 from .ops import LAYERS
@@ -34,14 +35,14 @@ class Network:
         card = group.card(f"TensorFlow {tf.__version__}", len(gpus), device)
         self.device = "cpu" if card is None else "gpu"
         self.devices = [] if card is None else name(gpus[:group.here])
-        if card is not None and group.size > 1:  # the strategy takes every card that it sees
-            gpus = gpus[card:card + 1]
+        gpus = gpus[card or 0:][:1]
+        if gpus:  # a teacher on the CPU starts the runtime too, which never changes what it takes, or how much of it
             tf.config.experimental.set_visible_devices(gpus, "GPU")
-        if gpus and memory_fraction:  # a teacher on the CPU starts the runtime too, which never changes it
+        if gpus and memory_fraction:
             limit(gpus[0], card or 0, memory_fraction)
         self.together = Together(group) if group.size > 1 else None
         self.model, self.on = model, f"/{self.device.upper()}:0"
-        self.precision = numbers.chosen(way.precision, gpus[:1] if self.device == "gpu" else [])
+        self.precision = numbers.chosen(way.precision, gpus if self.device == "gpu" else [])
         self.compiled = way.compiled
         self.channels_last = layout(way.channels_last, model, numbers.NO_CHANNELS_FIRST)
         self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
@@ -88,7 +89,8 @@ class Network:
         said = [tf.constant(number, tf.float32) for number in (turn.rate, keep, scale, turn.share)]
         # an epoch's last batch may be smaller: compiled, it would stop for another compilation
         step = self.fast if len(batch[-1]) == self.usual else self.step
-        with tf.device(self.on), numbers.explained(self.compiled), translated():
+        reached = translated() if self.together else contextlib.ExitStack()
+        with tf.device(self.on), numbers.explained(self.compiled), reached:
             loss, right, finite = step(batch, *said, tf.constant(key))
         if self.scale:
             self.scale.move(bool(finite))
@@ -151,7 +153,7 @@ class Network:
 
     def infer(self, batch):
         with tf.device(self.on), numbers.explained(self.compiled):
-            return self.checked(self.quick(batch[0])).numpy()
+            return self.checked((self.quick if len(batch[-1]) == self.usual else self.guess)(batch[0])).numpy()
 
     def look(self, examples):
         return tf.cast(self.forward(examples, Testing(self.kept, self.model, self.half)), tf.float32)
@@ -203,10 +205,9 @@ def name(gpus):
 
 
 def limit(gpu, card, fraction):
-    from ... import nvml
-    readings = nvml.read()
-    if len(readings) <= card or not readings[card]["memory_total_bytes"]:
-        raise Stop("bad_argument", "--gpu-memory-fraction needs the GPU's memory size, which NVML does not report")
-    megabytes = int(readings[card]["memory_total_bytes"] * fraction / 2**20)
+    total = memory.total_bytes(card)
+    if total is None:
+        raise Stop("bad_argument", "--gpu-memory-fraction needs the GPU's memory size, which the CUDA driver does not "
+                   "report: leave it out")
     tf.config.experimental.set_virtual_device_configuration(
-        gpu, [tf.config.experimental.VirtualDeviceConfiguration(memory_limit=megabytes)])
+        gpu, [tf.config.experimental.VirtualDeviceConfiguration(memory_limit=int(total * fraction / 2**20))])

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from ... import computing, nvml
 from ...events import Stop
+from ...fits import is_out_of_memory
 
 HALVES = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 # bfloat16 kernels for GPUs came one by one, and what had none was silently computed on the CPU:
@@ -43,10 +44,12 @@ def compiling():
 
 @contextlib.contextmanager
 def explained(compiled):
-    """Turn the errors of what XLA can't compile into a Stop."""
+    """Turn the errors of what XLA can't compile, or what fails when it runs, into a Stop."""
     try:
         yield
-    except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-        if not compiled:
+    except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError,
+            tf.errors.InternalError) as error:
+        if not compiled or is_out_of_memory(str(error)):
             raise
-        raise Stop("bad_argument", f"XLA can't compile this: {error.message[:1000]}\nLeave --compile out") from error
+        raise Stop("bad_argument", f"XLA can't compile or run this: {error.message[:1000]}\n"
+                   "Leave --compile out") from error

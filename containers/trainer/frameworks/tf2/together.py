@@ -8,6 +8,7 @@ import os
 
 import tensorflow as tf
 
+from ...fits import is_out_of_memory
 from ...group import Lost
 
 GONE = tf.errors.UnavailableError, tf.errors.InternalError, tf.errors.AbortedError, tf.errors.CancelledError
@@ -33,7 +34,8 @@ class Together:
 
     def running(self, function, **said):
         """Return the function as a graph in which add() works."""
-        return tf.function(lambda *all: self.strategy.run(function, all), autograph=False, **said)
+        run = getattr(self.strategy, "run", None) or self.strategy.experimental_run_v2  # before 2.2
+        return tf.function(lambda *all: run(function, all), autograph=False, **said)
 
     def add(self, tensors):
         """Return the sum of each tensor over all replicas: one all-reduce for all of them."""
@@ -58,5 +60,5 @@ class translated:
         pass
 
     def __exit__(self, kind, error, trace):
-        if kind is not None and issubclass(kind, GONE):
+        if kind is not None and issubclass(kind, GONE) and not is_out_of_memory(str(error)):
             raise Lost(error) from error
