@@ -13,20 +13,24 @@ from docker_socket import Daemon, serving
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
+from ngcdl.catalog import releases
+
 CODE = """
 import json, os, sys
 engine, image, gpus, host = sys.argv[1:]
 os.environ["DOCKER_HOST"] = host
 from ngcdl.choice import choose
 from ngcdl.errors import NgcdlError
-from ngcdl.spec import GpuRequest, ImageRef
+from ngcdl.preflight import meant
+from ngcdl.spec import GpuRequest
 try:
     training = "TRAINING" in os.environ
-    named = ImageRef.parse(image) if image else None
+    named = meant.named(image, "nvcr.io") if image else None
     unfit = lambda *_: os.environ.get("UNFIT", "").split()
     it = choose(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit)
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
-                      "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud)}))
+                      "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud),
+                      "shares": it.shares}))
 except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
 """
@@ -89,6 +93,45 @@ def test_the_default_image_is_the_newest_that_runs_on_these_cards(cards: Host, d
     assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
     cards.set(driver="470.82.01", gpu1__cc="6.1", gpu1__brand="5")
     assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/tensorflow:22.12-tf2-py3"
+
+
+def test_an_image_without_a_tag_is_the_newest_of_its_framework_that_runs_on_these_cards(
+    cards: Host, daemon: Daemon
+) -> None:
+    daemon.info |= NVIDIA
+    cards.set(driver="575.57.08")
+    it = choose(cards, image="pytorch", docker=daemon.host)
+    assert it["image"] == "nvcr.io/nvidia/pytorch:26.02-py3"
+    assert it["why"] == "pytorch: 26.02-py3, the newest known to run here; engine docker: an image was named"
+    cards.set(driver="470.82.01", gpu1__cc="6.1", gpu1__brand="5")
+    assert choose(cards, image="nvidia/pytorch", docker=daemon.host)["image"] == "nvcr.io/nvidia/pytorch:22.12-py3"
+
+
+def test_for_an_engine_elsewhere_it_is_the_newest_whatever_this_host_has(bare: Host, daemon: Daemon) -> None:
+    daemon.info |= {"Name": os.uname().nodename + "-vm"} | NVIDIA
+    newest = releases.tags("pytorch")[0]
+    it = choose(bare, image="pytorch", docker=daemon.host)
+    assert it["image"] == f"nvcr.io/nvidia/pytorch:{newest}"
+    assert it["why"].startswith(f"pytorch: {newest}, the newest that ngcdl knows; ")
+
+
+def test_a_training_without_a_free_card_shares_one_and_says_so_loudly(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "1")
+    daemon.info |= NVIDIA
+    cards.set(gpu0__processes="7:5", gpu1__processes="8:5")
+    it = choose(cards, image="tensorflow:1", docker=daemon.host)
+    (uuid,) = it["uuids"]
+    assert (it["gpus"], it["device"], it["shares"]) == (f"auto:{uuid}", "auto", True)
+    assert it["loud"] == [
+        "WARNING: no card is free (GPU 0: by another program; GPU 1: by another program): this run shares GPU 1, "
+        "and its speed is not the card's."
+    ]
+    assert choose(cards, image="tensorflow:1", gpus="1", docker=daemon.host)["error"] == "NoGpu"
+    cards.set(gpu0__processes="7:5")
+    it = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (it["uuids"], it["loud"], it["shares"]) == ([uuid], [], False)
 
 
 def test_a_card_that_the_image_can_t_use_is_no_free_card(

@@ -200,4 +200,17 @@ def test_a_free_card_that_is_left_to_nobody_is_refused_with_the_run_that_has_it(
 
 def test_under_auto_a_training_shares_where_all_are_held(host: Host) -> None:
     assert len(prepared(host, "auto", "1")["gpus"]) == 1
-    assert prepared(host, "auto", "2")["gpus"] == list(CARDS)
+    it = prepared(host, "auto", "2")
+    assert it["gpus"] == [CARDS[1]], "the card with the most memory"
+    assert [line for line in it["said"] if "no card is free (GPU 0: by " in line and "shares GPU 1" in line]
+
+
+def test_a_card_that_is_shared_from_the_start_was_taken_by_nobody_meanwhile(host: Host, tmp_path: Path) -> None:
+    shelf = Store(tmp_path / ".local/state/ngcdl/runs")
+    taken = recorded(shelf, "all", TRAINING)
+    shelf.save(replace(shelf.load(taken), gpus=CARDS))
+    it = prepared(host, "auto")
+    assert it["gpus"] == [CARDS[1]]
+    (loud,) = [line for line in it["said"] if "no card is free" in line]
+    assert f"(GPU 0: by {taken}; GPU 1: by {taken}): this run shares GPU 1, " in loud
+    assert not [line for line in it["said"] if "meanwhile" in line]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,6 +97,61 @@ def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_of_the_callers
     folder = config.runs.parent / "autotune"
     assert folder.is_dir()
     assert Mount(str(folder), "/ngcdl/choices", writable=True) in spec.mounts
+
+
+def test_caches_inside_are_kept_in_one_folder_of_the_callers_for_each_repository(
+    daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
+) -> None:
+    ready = [prepare.prepare(training(), config, shelf, FakeShow()) for _ in range(2)]
+    folder = tmp_path / ".cache/ngcdl/inside/nvcr.io+nvidia+tensorflow"
+    assert {one.order.cache for one in ready} == {folder}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert ready[0].run.notes == ()
+    assert str(folder) not in json.dumps(ready[0].run.as_json()), "older records have none, and compare with it"
+
+
+def test_neither_root_nor_one_who_keeps_no_caches_inside_has_such_a_folder(
+    daemon: Daemon, config: settings.Settings, shelf: Store
+) -> None:
+    assert config.inside is not None
+    asked = Asked("docker", IMAGE, NONE, None, plan.command(IMAGE, ("ls",), NONE, False, False))
+    assert prepare.prepare(replace(asked, root=True), config, shelf, FakeShow()).order.cache is None
+    assert prepare.prepare(asked, replace(config, inside=None), shelf, FakeShow()).order.cache is None
+    assert not config.inside.exists()
+    assert prepare.prepare(asked, config, shelf, FakeShow()).order.cache is not None
+
+
+def test_a_cluster_s_nodes_have_no_such_folder(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+    settled = prepare.settle(training(), config, shelf, FakeShow())
+    cluster = replace(settled.picked, engine=FakeEngine(FakeJob(), is_cluster=True))
+    spec = RunSpec(IMAGE, user="1000:1000")
+    found = [prepare.cache_of(picked, spec, config) for picked in (settled.picked, cluster)]
+    assert found == [settled.cache, None]
+
+
+CAN_T_KEEP = {
+    "a file": "Not a directory",
+    "a folder of others": "it is not writable",
+    "mounted noexec": "its file system is mounted noexec",
+}
+
+
+@pytest.mark.parametrize("found", CAN_T_KEEP)
+def test_where_caches_inside_can_t_be_kept_the_run_begins_without_them_and_says_so(
+    daemon: Daemon, config: settings.Settings, shelf: Store, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert config.inside is not None
+    config.cache.mkdir(parents=True)
+    if found == "a file":
+        config.inside.touch()
+    elif found == "mounted noexec":
+        monkeypatch.setattr(os, "ST_NOEXEC", ~0)  # whatever flags it has
+    else:
+        monkeypatch.setattr(os, "access", lambda path, _: not str(path).startswith(str(config.inside)))
+    ready = prepare.prepare(training(), config, shelf, FakeShow())
+    folder = config.inside / "nvcr.io+nvidia+tensorflow"
+    note = f"What programs in the container cache is lost with the run: {folder} can't be used ({CAN_T_KEEP[found]})."
+    assert (ready.order.cache, shelf.load(ready.run.id).notes) == (None, (note,))
 
 
 def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:

@@ -20,6 +20,7 @@ from ngcdl.trainings import bundled
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+REFERENCE = (ROOT / "docs/reference.md").read_text()
 # What a plan contains, by engine.
 PLANS = {"docker": "# the same by hand:", "slurm": "#SBATCH --nodes=2", "kubernetes": "completionMode: Indexed"}
 
@@ -93,8 +94,8 @@ def test_every_question_of_the_readme_has_an_answer(line: str, lab: dict[str, An
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`ngcdl (\w+)", README))))
-def test_every_command_that_the_readme_names_exists(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`ngcdl ([a-z]+)", README + REFERENCE))))
+def test_every_command_that_readme_and_reference_name_exists(name: str) -> None:
     from ngcdl.cli.app import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
@@ -119,10 +120,10 @@ def test_the_sample_of_a_check_begins_and_ends_as_a_check_does(tmp_path: Path) -
     assert len(after) == 2
 
 
-def test_the_readme_has_every_variable_that_the_command_reads() -> None:
+def test_the_reference_has_every_variable_that_the_command_reads() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "toolkit/ngcdl").rglob("*.py"))
     scripts = "\n".join((ROOT / "scripts" / name).read_text() for name in ("ngcdl", "environment"))
     read = {*re.findall(r"(?:environ.*?| = )\"(NGCDL_\w+)\"", sources), *re.findall(r"\$\{(NGCDL_\w+)", scripts)}
     assert {"NGCDL_BROWSER", "NGCDL_IMAGES", "NGCDL_PYTHON", "NGCDL_VENV"} <= read
     own = {"NGCDL_HOST", "NGCDL_TYPED"}  # set by ngcdl itself for what it starts
-    assert {name for name in read - own if f"`{name}`" not in README} == set()
+    assert {name for name in read - own if f"`{name}`" not in REFERENCE} == set()

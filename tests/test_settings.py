@@ -29,7 +29,7 @@ def test_without_any_variable_all_lies_below_home(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert found.registry == "nvcr.io"
     assert found.runs == tmp_path / ".local/state/ngcdl/runs"
-    assert found.cache == tmp_path / ".cache/ngcdl"
+    assert (found.cache, found.inside) == (tmp_path / ".cache/ngcdl", tmp_path / ".cache/ngcdl/inside")
     assert found.share == tmp_path / ".local/share/ngcdl"
     assert list(tmp_path.iterdir()) == [], "nothing is made by looking"
 

@@ -237,6 +237,12 @@ def test_images_are_compared_by_name_also_two_of_one_framework() -> None:
     assert [arm.asked.image for arm in typed] == [TF, TORCH]
 
 
+def test_an_arm_whose_release_is_left_open_has_its_framework_s_name() -> None:
+    newest = [replace(one, tag=None) for one in (TF, TORCH)]
+    assert [arm.name for arm in arms(BASE, None, newest, REGISTRY)[1]] == ["tensorflow", "pytorch"]
+    assert [arm.asked.image for arm in arms(BASE, "image=tensorflow,pytorch", [], REGISTRY)[1]] == newest
+
+
 def test_frameworks_are_found_among_the_images_that_were_named() -> None:
     _, made = arms(BASE, "framework=torch,tf", [TF, TORCH], REGISTRY)
     assert [arm.asked.image for arm in made] == [TORCH, TF]

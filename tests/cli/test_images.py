@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ngcdl.cli.images import _table
+import pytest
+
+from ngcdl.cli.images import _table, _whose
+from ngcdl.errors import RateLimited
+from ngcdl.imagefacts import Tags
 
 
 def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
@@ -16,3 +20,14 @@ def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
     ]  # fmt: skip
     (_, other) = _table([{**row, "image": "mirror.example/ngc/nvidia/cuda:13.0.2"}], "here", None).splitlines()
     assert other.startswith("ngc/nvidia/cuda:13.0.2 "), "of a mirror it is the whole path"
+
+
+@pytest.mark.parametrize(("tags", "note"), [
+    (Tags(("1",), "registry", None), []),
+    (Tags(("1",), "catalogue", None), []),
+    (Tags(("1",), "catalogue", RateLimited("nvcr.io", None)), ["These tags are from ngcdl's own catalogue."]),
+    (Tags(("1",), "cache", RateLimited("nvcr.io", None), 7500.0), ["These tags are what it listed 2 h ago."]),
+    (Tags(("1",), "cache", RateLimited("nvcr.io", None), 86400.0 * 3), ["These tags are what it listed 3 days ago."]),
+])  # fmt: skip
+def test_whose_tags_they_are_is_said_if_the_registry_was_not_heard(tags: Tags, note: list[str]) -> None:
+    assert _whose(tags) == [f"nvcr.io is limiting the rate of requests. {text}" for text in note]

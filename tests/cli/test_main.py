@@ -61,6 +61,18 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
     ("argv", "said"),
     [
         (("nonsense",), "No such command"),
+        (("ps", "-q"), "ps: ngcdl has no such command.\n      ngcdl runs\n"),
+        (("ls",), "    ngcdl runs\n"),
+        (("top",), "    ngcdl gpu --watch 1\n"),
+        (("train", "resnet-50", "--steps", "9"), "    ngcdl run --train resnet-50 --steps 9\n"),
+        (("train",), "    ngcdl run --train cifar10\n"),
+        (("start", "pytorch", "--", "ls", "a b"), "    ngcdl run pytorch -- ls 'a b'\n"),
+        (("inspect", "abc"), "    ngcdl show abc\n"),
+        (("inspect",), "    ngcdl show last\n"),
+        (("rm", "last"), "    ngcdl runs rm last\n"),
+        (("exec", "last", "bash"), "    docker exec -it ngcdl-RUN bash\n"),
+        (("jupyter", "lab"), "    ngcdl run -p 8888:8888 pytorch -- jupyter lab "),
+        (("start", "-e", "HF_TOKEN=hush"), "    ngcdl run -e 'HF_TOKEN=***'\n"),
         (("run", "--nonsense"), "No such option"),
         (("run",), "Nothing to run: name an image"),
         (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
@@ -101,8 +113,10 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         ),
         (("run", "tensorflow:1", "--autotune"), "--autotune: only --train reads that"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
-        (("run", "tensorflow"), "which release"),
+        (("run", "cuda"), "which release"),
         (("run", "cifar10"), "    ngcdl run --train cifar10"),
+        (("compare", "cifar10"), "    ngcdl compare --train cifar10"),
+        (("compare", "cuda", "--train", "cifar10"), "which release"),
         (("run", "TensorFlow:1"), "lower case"),
         (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
         (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs 3"),
@@ -215,7 +229,7 @@ def test_a_resume_of_a_record_that_can_t_be_read_is_left_to_its_checkpoints(hous
 def test_a_resume_without_a_checkpoint_or_of_no_training_is_refused(house: House) -> None:
     made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
     done = house.run(*TRAIN, "--resume", "last")
-    assert (done.returncode, "saved no checkpoint" in done.stderr) == (2, True)
+    assert (done.returncode, "has no checkpoint" in done.stderr) == (2, True)
     made(house)
     done = house.run(*TRAIN, "--resume", "last")
     assert (done.returncode, "no training began in it" in done.stderr) == (2, True)

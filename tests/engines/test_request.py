@@ -10,6 +10,7 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +51,12 @@ ORDERS = {
 }
 
 
+CACHE = Path("/home/me/.cache/ngcdl/inside/nvcr.io+nvidia+tensorflow")
+
+
 def order(spec: RunSpec, way: str) -> Order:
-    return Order(spec, "20180216-182126-cifar10-beef", Path("/home/me/runs/x"), TARGET, way)
+    cache = CACHE if spec.user else None
+    return Order(spec, "20180216-182126-cifar10-beef", Path("/home/me/runs/x"), TARGET, way, cache=cache)
 
 
 def held(name: str, text: str) -> None:
@@ -157,6 +162,43 @@ def test_a_mig_device_s_index_means_nothing_to_cuda_and_is_left_to_the_daemon() 
 def test_what_was_typed_wins_over_what_ngcdl_sets() -> None:
     body = create_body(order(replace(TRAINING, environment=(("HOME", "/mine"),)), "runtime"))
     assert [variable for variable in body["Env"] if variable.startswith("HOME=")] == ["HOME=/mine"]
+
+
+def cached(spec: RunSpec = TRAINING, **more: Any) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Return the variables, and what is mounted at or below the folder of the caches."""
+    body = create_body(replace(order(spec, "runtime"), **more))
+    mounts = [mount for mount in body["HostConfig"]["Mounts"] if mount["Target"].startswith("/ngcdl/cache")]
+    return dict(variable.split("=", 1) for variable in body["Env"]), mounts
+
+
+def test_caches_lie_in_a_folder_that_outlives_the_run_and_home_does_not() -> None:
+    variables, mounts = cached()
+    assert mounts == [{"Type": "bind", "Source": str(CACHE), "Target": "/ngcdl/cache", "ReadOnly": False}]
+    assert (variables["HOME"], variables["XDG_CACHE_HOME"]) == ("/ngcdl/run/home", "/ngcdl/cache")
+    assert variables["CUDA_CACHE_PATH"] == "/ngcdl/cache/nv"
+
+
+def test_what_was_built_for_one_image_is_not_handed_to_another_of_its_repository() -> None:
+    names = {"PIP_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+    one, other = cached()[0], cached(target=IMAGE.pinned("sha256:" + "9" * 64))[0]
+    assert {name for name in one if one[name] != other[name]} == names
+    assert all(other[name].startswith("/ngcdl/cache/built/" + "9" * 20 + "/") for name in names)
+    planned = cached(target=str(IMAGE))[0]
+    assert planned["TRITON_CACHE_DIR"] == "/ngcdl/cache/built/18.01-py2/triton"
+
+
+def test_without_such_a_folder_nothing_speaks_of_one() -> None:
+    variables, mounts = cached(cache=None)
+    assert mounts == []
+    assert not [name for name in variables if "CACHE" in name or "/ngcdl/cache" in variables[name]]
+
+
+def test_what_was_typed_wins_over_the_caches_that_ngcdl_keeps() -> None:
+    typed = Mount("/mine", "/ngcdl/cache/", writable=True)
+    spec = replace(TRAINING, mounts=(typed,), environment=(("CUDA_CACHE_PATH", "/tmp/nv"),))
+    variables, mounts = cached(spec)
+    assert [mount["Source"] for mount in mounts] == ["/mine"]
+    assert (variables["CUDA_CACHE_PATH"], variables["XDG_CACHE_HOME"]) == ("/tmp/nv", "/ngcdl/cache")
 
 
 def test_what_engine_and_caller_add_is_in_the_request_and_in_the_docker_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,12 +11,12 @@ from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
-from ngcdl.telemetry import free
+from ngcdl.telemetry import free, shared
 from ngcdl.telemetry import gpu as nvml
 from ngcdl.telemetry.card import computing, is_mig
 
-# What `--train` without an image takes: the newest of these that runs here, by the catalogue alone.
-DEFAULT_FRAMEWORK = "tensorflow"
+# What `--train` without an image takes: the newest of the first of these that has one for this host.
+DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
 _ONE_MIG_DEVICE = "a training has a replica on each, but CUDA shows a program only one MIG device: name one"
@@ -26,7 +27,8 @@ Unfit = Callable[[Engine, ImageRef, nvml.Probe], Collection[str]]
 class Choice:
     """`gpus` is the request with the free cards named; `device` is what a training must compute on: auto, cpu or gpu.
 
-    `uuids` are the run's GPUs, None if this host's NVML can't tell. `loud` has warnings that nobody may miss."""
+    `uuids` are the run's GPUs, None if this host's NVML can't tell. `loud` has warnings that nobody may miss. `shares`:
+    no card was free, and others use the one that it gets."""
 
     engine: Engine
     image: ImageRef | None
@@ -37,6 +39,7 @@ class Choice:
     why: str
     probe: nvml.Probe
     loud: tuple[str, ...] = ()
+    shares: bool = False
 
 
 def choose(
@@ -50,7 +53,8 @@ def choose(
 ) -> Choice:
     """Choose engine, GPU way and cards. Raise GpuError if a demanded GPU is unavailable, EngineError or BadOption.
 
-    A training has a replica on each card: under auto it gets one free card, and leaves the rest to others. `unfit`
+    A training has a replica on each card: under auto it gets one free card, and leaves the rest to others; if none is
+    free, it shares one. `unfit`
     returns the UUIDs of cards that the image can't use; they are never chosen as free cards. It is called only on hosts
     with several cards. `held` returns the cards that runs hold, with the runs' ids; these are not free either.
     """
@@ -74,8 +78,9 @@ def choose(
     useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
     asked = str(gpus)
     uuids: tuple[str, ...] | None
+    shared_with: tuple[str, ...] = ()
     if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
-        gpus, uuids = _free(gpus, probe, useless, held(), shown)
+        gpus, uuids, shared_with = _free(gpus, probe, useless, held(), shown)
     else:
         gpus, uuids = _named_or_all(gpus, probe, shown)
     if is_training and gpus.demanded and uuids and len(uuids) > 1:  # one replica on each
@@ -87,11 +92,12 @@ def choose(
         loud = (f"WARNING: this host has a GPU, but Docker can't pass it on: {way.why}. This run computes on the CPU.",)
         return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
     gpus = replace(gpus, devices=tuple(_handed(gpus.devices, probe, way)))
-    return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", uuids, why, probe)
+    device = "gpu" if gpus.demanded else "auto"
+    return Choice(engine, image, way, gpus, device, uuids, why, probe, shared_with, shares=bool(shared_with))
 
 
 def heard(picked: Choice, device: str | None) -> Choice:
-    """Drop the warning that it computes on the CPU if the CPU was requested."""
+    """Drop the warnings about the GPU, or the lack of one, if the CPU was requested."""
     return replace(picked, loud=()) if device == "cpu" else picked
 
 
@@ -107,7 +113,8 @@ def _engine(
     if name != "auto" or image:
         why = "it was asked for" if name != "auto" else "an image was named"
         engine = engines.connect(USUAL if name == "auto" else name)
-        return engine, image or default_image(registry, probe), f"engine {engine.name}: {why}"
+        image, release = _image(image, registry, probe, engine)
+        return engine, image, f"{release}engine {engine.name}: {why}"
     if gpus.kind == "none":
         return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
     if not probe.cards:
@@ -119,7 +126,8 @@ def _engine(
         return engines.connect("local"), None, f"engine local: no image was named, and Docker is unavailable ({error})"
     if way.name == "none":
         return engines.connect("local"), None, f"engine local: Docker can't pass on the GPU ({way.why})"
-    return docker, default_image(registry, probe), f"engine docker: this host has a GPU, and {way.why}"
+    image, release = _image(None, registry, probe, docker)
+    return docker, image, f"{release}engine docker: this host has a GPU, and {way.why}"
 
 
 def named_default(registry: str) -> ImageRef | None:
@@ -129,22 +137,26 @@ def named_default(registry: str) -> ImageRef | None:
 
 def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
     """Return NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards, else the newest, which will be refused."""
-    if named := named_default(registry):
-        return named
-    from ngcdl import hostfacts
-    from ngcdl.catalog import releases
-    from ngcdl.preflight.image import from_catalog
-    from ngcdl.preflight.newest import newest
+    return _image(None, registry, probe or nvml.Probe())[0]
 
-    host, tags = hostfacts.gather(None, probe or nvml.Probe()), releases.tags(DEFAULT_FRAMEWORK)
-    fit = newest(
-        DEFAULT_FRAMEWORK,
-        None,
-        tags,
-        lambda tag: from_catalog(ImageRef.parse(f"{DEFAULT_FRAMEWORK}:{tag}", registry), host.architecture),
-        host,
-    )
-    return ImageRef.parse(f"{DEFAULT_FRAMEWORK}:{fit or tags[0]}", registry)
+
+def _image(
+    image: ImageRef | None, registry: str, probe: nvml.Probe, engine: Engine | None = None
+) -> tuple[ImageRef, str]:
+    """Return the image to run, and, if its name left that open, which release that is, in words."""
+    from ngcdl import hostfacts
+    from ngcdl.preflight import meant
+    from ngcdl.preflight.facts import HostFacts
+
+    image = image or named_default(registry)
+    if image and not meant.is_open(image):
+        return image, ""
+    host = hostfacts.gather(None, probe)
+    if engine and not engine.is_here:  # the verdict on its nodes comes later
+        host = HostFacts(host.architecture, elsewhere="its cards can't be seen from here")
+    usual = [meant.named(name, registry) for name in DEFAULT_FRAMEWORKS]
+    image, words = meant.chosen([image] if image else usual, host)
+    return image, f"{words}; "
 
 
 def no_cards(probe: nvml.Probe) -> str:
@@ -217,16 +229,29 @@ def _handed(devices: Collection[str], probe: nvml.Probe, way: GpuWay) -> Iterato
 
 def _free(
     gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
-) -> tuple[GpuRequest, tuple[str, ...] | None]:
-    """Choose the least used free cards, one under auto. If none is free, auto takes all: the user may limit that. Raise
-    GpuError if there are too few for a demand."""
+) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
+    """Choose the least used free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
+    are too few for a demand."""
     try:
         uuids = free.cards(gpus.count or 1, unfit, held, shown)
     except GpuError:
         if gpus.demanded:
             raise
-        return _named_or_all(GpuRequest(), probe, shown)
-    return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids
+        return _shared(probe, unfit, held, shown)
+    return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids, ()
+
+
+def _shared(
+    probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
+) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
+    """Choose the least used card, with a loud line; all of them if the driver can't tell one from another."""
+    one = None
+    with contextlib.suppress(GpuError):
+        one = shared.card(unfit, held, shown)
+    if one is None:
+        return *_named_or_all(GpuRequest(), probe, shown), ()
+    loud = f"WARNING: no card is free ({one.users}): this run shares GPU {one.name}, and its speed is not the card's."
+    return GpuRequest("auto", devices=(one.uuid,)), (one.uuid,), (loud,) if one.users else ()
 
 
 def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: nvml.Probe) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Settled:
     """Everything is decided and fetched, nothing is recorded: any number of runs can begin from it.
 
-    `placement` is where they go on a cluster, as chosen."""
+    `placement` is where they go on a cluster, as chosen; `cache` is as in Order, but need not exist yet."""
 
     asked: Asked
     picked: choice.Choice
@@ -37,6 +37,7 @@ class Settled:
     digest: str | None
     target: str
     placement: Placement | None = None
+    cache: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,16 @@ def choices_of(workload: Workload | None, shelf: Store) -> Path | None:
     return shelf.root.with_name("autotune") if workload and workload.autotune else None
 
 
+def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
+    """Return the folder for what programs in the container cache, None if that is lost with the run: on a cluster, and
+    as root, whose files the caller could not delete.
+
+    There is one for each repository: what one image leaves there can break, or spy on, another."""
+    if settings.inside is None or picked.image is None or spec.user is None or picked.engine.is_cluster:
+        return None
+    return settings.inside / picked.image.name.replace("/", "+")  # no name contains a +
+
+
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
     """Do everything that comes before the start. Raise NgcdlError, and then nothing is recorded."""
     settled = settle(asked, settings, shelf, show)
@@ -135,7 +146,8 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
 
 def _chose_free(settled: Settled) -> bool:
     """Were its cards chosen because they were free? They may be taken by now: data and image were fetched meanwhile."""
-    return settled.asked.gpus.kind in ("auto", "count") and bool(settled.picked.gpus.devices)
+    picked = settled.picked
+    return settled.asked.gpus.kind in ("auto", "count") and bool(picked.gpus.devices) and not picked.shares
 
 
 def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
@@ -150,7 +162,7 @@ def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dat
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
     digest, target = _target(picked, asked, show, verdicts)
-    return Settled(asked, picked, data, digest, target, spec.placement)
+    return Settled(asked, picked, data, digest, target, spec.placement, cache_of(picked, spec, settings))
 
 
 def doubt(settled: Settled, shelf: Store) -> str | None:
@@ -164,6 +176,7 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
     """Record a run as running. Raise StateNotWritable."""
     picked, data, digest = settled.picked, settled.data, settled.digest
     spec = _spec(settled.asked, picked, settled.placement, data, shelf)
+    cache, lost = _made(settled.cache)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     run = Run(
         id=shelf.new_id(what),
@@ -180,7 +193,7 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         machine=Machine() if picked.engine.is_cluster else hostfacts.machine(picked.engine, picked.probe),
         spec=spec.as_json(),
         owner=None if picked.engine.is_cluster else this_process(),
-        notes=(*picked.loud, *notes),
+        notes=(*picked.loud, *notes, *lost),
         ngcdl=__version__,
     )
     while True:
@@ -189,7 +202,24 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
             break
         except NameTaken:
             run = replace(run, id=shelf.new_id(what))
-    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name), run)
+    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache), run)
+
+
+def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
+    """Create the folder and return it; None and a note if it can't be used. Docker would create it, owned by root."""
+    if cache is None:
+        return None, ()
+    why = None
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(cache, os.W_OK | os.X_OK):
+            why = "it is not writable"
+        elif os.statvfs(cache).f_flag & os.ST_NOEXEC:  # compiled kernels are loaded from there
+            why = "its file system is mounted noexec"
+    except OSError as error:
+        why = error.strerror or str(error)
+    lost = f"What programs in the container cache is lost with the run: {cache} can't be used ({why})."
+    return (None, (lost,)) if why else (cache, ())
 
 
 def _gpu_words(picked: choice.Choice) -> str:

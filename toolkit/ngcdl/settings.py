@@ -18,12 +18,15 @@ _LIKE_KEY = re.compile(r"nvapi-[\w-]+|[\w+/=-]{40,}")  # older keys are base64
 
 @dataclass(frozen=True)
 class Settings:
-    """`registry` is a host, perhaps with a path prefix; the folders need not exist yet."""
+    """`registry` is a host, perhaps with a path prefix; the folders need not exist yet.
+
+    `inside` is for what programs in containers cache; None: nothing of that is kept."""
 
     registry: str
     runs: Path
     cache: Path
     share: Path
+    inside: Path | None = None
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -45,11 +48,13 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
             registry, source = text, f"{path}: registry"
     if text := environ.get("NGCDL_REGISTRY"):
         registry, source = text, "NGCDL_REGISTRY"
+    cache = folder("XDG_CACHE_HOME", ".cache")
     return Settings(
         registry=host(registry, f"{source} = {registry}"),
         runs=folder("XDG_STATE_HOME", ".local/state") / "runs",
-        cache=folder("XDG_CACHE_HOME", ".cache"),
+        cache=cache,
         share=folder("XDG_DATA_HOME", ".local/share"),
+        inside=cache / "inside",
     )
 
 

@@ -46,12 +46,12 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
     if has_tensorflow and workload.name and "tf2" not in bundled(workload.name).frameworks:
         raise BadOption(
             f"--train {workload.name}: only with PyTorch.",
-            f"    ngcdl run $(ngcdl resolve pytorch) --train {workload.name}",
+            f"    ngcdl run pytorch --train {workload.name}",
         )
     if device == "cpu" and workload.precision == "tf32":
         raise BadOption("--precision tf32: only GPUs have it, and this computes on the CPU.", "    --precision float32")
     if workload.channels_last is False and has_tensorflow:
-        raise BadOption("--channels-first: only with PyTorch.", "Leave it out, or:\n    ngcdl resolve pytorch")
+        raise BadOption("--channels-first: only with PyTorch.", "Leave it out, or:\n    ngcdl run pytorch ...")
     if image is not None:
         _check_release(workload, image)
 
@@ -135,7 +135,7 @@ def _check_refused(workload: Workload, known: Bundled) -> None:
     """Raise BadOption if an option was typed that the training's file refuses."""
     typed = typed_options(workload, known)
     if stray := [option for option in known.refuses if option in typed]:
-        image = "" if "tf2" in known.frameworks else "$(ngcdl resolve pytorch) "
+        image = "" if "tf2" in known.frameworks else "pytorch "
         raise BadOption(
             f"{', '.join(stray)}: {known.name} {known.because}.", f"    ngcdl run {image}--train {known.name}"
         )

@@ -17,6 +17,21 @@ _DOCKERS = {
     "--entrypoint": "the image's own entrypoint starts the command after --",
     "--privileged": "the container gets the GPUs that --gpus asks for, and no further rights",
 }
+# What other tools call a command, with the lines that do it here. {} is what was typed after the word, or _TYPICAL.
+_OTHERS = {
+    **dict.fromkeys(("ps", "ls", "list"), "    ngcdl runs"),
+    **dict.fromkeys(("top", "stats", "smi", "nvidia-smi"), "    ngcdl gpu --watch 1"),
+    "train": "    ngcdl run --train {}",
+    "start": "    ngcdl run {}",
+    "inspect": "    ngcdl show {}",
+    "kill": "    ngcdl stop {}",
+    "rm": "    ngcdl runs rm {}",
+    "exec": "In a run's container, by the run's id:\n    ngcdl runs\n    docker exec -it ngcdl-RUN bash",
+    **dict.fromkeys(
+        ("jupyter", "notebook"), "    ngcdl run -p 8888:8888 pytorch -- jupyter lab --ip=0.0.0.0 --no-browser"
+    ),
+}
+_TYPICAL = {"train": "cifar10", "start": "--train cifar10", "inspect": "last", "kill": "last", "rm": "RUN"}
 
 
 def main(argv: list[str]) -> int:
@@ -54,6 +69,8 @@ def _usage(error: Exception, argv: list[str], has_command: bool) -> int:
 
 def _told(error: Any, argv: list[str], has_command: bool) -> int:
     said, option = error.format_message(), getattr(error, "option_name", "")
+    if "No such command" in said and argv[0] in _OTHERS:
+        raise BadOption(f"{argv[0]}: ngcdl has no such command.", _in_our_words(*argv)) from error
     is_dockers = option in _DOCKERS
     if argv[:1] == ["run"] and (is_dockers or not has_command) and "No such option" in said:
         raise BadOption(
@@ -63,3 +80,12 @@ def _told(error: Any, argv: list[str], has_command: bool) -> int:
         ) from error
     error.show()
     return int(error.exit_code)
+
+
+def _in_our_words(word: str, *rest: str) -> str:
+    """Return the lines that do here what was typed."""
+    import shlex
+
+    from ngcdl.spec import redacted_words
+
+    return _OTHERS[word].format(shlex.join(redacted_words(rest)) or _TYPICAL.get(word, ""))

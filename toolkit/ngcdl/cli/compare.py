@@ -13,7 +13,7 @@ from ngcdl import compare as comparing
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
-from ngcdl.cli.typed import Typed, parsed
+from ngcdl.cli.typed import Typed, image_of, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of
 from ngcdl.comparisons import Kept
 from ngcdl.engines.base import Chunk
@@ -22,7 +22,7 @@ from ngcdl.interrupt import Interrupted
 from ngcdl.report import compared
 from ngcdl.report.comparison import Comparison
 from ngcdl.rounds import Comparing
-from ngcdl.spec import KINDS, GpuRequest, ImageRef, Workload, kind_of
+from ngcdl.spec import KINDS, GpuRequest, Workload, kind_of
 from ngcdl.store import Store
 
 REFUSED = 1
@@ -51,6 +51,9 @@ class _Hushed(Screen):
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
     """Run the comparison that was typed, print it and return the exit code. `others` are further images."""
     if not typed.train:
+        config = settings.load()
+        for name in filter(None, (typed.image, *others)):
+            image_of(name, config, "compare")
         vary = rounds.vary
         form = f"--train with {', '.join(trainings.names())}"
         if vary is not None and vary.partition("=")[0] not in (*AXES, *OTHERS):
@@ -89,7 +92,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     if typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling)
-    images = [ImageRef.parse(name, config.registry) for name in (typed.image, *others) if name]
+    images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = replace(parsed(typed, config, shelf), command="compare")
     name, variants = arms(asked, vary, images, config.registry, scaling)
     for one in (variant.asked for variant in variants):

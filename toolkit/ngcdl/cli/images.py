@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,12 @@ from ngcdl import console, engines, settings
 from ngcdl.catalog import releases
 from ngcdl.console import NOT_AVAILABLE, size
 from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, NoneRuns, RegistryError
+from ngcdl.preflight import meant
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
-    from ngcdl.imagefacts import Found
+    from ngcdl.imagefacts import Found, Tags
     from ngcdl.judge import Judged
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
@@ -34,10 +35,11 @@ def pull(name: str, force: bool = False) -> None:
     from ngcdl.cli.screen import Screen
 
     config = settings.load()
-    image = ImageRef.parse(name, config.registry)
+    typed = meant.named(name, config.registry)
     engine = engines.connect("docker")
     with Screen() as screen:
         host = hostfacts.gather(engine)
+        image = _closed(typed, host, screen.say)
         found = judge.look(image, host, config, engine, anew=True)
         for line in judge.before(image, host, config, found, "pull", force=force):
             screen.say(line)
@@ -50,8 +52,9 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     from ngcdl import judge
 
     config = settings.load()
+    typed = meant.named(name, config.registry)
     there, engine = _host(host, cards)
-    judged = judge.of(ImageRef.parse(name, config.registry), there, config, engine)
+    judged = judge.of(_closed(typed, there, console.say, _where(host, cards)), there, config, engine)
     if as_json:
         console.result_json(judge.as_json(judged))
     else:
@@ -137,6 +140,15 @@ def _where(typed: str | None, cards: Sequence[str]) -> str:
     return "there" if typed is not None or cards else "here"
 
 
+def _closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where: str = "here") -> ImageRef:
+    """Return `image` with its tag; if none was typed, say which it is."""
+    if not meant.is_open(image):
+        return image
+    image, words = meant.chosen([image], host, where)
+    say(words)
+    return image
+
+
 def _repository(name: str, registry: str) -> ImageRef:
     """Read pytorch, nvidia/cuda, or a reference with a tag of the variant that is meant."""
     has_tag = ":" in name.rpartition("/")[2]
@@ -156,7 +168,7 @@ def _tags(
 
     with judge.spelt(ref):
         tags = imagefacts.tags(ref.registry, ref.repository, config.cache)
-    notes = [f"{tags.trouble.message} These tags are from ngcdl's own catalogue."] if tags.trouble else []
+    notes = _whose(tags)
     names = ordered(tags.names)
     shown = names if everything else names[:NEWEST]
     refs = [replace(ref, tag=tag, digest=None) for tag in shown]
@@ -179,6 +191,17 @@ def _tags(
         name = ref.framework if ref.name == f"{config.registry}/nvidia/{ref.framework}" else ref.name
         notes.append(f"{len(names) - len(shown)} more:  ngcdl images {name} --all")
     return rows, notes
+
+
+def _whose(tags: Tags) -> list[str]:
+    """Say whose tags these are, if the registry should have been asked and was not heard."""
+    if tags.trouble is None:
+        return []
+    if tags.origin == "catalogue" or tags.age_seconds is None:
+        return [f"{tags.trouble.message} These tags are from ngcdl's own catalogue."]
+    hours = tags.age_seconds / 3600
+    age = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"  # younger than an hour, it is not asked
+    return [f"{tags.trouble.message} These tags are what it listed {age} ago."]
 
 
 def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]) -> dict[str, Any]:

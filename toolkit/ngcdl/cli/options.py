@@ -146,7 +146,12 @@ PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
-ImageName = Annotated[str, typer.Argument(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/pytorch:...")]
+ImageName = Annotated[
+    str,
+    typer.Argument(
+        metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."
+    ),
+]
 
 # -- another machine ------------------------------------------------------------------------------------------------
 HostTyped = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
-from ngcdl.folder import EVENTS, lines
+from ngcdl.folder import EVENTS, IMPORTED, lines
 from ngcdl.report.difference import Difference, Figure, difference
 from ngcdl.report.likeness import kept_apart
 from ngcdl.report.unlike import Measured
@@ -151,6 +152,8 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
 
     config, store = settings.load(), kept.shelf()
     before = kept.loaded(store, name)
+    if os.path.lexists(store.folder(before.id) / IMPORTED):
+        config = replace(config, inside=None)  # a stranger's command neither reads nor changes what others cached
     screen = Screen(output_to_stderr=as_json, is_training=bool(before.workload))
     with screen:
         again = repeat.again(before, config, store, screen, dry=dry_run, trust=trust)

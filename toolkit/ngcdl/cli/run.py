@@ -107,7 +107,7 @@ def _question(done: Run, asked: Asked) -> None:
     if not asked.workload or asked.placement or done.status != "finished":
         return
     if trainings.bundled(asked.workload.name).vary:
-        image = f"{asked.image} " if asked.image else ""
+        image = f"{done.image.reference} " if asked.image else ""  # its name may have left the release open
         console.say(f"its question: ngcdl compare {image}--train {asked.workload.name}")
 
 
@@ -142,7 +142,8 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
     target = prepare.planned_target(picked)
-    order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name)
+    cache = prepare.cache_of(picked, spec, config)
+    order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name, cache=cache)
     if picked.engine.is_cluster and not as_json:
         console.result_exact(picked.engine.command_line(order).rstrip())
         return 0
@@ -153,7 +154,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
-    folders = filter(None, [order.folder / HOME, prepare.choices_of(asked.workload, shelf)])
+    folders = filter(None, [order.folder / HOME, prepare.choices_of(asked.workload, shelf), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0

@@ -15,6 +15,7 @@ from ngcdl.asked import Asked
 from ngcdl.cli import terminal
 from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption
+from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
 from ngcdl.spec import (
     REDACTED,
@@ -93,7 +94,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
     typed.placement.check(typed.engine)
-    image = _image(typed.image, config) if typed.image else None
+    image = image_of(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
         _nothing_of_a_training(typed)
@@ -136,11 +137,12 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
     return f"    ngcdl {shlex.join(words[:at])} -- {shlex.join(redacted_words(tuple(words[at:])))}"
 
 
-def _image(name: str, config: settings.Settings) -> ImageRef:
-    """Parse an image's name. Raise BadReference, or BadOption if a training's name was typed instead."""
+def image_of(name: str, config: settings.Settings, command: str = "run") -> ImageRef:
+    """Parse an image's name, which may leave the release of a framework open (preflight.meant). Raise BadReference, or
+    BadOption if a training's name was typed instead. `command` is the one that was typed."""
     if name in trainings.names():
-        raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl run --train {name}")
-    return ImageRef.parse(name, config.registry)
+        raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl {command} --train {name}")
+    return meant.named(name, config.registry)
 
 
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:

@@ -9,6 +9,7 @@ from ngcdl import trainings, validation
 from ngcdl.asked import Asked
 from ngcdl.compare import Variant
 from ngcdl.errors import BadOption
+from ngcdl.preflight import meant
 from ngcdl.report.scaling import STRONG, UNITS, WEAK
 from ngcdl.spec import KINDS, GpuRequest, ImageRef, Placement, Workload
 
@@ -120,7 +121,7 @@ def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], regist
     if name == "nodes":
         return replace(base, placement=_on_nodes(base, value))
     if name == "image":
-        return replace(base, image=ImageRef.parse(value, registry))
+        return replace(base, image=meant.named(value, registry))
     if name == "framework":
         return replace(base, image=_of_framework(value, images))
     raise BadOption(f"--vary {name}: {FORM}", EXAMPLE)
@@ -178,7 +179,8 @@ def _of_framework(value: str, images: Sequence[ImageRef]) -> ImageRef:
 
 def _short(image: ImageRef, images: Sequence[ImageRef]) -> str:
     """Return a short name such as tensorflow:18.01-py2 if that is unambiguous, else the whole name."""
-    short = f"{image.framework}{f':{image.tag}' if image.tag else f'@{str(image.digest)[:19]}'}"
+    release = f":{image.tag}" if image.tag else f"@{image.digest[:19]}" if image.digest else ""
+    short = f"{image.framework}{release}"
     alike = [
         one for one in images if (one.framework, one.tag, one.digest) == (image.framework, image.tag, image.digest)
     ]

@@ -62,7 +62,7 @@ def hand_over(ready: Ready, shelf: Store) -> str:
     order = ready.order
     letter = {
         "root": str(shelf.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
-        "way": order.way, "engine": ready.engine.name,
+        "way": order.way, "engine": ready.engine.name, "cache": str(order.cache) if order.cache else None,
     }  # fmt: skip
     watcher: subprocess.Popen[bytes] | None = None
     with contextlib.ExitStack() as stack:
@@ -177,5 +177,6 @@ def watch(argv: list[str]) -> int:
 
 def _followed(shelf: Store, run: Run, letter: dict[str, Any]) -> Run:
     folder = shelf.folder(run.id)
-    order = Order(RunSpec.from_json(letter["spec"]), run.id, folder, letter["target"], letter["way"])
+    cache = Path(letter["cache"]) if letter.get("cache") else None
+    order = Order(RunSpec.from_json(letter["spec"]), run.id, folder, letter["target"], letter["way"], cache=cache)
     return launch.follow(Ready(engines.connect(letter["engine"]), order, run), shelf, Silent(), Begun())

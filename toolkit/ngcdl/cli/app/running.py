@@ -47,7 +47,9 @@ class RunOptions:
 
     image: Annotated[
         str | None,
-        typer.Argument(metavar="IMAGE", help="What to run; its command comes after --."),
+        typer.Argument(
+            metavar="IMAGE", help="What to run: pytorch, tensorflow:18.01-py2, ...; its command comes after --."
+        ),
     ] = None
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None
     train: options.Train = None
@@ -103,7 +105,7 @@ class RunOptions:
     cls=Sectioned,
     epilog="\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run tensorflow:18.01-py2\n"
     "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n"
-    "  ngcdl run pytorch:24.05-py3 -v /data:/data:ro -- python train.py --epochs 3\n"
+    "  ngcdl run pytorch -v /data:/data:ro -- python train.py --epochs 3\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
 )
 @takes(RunOptions)
@@ -163,7 +165,7 @@ class CompareOptions:
     epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
     "\b\nExamples:\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n"
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n"
-    "  ngcdl compare tensorflow:24.05-tf2-py3 pytorch:24.05-py3 --train cifar10\n"
+    "  ngcdl compare tensorflow pytorch --train cifar10\n"
     "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4",
 )
 @takes(CompareOptions)

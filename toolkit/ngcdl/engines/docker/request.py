@@ -6,12 +6,13 @@ oldest API that is supported: Docker 20.10).
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, TRAINING_GRACE_SECONDS, Order
+from ngcdl.engines.base import CACHE_FOLDER, RUN_FOLDER, TRAINING_GRACE_SECONDS, Order
 from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, redacted
 
 LABEL = "ngcdl.run"
@@ -55,7 +56,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
                 "Target": mount.container,
                 "ReadOnly": not mount.writable,
             }
-            for mount in (*spec.mounts, Mount(str(order.folder), RUN_FOLDER, writable=True))
+            for mount in (*spec.mounts, Mount(str(order.folder), RUN_FOLDER, writable=True), *_cache_mount(order))
         ],
         "PortBindings": _bindings(spec),
     }
@@ -67,6 +68,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         host["UsernsMode"] = "host"
     environment = dict(terms.proxies)
     environment |= {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
+    environment |= _caches(order)
     environment |= _with_gpus(spec.gpus, order.way, host, terms)
     environment |= dict(spec.environment)
     return {
@@ -86,6 +88,37 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         "AttachStderr": True,
         "ExposedPorts": {f"{port.container}/{port.protocol}": {} for port in spec.ports},
         "HostConfig": host,
+    }
+
+
+def _cache_mount(order: Order) -> tuple[Mount, ...]:
+    if order.cache is None or any(posixpath.normpath(one.container) == CACHE_FOLDER for one in order.spec.mounts):
+        return ()
+    return (Mount(str(order.cache), CACHE_FOLDER, writable=True),)
+
+
+def _caches(order: Order) -> dict[str, str]:
+    """Return the variables by which programs find the caches that outlive the run; several runs may use them at once.
+
+    Downloads of Hugging Face and torch.hub follow XDG_CACHE_HOME. What is built against an image's libraries is found
+    by that image alone: pip finds a wheel that it built by its source and Python, not by the PyTorch it was built for.
+    https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
+    https://docs.pytorch.org/docs/stable/hub.html#where-are-my-downloaded-models-saved
+    https://pip.pypa.io/en/stable/topics/caching/
+    """
+    if order.cache is None:
+        return {}
+    built = f"{CACHE_FOLDER}/built/{order.target.rpartition(':')[2][:20]}"
+    return {
+        "XDG_CACHE_HOME": CACHE_FOLDER,
+        # What the driver compiled from PTX. For TensorFlow's kernels its default size is too small:
+        # https://github.com/tensorflow/tensorflow/releases/tag/v2.3.0
+        "CUDA_CACHE_PATH": f"{CACHE_FOLDER}/nv",
+        "CUDA_CACHE_MAXSIZE": str(2 << 30),
+        "PIP_CACHE_DIR": f"{built}/pip",
+        "TORCH_EXTENSIONS_DIR": f"{built}/extensions",
+        "TORCHINDUCTOR_CACHE_DIR": f"{built}/inductor",
+        "TRITON_CACHE_DIR": f"{built}/triton",
     }
 
 

@@ -1,0 +1,53 @@
+"""A framework's name without a tag: the newest that is known to run, in a line on stderr, by every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from docker_socket import Daemon, serving
+from house import House
+
+from ngcdl.catalog import releases
+
+NEWEST = releases.tags("pytorch")[0]
+UNREACHABLE = {"NGCDL_REGISTRY": "127.0.0.1:1"}
+HOST = ("--host", "driver=575.57.08,gpu=H100")
+
+
+@pytest.mark.parametrize("name", ["pytorch", "nvidia/pytorch"])
+def test_check_judges_the_newest_for_the_host_that_it_is_told(house: House, name: str) -> None:
+    done = house.run("check", name, *HOST, env=UNREACHABLE)
+    assert done.returncode == 0, done.stderr
+    assert "127.0.0.1:1/nvidia/pytorch:26.02-py3\n" in done.stdout
+    assert "ngcdl: pytorch: 26.02-py3, the newest known to run there\n" in done.stderr
+
+
+def test_check_s_document_is_alone_on_stdout(house: House) -> None:
+    done = house.run("check", "pytorch", *HOST, "--json", env=UNREACHABLE)
+    assert json.loads(done.stdout)["image"] == "127.0.0.1:1/nvidia/pytorch:26.02-py3"
+
+
+def test_a_name_that_the_catalogue_lacks_needs_its_tag(house: House) -> None:
+    for argv in (("check", "cuda"), ("pull", "cuda"), ("run", "me/pytorch", "--train", "cifar10")):
+        done = house.run(*argv)
+        assert "which release? NGC has no 'latest'" in done.stderr
+        assert done.returncode == (125 if argv[0] == "check" else 2)
+
+
+def test_run_plans_with_the_tag_that_it_took(house: House, tmp_path: Path) -> None:
+    with serving(Daemon(tmp_path / "d.sock")) as daemon:
+        for more in (("--", "python", "train.py"), ("--train", "cifar10", "--data", "synthetic")):
+            done = house.run("run", "pytorch", "--dry-run", *more, env={"DOCKER_HOST": daemon.host})
+            assert done.returncode == 0, done.stderr
+            assert f"nvcr.io/nvidia/pytorch:{NEWEST}" in done.stdout
+            assert f"pytorch: {NEWEST}, the newest known to run here; engine docker: an image was named" in done.stderr
+
+
+def test_pull_fetches_the_tag_that_it_took(house: House, tmp_path: Path) -> None:
+    with serving(Daemon(tmp_path / "d.sock")) as daemon:
+        done = house.run("pull", "pytorch", env=UNREACHABLE | {"DOCKER_HOST": daemon.host})
+        asked = [path for path in daemon.asked if "/images/create?" in path]
+    assert f"pytorch: {NEWEST}, the newest known to run here\n" in done.stderr
+    assert [f"tag={NEWEST}" in path for path in asked] == [True], done.stderr

@@ -1,0 +1,77 @@
+"""A framework's name without a tag means the newest that is known to run; any other name needs its tag."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ngcdl.catalog import releases
+from ngcdl.errors import BadReference
+from ngcdl.preflight import meant
+from ngcdl.preflight.facts import Gpu, HostFacts
+from ngcdl.spec import NVCR, ImageRef
+
+HOPPER = HostFacts(driver="575.57.08", gpus=(Gpu("9.0", "NVIDIA H100", "tesla"),))
+MIRROR = "mirror.example/nvcr"
+
+
+def image(name: str, registry: str = NVCR) -> ImageRef:
+    return meant.named(name, registry)
+
+
+@pytest.mark.parametrize("name", ["pytorch", "nvidia/pytorch", "nvcr.io/nvidia/pytorch"])
+def test_a_framework_of_the_catalogue_needs_no_tag(name: str) -> None:
+    assert image(name) == ImageRef(NVCR, "nvidia/pytorch")
+    assert meant.is_open(image(name))
+
+
+def test_so_does_the_same_framework_on_the_mirror_that_is_in_use() -> None:
+    for name in ("pytorch", "nvidia/pytorch", f"{MIRROR}/nvidia/pytorch"):
+        assert image(name, MIRROR) == ImageRef("mirror.example", "nvcr/nvidia/pytorch")
+
+
+@pytest.mark.parametrize(
+    "name", ["cuda", "pytorch/pytorch", "docker.io/nvidia/pytorch", "nvidia/cuda", "me/tensorflow"]
+)
+def test_any_other_name_needs_its_tag(name: str) -> None:
+    with pytest.raises(BadReference, match="which release"):
+        image(name)
+
+
+@pytest.mark.parametrize("name", ["pytorch:24.05-py3", "nvidia/pytorch@sha256:" + "1" * 64, "localhost:5000/a:b"])
+def test_a_name_with_a_tag_or_a_digest_is_what_it_says(name: str) -> None:
+    assert image(name) == ImageRef.parse(name)
+    assert not meant.is_open(image(name))
+
+
+def test_it_is_the_newest_that_is_known_to_run_and_the_line_says_which() -> None:
+    assert meant.chosen([image("pytorch")], HOPPER) == (
+        ImageRef.parse("pytorch:26.02-py3"), "pytorch: 26.02-py3, the newest known to run here",
+    )  # fmt: skip
+    assert meant.chosen([image("pytorch")], HOPPER, "there")[1].endswith("known to run there")
+
+
+def test_where_none_runs_it_is_the_newest_and_the_line_says_that_it_does_not() -> None:
+    newest = releases.tags("pytorch")[0]
+    found, words = meant.chosen([image("pytorch")], replace(HOPPER, gpus=(Gpu("3.5", "Tesla K40m", "tesla"),)))
+    assert found.tag == newest
+    assert words == f"pytorch: {newest}, the newest that ngcdl knows; none is known to run here"
+
+
+def test_for_cards_that_can_t_be_seen_from_here_nothing_is_said_about_running() -> None:
+    newest = releases.tags("pytorch")[0]
+    found, words = meant.chosen([image("pytorch")], HostFacts(elsewhere="on another machine"))
+    assert (found.tag, words) == (newest, f"pytorch: {newest}, the newest that ngcdl knows")
+
+
+def test_the_first_framework_with_kernels_for_these_cards_is_taken() -> None:
+    """TensorFlow's line ended with 25.02, which knows no Thor."""
+    both = [image("tensorflow"), image("pytorch")]
+    assert meant.chosen(both, HOPPER)[1] == "tensorflow: 25.02-tf2-py3, the newest known to run here"
+    thor = HostFacts("arm64", "580.65.06", (Gpu("11.0", "NVIDIA Thor"),))
+    found, words = meant.chosen(both, thor)
+    assert found.framework == "pytorch"
+    assert words == f"pytorch: {found.tag}, the newest known to run here; no tensorflow fits as well"
+    old = replace(thor, driver="470.82.01")
+    assert meant.chosen(both, old)[0].framework == "tensorflow", "neither has kernels for it"

@@ -1,0 +1,82 @@
+"""Which image a name without a tag means: the newest that is known to run on a host.
+
+Known to the catalogue: a tag that is new in the registry must not mean another 20 GB from one day to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ngcdl.spec import NVCR, ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.preflight.facts import HostFacts, ImageFacts
+
+
+def named(name: str, registry: str) -> ImageRef:
+    """Parse an image's name. A framework of the catalogue needs no tag: chosen() gives it one. Raise BadReference."""
+    if "@" in name or ":" in name.rpartition("/")[2]:
+        return ImageRef.parse(name, registry)
+    from ngcdl.catalog import releases
+
+    for framework in releases.frameworks():
+        own = f"nvidia/{framework}"
+        if name in (framework, own, f"{NVCR}/{own}", f"{registry}/{own}"):
+            return replace(ImageRef.parse(f"{name}:0", registry), tag=None)
+    return ImageRef.parse(name, registry)
+
+
+def is_open(image: ImageRef) -> bool:
+    """Does the name leave open which image is meant?"""
+    return image.tag is None and image.digest is None
+
+
+def chosen(frameworks: Sequence[ImageRef], host: HostFacts, where: str = "here") -> tuple[ImageRef, str]:
+    """Return the newest image for `host` of the first of `frameworks` that fits, and a line that says which it is.
+
+    One that has only its PTX for these cards comes after those with kernels. If none runs, it is the newest of the
+    first: it will be refused, with the reason. `where`: here or there."""
+    fit = [one for one in (_newest(framework, host) for framework in frameworks) if one]
+    image = next((one for one in fit if not _has_only_ptx(one, host)), fit[0] if fit else None)
+    if image is None:
+        from ngcdl.catalog import releases
+
+        first, *_ = frameworks
+        image = replace(first, tag=releases.tags(first.framework)[0])
+        return image, f"{_short(image)}, the newest that ngcdl knows; none is known to run {where}"
+    missed = [one.framework for one in frameworks[: [one.framework for one in frameworks].index(image.framework)]]
+    worse = f"; no {' or '.join(missed)} fits as well" if missed else ""
+    return (
+        image,
+        f"{_short(image)}, the newest {'that ngcdl knows' if host.elsewhere else f'known to run {where}'}{worse}",
+    )
+
+
+def _short(image: ImageRef) -> str:
+    return f"{image.framework}: {image.tag}"
+
+
+def _newest(framework: ImageRef, host: HostFacts) -> ImageRef | None:
+    from ngcdl.catalog import releases
+    from ngcdl.preflight.newest import newest
+
+    def facts_of(tag: str) -> ImageFacts | None:
+        return _facts(replace(framework, tag=tag), host)
+
+    tag = newest(framework.framework, None, releases.tags(framework.framework), facts_of, host)
+    return replace(framework, tag=tag) if tag else None
+
+
+def _has_only_ptx(image: ImageRef, host: HostFacts) -> bool:
+    from ngcdl.preflight.verdict import judge
+
+    facts = _facts(image, host)
+    return facts is not None and judge(facts, host).mode == "ptx"
+
+
+def _facts(image: ImageRef, host: HostFacts) -> ImageFacts | None:
+    from ngcdl.preflight.image import from_catalog
+
+    return from_catalog(image, host.architecture)
