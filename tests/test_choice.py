@@ -19,7 +19,7 @@ CODE = """
 import json, os, sys
 engine, image, gpus, host = sys.argv[1:]
 os.environ["DOCKER_HOST"] = host
-from ngcdl.choice import choose
+from ngcdl.choice import DEFAULT_FRAMEWORKS, choose
 from ngcdl.errors import NgcdlError
 from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest
@@ -27,7 +27,8 @@ try:
     training = "TRAINING" in os.environ
     named = meant.named(image, "nvcr.io") if image else None
     unfit = lambda *_: os.environ.get("UNFIT", "").split()
-    it = choose(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit)
+    usual = os.environ.get("USUAL", "").split() or DEFAULT_FRAMEWORKS
+    it = choose(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual)
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
                       "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud),
                       "shares": it.shares}))
@@ -88,11 +89,15 @@ def test_a_card_that_docker_can_hand_on_is_used_in_the_default_image(cards: Host
     assert "tensorflow" in it["image"]
 
 
-def test_the_default_image_is_the_newest_that_runs_on_these_cards(cards: Host, daemon: Daemon) -> None:
+def test_the_default_image_is_the_newest_that_runs_on_these_cards(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon.info |= NVIDIA
     assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
     cards.set(driver="470.82.01", gpu1__cc="6.1", gpu1__brand="5")
     assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/tensorflow:22.12-tf2-py3"
+    monkeypatch.setenv("USUAL", "pytorch")
+    assert choose(cards, docker=daemon.host)["image"] == "nvcr.io/nvidia/pytorch:22.12-py3"
 
 
 def test_an_image_without_a_tag_is_the_newest_of_its_framework_that_runs_on_these_cards(

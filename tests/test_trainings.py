@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl import trainings
+from ngcdl.choice import DEFAULT_FRAMEWORKS
 from ngcdl.errors import BadOption
 from ngcdl.spec import FEEDS
 
@@ -89,6 +90,11 @@ def test_what_a_training_is_stands_in_its_file_and_is_read_without_running_it() 
         assert known.flops_per_example >= least * known.forward_macs > 0
         assert set(known.frameworks) <= {"pytorch", "tf1", "tf2"}
         assert known.source
+
+
+def test_every_training_has_images_that_can_run_it() -> None:
+    assert trainings.bundled("cifar10").image_frameworks == DEFAULT_FRAMEWORKS
+    assert all(trainings.bundled(name).image_frameworks for name in NAMES)
 
 
 def test_a_file_that_does_not_say_all_is_told_what_it_lacks(tmp_path: Path) -> None:

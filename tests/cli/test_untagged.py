@@ -45,6 +45,14 @@ def test_run_plans_with_the_tag_that_it_took(house: House, tmp_path: Path) -> No
             assert f"pytorch: {NEWEST}, the newest known to run here; engine docker: an image was named" in done.stderr
 
 
+def test_a_training_that_only_pytorch_has_needs_no_image_named(house: House, tmp_path: Path) -> None:
+    with serving(Daemon(tmp_path / "d.sock")) as daemon:
+        argv = ("run", "--train", "cifar10-94", "--engine", "docker", "--dry-run", "--data", "synthetic")
+        done = house.run(*argv, env={"DOCKER_HOST": daemon.host})
+    assert done.returncode == 0, done.stderr
+    assert f"nvcr.io/nvidia/pytorch:{NEWEST}" in done.stdout
+
+
 def test_pull_fetches_the_tag_that_it_took(house: House, tmp_path: Path) -> None:
     with serving(Daemon(tmp_path / "d.sock")) as daemon:
         done = house.run("pull", "pytorch", env=UNREACHABLE | {"DOCKER_HOST": daemon.host})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
@@ -15,12 +16,13 @@ from ngcdl.telemetry import free, shared
 from ngcdl.telemetry import gpu as nvml
 from ngcdl.telemetry.card import computing, is_mig
 
-# What `--train` without an image takes: the newest of the first of these that has one for this host.
+# Without an image: the newest of the first of these that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
 _ONE_MIG_DEVICE = "a training has a replica on each, but CUDA shows a program only one MIG device: name one"
 Unfit = Callable[[Engine, ImageRef, nvml.Probe], Collection[str]]
+Tagged = Callable[[ImageRef | None, Engine], tuple[ImageRef, str]]
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,17 @@ def choose(
     is_training: bool = False,
     unfit: Unfit = lambda *_: (),
     held: Callable[[], Mapping[str, str]] = dict,
+    usual: Sequence[str] = DEFAULT_FRAMEWORKS,
 ) -> Choice:
     """Choose engine, GPU way and cards. Raise GpuError if a demanded GPU is unavailable, EngineError or BadOption.
 
     A training has a replica on each card: under auto it gets one free card, and leaves the rest to others; if none is
-    free, it shares one. `unfit`
-    returns the UUIDs of cards that the image can't use; they are never chosen as free cards. It is called only on hosts
-    with several cards. `held` returns the cards that runs hold, with the runs' ids; these are not free either.
+    free, it shares one. `unfit` returns the UUIDs of cards that the image can't use; they are never chosen as free
+    cards. It is called only on hosts with several cards. `held` returns the cards that runs hold, with the runs' ids;
+    these are not free either. `usual`: the frameworks of which an image is taken if none was named.
     """
     probe = nvml.Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
-    engine, image, why = _engine(engine_name, image, gpus, registry, probe)
+    engine, image, why = _engine(engine_name, image, gpus, probe, partial(_image, registry, probe, usual))
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
@@ -102,7 +105,7 @@ def heard(picked: Choice, device: str | None) -> Choice:
 
 
 def _engine(
-    name: str, image: ImageRef | None, gpus: GpuRequest, registry: str, probe: nvml.Probe
+    name: str, image: ImageRef | None, gpus: GpuRequest, probe: nvml.Probe, tagged: Tagged
 ) -> tuple[Engine, ImageRef | None, str]:
     if name == "local":
         if image:
@@ -113,7 +116,7 @@ def _engine(
     if name != "auto" or image:
         why = "it was asked for" if name != "auto" else "an image was named"
         engine = engines.connect(USUAL if name == "auto" else name)
-        image, release = _image(image, registry, probe, engine)
+        image, release = tagged(image, engine)
         return engine, image, f"{release}engine {engine.name}: {why}"
     if gpus.kind == "none":
         return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
@@ -126,7 +129,7 @@ def _engine(
         return engines.connect("local"), None, f"engine local: no image was named, and Docker is unavailable ({error})"
     if way.name == "none":
         return engines.connect("local"), None, f"engine local: Docker can't pass on the GPU ({way.why})"
-    image, release = _image(None, registry, probe, docker)
+    image, release = tagged(None, docker)
     return docker, image, f"{release}engine docker: this host has a GPU, and {way.why}"
 
 
@@ -137,11 +140,11 @@ def named_default(registry: str) -> ImageRef | None:
 
 def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
     """Return NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards, else the newest, which will be refused."""
-    return _image(None, registry, probe or nvml.Probe())[0]
+    return _image(registry, probe or nvml.Probe(), DEFAULT_FRAMEWORKS, None)[0]
 
 
 def _image(
-    image: ImageRef | None, registry: str, probe: nvml.Probe, engine: Engine | None = None
+    registry: str, probe: nvml.Probe, usual: Sequence[str], image: ImageRef | None, engine: Engine | None = None
 ) -> tuple[ImageRef, str]:
     """Return the image to run, and, if its name left that open, which release that is, in words."""
     from ngcdl import hostfacts
@@ -154,8 +157,8 @@ def _image(
     host = hostfacts.gather(None, probe)
     if engine and not engine.is_here:  # the verdict on its nodes comes later
         host = HostFacts(host.architecture, elsewhere="its cards can't be seen from here")
-    usual = [meant.named(name, registry) for name in DEFAULT_FRAMEWORKS]
-    image, words = meant.chosen([image] if image else usual, host)
+    frameworks = [image] if image else [meant.named(name, registry) for name in usual]
+    image, words = meant.chosen(frameworks, host)
     return image, f"{words}; "
 
 

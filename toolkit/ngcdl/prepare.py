@@ -69,7 +69,8 @@ def decide(
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(held.cards, shelf)
-    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken)
+    usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
+    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
     picked = choice.heard(picked, asked.device)

@@ -51,6 +51,12 @@ class Bundled:
     because: str | None = None  # why, as the rest of a sentence that begins with its name
     whole: str | None = None  # what all of its examples make together, if the time for that is the question
 
+    @property
+    def image_frameworks(self) -> tuple[str, ...]:
+        """NGC's names of the frameworks whose images can run it, the usual one first."""
+        of = {"tensorflow": {"tf1", "tf2"}, "pytorch": {"pytorch"}}
+        return tuple(name for name, own in of.items() if own & set(self.frameworks))
+
 
 # In a workload's file a field is its name in capitals, except these.
 _WORDS = {
