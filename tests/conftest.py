@@ -1,4 +1,7 @@
-"""Fixtures for all tests, such as the lab as described by scripts/lab."""
+"""Fixtures for all tests, such as the lab as described by scripts/lab.
+
+The frameworks' Python loads this file, too, and has no ngcdl: a fixture imports what it needs of it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from faulty_front import Front
+
+    from ngcdl.store import Store
 
 # Shells start background jobs with SIGINT ignored, which everything started by the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,6 +38,22 @@ def lab() -> dict[str, Any]:
         pytest.skip('NGCDL_LAB_JSON names no lab: scripts/lab up --floor --without-gpu && eval "$(scripts/lab env)"')
     status: dict[str, Any] = json.loads(path.read_text())
     return status
+
+
+@pytest.fixture
+def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
+    """A registry front for this test alone, so its faults affect no other test."""
+    from faulty_front import front_in
+
+    with front_in(tmp_path / "front", lab) as one:
+        yield one
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Store:
+    from ngcdl.store import Store
+
+    return Store(tmp_path / "runs")
 
 
 @pytest.fixture

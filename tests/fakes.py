@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import Chunk, Engine, Exit, GpuWay, Job, LayerStore, Order, PullEvent, Show, Started
+from ngcdl.engines.base import (
+    Chunk,
+    Engine,
+    EngineFacts,
+    Exit,
+    GpuWay,
+    Job,
+    LayerStore,
+    Order,
+    PullEvent,
+    Show,
+    Started,
+)
 from ngcdl.errors import NgcdlError
 from ngcdl.owner import this_process
 from ngcdl.prepare import Ready
@@ -106,6 +118,9 @@ class FakeEngine:
     at_start: Callable[[], None] = lambda: None
     pulled: str | NgcdlError = "sha256:" + "0" * 64
     auths: list[Mapping[str, str] | None] = field(default_factory=list)
+
+    def facts(self) -> EngineFacts:
+        return EngineFacts()
 
     def gpu_way(self) -> GpuWay:
         return GpuWay("runtime", "the runtime nvidia is there")

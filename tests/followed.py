@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
 from fakes import FakeJob, FakeShow, ready
 
 from ngcdl import launch
@@ -20,11 +18,6 @@ from ngcdl.store import Store
 START = {"event": "start", "t": 1.0, "dataset": "synthetic", "device": "cpu", "dataset_note": "no network"}
 STEP = {"event": "step", "t": 2.0, "step": 0, "loss": 4.68}
 FINISH = {"event": "finish", "t": 3.0, "step": 1, "seconds": 2.0}
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
 
 
 def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:

@@ -51,9 +51,8 @@ class Seen:
 
 @dataclass
 class NgcServer:
-    """`public` pulls without a key, `gated` with KEY, `denied` never."""
+    """What is in `gated` is pulled with KEY, what is in `denied` never, the rest without a key."""
 
-    public: set[str] = field(default_factory=lambda: {"nvidia/tensorflow"})
     gated: set[str] = field(default_factory=lambda: {"nim/gated"})
     denied: set[str] = field(default_factory=lambda: {"nvaie/denied"})
     keys: set[str] = field(default_factory=lambda: {KEY})

@@ -35,11 +35,6 @@ def quiet(_: str) -> None: ...
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
-
-
-@pytest.fixture
 def other(tmp_path: Path) -> Store:
     return Store(tmp_path / "elsewhere/runs")
 

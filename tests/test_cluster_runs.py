@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
@@ -15,11 +14,6 @@ from ngcdl.engines.base import Exit, Started
 from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
 from ngcdl.folder import LOG, SAMPLES
 from ngcdl.store import Store
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
 
 
 def test_what_is_left_on_a_cluster_runs_on_with_nobody_to_watch_it(shelf: Store) -> None:

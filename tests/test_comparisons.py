@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,6 @@ from ngcdl.comparisons import Kept, Trial
 from ngcdl.errors import NoSuchComparison, RecordBroken
 from ngcdl.record import Run
 from ngcdl.store import Store
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
 
 
 def test_one_that_was_saved_is_there_and_for_its_owner_alone(shelf: Store) -> None:

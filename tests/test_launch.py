@@ -7,7 +7,6 @@ import json
 import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, follow, recorded
-from followed import shelf as shelf
 from house import until
 
 from ngcdl import launch

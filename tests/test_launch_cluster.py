@@ -7,7 +7,6 @@ import signal
 import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import by_signal, recorded
-from followed import shelf as shelf
 
 from ngcdl import launch
 from ngcdl.engines.base import Job

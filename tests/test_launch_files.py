@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
-from followed import shelf as shelf
 
 from ngcdl import launch
 from ngcdl.engines.base import Chunk, Exit

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import follow, recorded
-from followed import shelf as shelf
 
 from ngcdl import launch
 from ngcdl.engines.base import Exit

@@ -8,7 +8,6 @@ import threading
 import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, by_signal, follow, recorded
-from followed import shelf as shelf
 
 from ngcdl import launch
 from ngcdl.engines.base import Exit

@@ -41,7 +41,7 @@ def config(tmp_path: Path) -> settings.Settings:
 
 
 def known(ref: ImageRef, config: settings.Settings) -> Found:
-    return imagefacts.of(ref, config.cache, offline=True)
+    return imagefacts.of(ref, config.cache, "amd64", offline=True)
 
 
 def before(

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from docker_socket import Daemon
-from followed import shelf as shelf
 from house import TRAIN, House, until
 from unwatched import RUN, STEP, left
 from unwatched import house as house

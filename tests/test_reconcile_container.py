@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from docker_socket import Daemon
-from followed import shelf as shelf
 from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
 from unwatched import unwatched as unwatched
 

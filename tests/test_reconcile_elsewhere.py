@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from docker_socket import Daemon, serving
-from followed import shelf as shelf
 from unwatched import DEAD, ELSEWHERE, ENDED, RUN, SAID, STEP, left, quiet
 from unwatched import unwatched as unwatched
 

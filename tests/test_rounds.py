@@ -28,7 +28,7 @@ from ngcdl.record import Run
 from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, Placement, Workload
 from ngcdl.store import Store
-from ngcdl.telemetry.gpu import Probe
+from ngcdl.telemetry.card import Probe
 
 ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]
 
@@ -61,11 +61,6 @@ class Cluster(FakeEngine):
 
     def find(self, run_id: str) -> Job | None:
         return self.taken.get(run_id)
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
 
 
 def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:

@@ -36,11 +36,6 @@ except StateNotWritable:
 """
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
-
-
 def in_order(shelf: Store, *statuses: str) -> None:
     """Check that the record reads as one of `statuses`."""
     assert shelf.load(RUN.id).status in statuses

@@ -26,9 +26,9 @@ def test_the_newest_releases_say_what_was_seen_in_them_and_mark_the_rest() -> No
     assert (september.framework_version, september.cuda) == ("2.14.0a0+b2c75dd062", "13.4")
     for one in (august, september):
         assert one.source_of("framework_version").startswith("https://github.com/")
-        assert not {"framework_version", "cuda", "reference"} & one.recalled
-    assert "driver" in september.recalled
-    assert "driver" not in august.recalled
+        assert not {"framework_version", "cuda", "reference"} & one.recalled_on("amd64")
+    assert "driver" in september.recalled_on("amd64")
+    assert "driver" not in august.recalled_on("amd64")
 
 
 def test_releases_come_newest_first() -> None:
@@ -42,7 +42,7 @@ def test_the_first_image_of_this_project_is_known() -> None:
     assert release is not None
     assert (release.cuda, release.driver, release.pythons["-py2"]) == ("9.0.176", "384.81", "2.7")
     assert release.sass == {"amd64": ("5.2", "6.0", "6.1", "7.0")}
-    assert {"cuda", "driver", "sass", "reference"} <= release.recalled
+    assert {"cuda", "driver", "sass", "reference"} <= release.recalled_on("amd64")
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,6 @@ def broken_tables(folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "known_holes docker CVE-2026-34040: more cells", lambda: longer(folder / "known_holes.csv")
 
 
-def last(rows: list[Row], number: int) -> None:
-    rows.append(rows.pop(number))
-
-
 def one_line(path: Path) -> None:
     path.write_text(path.read_text().partition("\n")[0] + "\n")
 

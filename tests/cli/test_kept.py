@@ -14,11 +14,6 @@ from ngcdl.record import Run
 from ngcdl.store import Store
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
-
-
 def made(shelf: Store, status: str, steps: int) -> Run:
     """Return a run that logged and sampled once a second, its loss falling from 9."""
     run = Run("r", status, 0.0)

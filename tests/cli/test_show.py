@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from house import House
@@ -14,7 +13,6 @@ from ngcdl import comparisons
 from ngcdl.comparisons import Kept
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
 
-GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 GONE = Owner(2**22 + 1, 5)
 
 

@@ -11,7 +11,7 @@ from house import House
 from made_runs import STARTED, Made, filled, told
 
 from ngcdl.cli import shown
-from ngcdl.record import GpuSummary, Run, Summary
+from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.tables import figures
 
 
@@ -85,3 +85,47 @@ def test_the_memory_of_several_nodes_is_that_of_the_one_that_has_most(
     assert "memory 60.0 GiB at most\n" in rows(house, run, capsys)
     run = replace(run, id="y", spec={"placement": {"nodes": 2}, "gpus": "1"})
     assert "memory 60.0 GiB at most on a node\n" in rows(house, run, capsys)
+
+
+COMMAND = Run("x", "finished", STARTED, STARTED + 60, gpus=("u",), spec={"command": ["python", "train.py"]})
+CARD = GpuSummary("u", "T4", 1.0, index=0)
+
+
+def said_after(house: House, run: Run, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    house.shelf.create(run)
+    shown.say_after_command(house.shelf, run)
+    out, err = capsys.readouterr()
+    assert out == "", "it is the command's"
+    return [" ".join(line.split()) for line in err.splitlines()]
+
+
+def test_after_a_command_its_reason_and_its_card_s_use_are_said(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = Summary(samples=60, training_samples=60, gpus=(CARD,))
+    idle = Finding("gpu-idle", "GPU 1 % busy: the run hardly used it.")
+    run = replace(COMMAND, summary=read, findings=(idle,), reason="it failed")
+    assert said_after(house, run, capsys) == [
+        "ngcdl: it failed (x)",
+        "ngcdl: GPU 0: 1 % busy, memory n/a (mean of 60 samples; ngcdl show x)",
+        "ngcdl: GPU 1 % busy: the run hardly used it.",
+    ]
+    house.shelf.create(replace(COMMAND, id="y", summary=read, findings=(idle,)))
+    assert "why GPU 1 % busy" in " ".join(house.run("show", "y").stdout.split())
+
+
+def test_after_a_short_command_nothing_is_said(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    run = replace(COMMAND, summary=Summary(samples=3, training_samples=3, gpus=(CARD,)), findings=())
+    assert said_after(house, run, capsys) == []
+    assert "why" not in house.run("show", "x").stdout
+
+
+def test_after_a_command_that_reported_steps_its_table_is_said(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = Summary(steps=20, loss_first=4.0, loss_last=2.0, seconds_per_batch=0.5, samples=60, training_samples=3)
+    said = said_after(house, replace(COMMAND, summary=summary, findings=()), capsys)
+    assert said[:2] == ["ngcdl: it reported steps:", "run x (finished, 60 s)"]
+    at = said.index("speed n/a (no step reported any)")
+    assert said[at + 1] == "0.5000 s/batch (median)"
+    assert "why n/a (3 samples while it trained, too few to say)" in said

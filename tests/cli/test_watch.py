@@ -19,11 +19,6 @@ from ngcdl.errors import NgcdlError
 from ngcdl.store import Store
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
-
-
 def stand_in_for_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
     """Make hand_over start `script`."""
     program = folder / "python"

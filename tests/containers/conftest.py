@@ -160,6 +160,14 @@ def needs(module):
 
 
 @pytest.fixture
+def torch():
+    needs("torch")
+    import torch
+
+    return torch
+
+
+@pytest.fixture
 def without_tensorflow(tmp_path_factory):
     """Return a PYTHONPATH that hides TensorFlow from the trainer: loading it unused takes seconds."""
     folder = tmp_path_factory.mktemp("without")

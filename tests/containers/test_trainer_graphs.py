@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
-from conftest import needs, places
+from conftest import places
 
 pytestmark = pytest.mark.torch
 GIB = 2**30

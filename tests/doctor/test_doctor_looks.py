@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import stat
 import threading
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from ngcdl import settings
 from ngcdl.doctor import look
 from ngcdl.doctor.hands import Hands, output, space
-from ngcdl.doctor.look import engine, kernel, keys, programs
+from ngcdl.doctor.look import engine, image, kernel, keys, programs
 from ngcdl.doctor.sight import Node, Trouble
 from ngcdl.errors import NoGpu
+from ngcdl.registry.kept import Kept, Said
 
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (dvs)\n"
@@ -224,6 +227,20 @@ def test_dockers_own_context_is_named_where_it_leads_elsewhere(
 
 
 # -- all together -----------------------------------------------------------------------------------------------
+
+
+def test_the_size_of_the_default_image_is_the_one_that_was_kept_for_this_hosts_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"HOME": str(tmp_path), "NGCDL_DEFAULT_IMAGE": "pytorch:26.07-py3"}
+    known, digest = settings.load(environ), "sha256:" + "0" * 64
+    kept = Kept(known.cache, f"{known.registry}/nvidia/pytorch")
+    kept.keep_tagged("26.07-py3", digest)
+    kept.keep_image("arm64", Said(digest, "arm64", ("amd64", "arm64"), 1000, False, {}))
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert image.look(Hands(tmp_path, environ), known) == 3500
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert image.look(Hands(tmp_path, environ), known) is None
 
 
 def test_a_look_that_hangs_fails_or_knows_why_takes_nothing_from_the_others() -> None:

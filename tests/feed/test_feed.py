@@ -45,7 +45,7 @@ def test_the_engine_gets_the_layers_from_here_and_then_pulls_the_real_name(table
 
 
 def test_the_key_is_not_sent_to_the_relay(table: Table) -> None:
-    table.ngc.public, table.ngc.gated = set(), {"nvidia/tensorflow"}
+    table.ngc.gated = {"nvidia/tensorflow"}
     table.credential = Credential("$oauthtoken", Secret(KEY), "a test")
     table.pull()
     assert table.engine.layers == LAYERS
@@ -211,7 +211,7 @@ def test_what_the_registry_refuses_ends_a_pull_before_the_engine_is_asked(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("NGC_API_KEY", "NGC_CLI_API_KEY", "DOCKER_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    table.ngc.public, table.ngc.gated = set(), {"nvidia/tensorflow"}
+    table.ngc.gated = {"nvidia/tensorflow"}
     with pytest.raises(LoginNeeded):
         fetch.image(table.engine, table.image, table.shown.append, table.said.append)
     assert table.engine.pulls == []

@@ -107,35 +107,3 @@ srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     bash -c "$task" task python -m trainer cifar10 --out "$RUN" --data /scratch/cifar10 --resume /home/me/.local/state/ngcdl/runs/older "${resume[@]}" &
 srun=$!
-trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
-trap is_told=yes TERM
-while kill -0 "$srun" 2>/dev/null; do
-    wait "$srun"
-done
-wait "$srun"
-code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
-
-# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
-# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
-is_lost=
-for file in "$RUN/.task-$attempt-"*; do
-    told=
-    [ ! -e "$file" ] || read -r told <"$file"
-    case $told in
-    began)
-        is_lost=yes
-        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
-        ;;
-    137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
-    0) ;;
-    *) code=$told ;;
-    esac
-done
-if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
-    echo "ngcdl: a node was lost; the job is requeued" >&2
-    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
-fi
-ended "$code"

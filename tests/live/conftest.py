@@ -1,4 +1,4 @@
-"""Users, images and a registry front for the tests that run ngcdl against the lab."""
+"""Users and images for the tests that run ngcdl against the lab."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_front import Front, front_in
+from faulty_front import Front
 from ngcdl_child import User, user_in
 from own_engine import OwnEngine, engine_of_ones_own
 from patient import Clock, Look, Patient, clock_before
@@ -31,13 +31,6 @@ def user(lab: dict[str, Any], images: dict[str, str], tmp_path: Path) -> Iterato
     """A user who never signed in; the images are there already."""
     with user_in(tmp_path, lab) as somebody:
         yield somebody
-
-
-@pytest.fixture
-def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
-    """A registry front for this test alone, so its faults affect no other test."""
-    with front_in(tmp_path / "front", lab) as one:
-        yield one
 
 
 @pytest.fixture(scope="session")

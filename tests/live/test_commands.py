@@ -215,3 +215,14 @@ def test_who_may_not_use_the_socket_is_told_of_the_group(user: User) -> None:
     assert done.code == 125
     assert "This user has no permission to use the Docker engine" in done.err
     assert "sudo usermod -aG docker $USER" in done.err
+
+
+def test_a_command_that_reports_steps_has_a_speed_and_its_table_on_stderr(user: User) -> None:
+    step = r'printf "{\"event\":\"step\",\"t\":%s,\"step\":%s,\"examples_per_second\":90}\n"'
+    script = f'for n in 1 2; do {step} "$(date +%s)" $n >>"$NGCDL_RUN/events.jsonl"; done; echo mine'
+    done = user.run("run", "busybox:1", "--", "sh", "-c", script)
+    assert (done.code, done.out) == (0, "mine\n"), done
+    assert "ngcdl: it reported steps:" in done.err
+    assert "90.0 examples/s (median)" in done.err
+    summary = user.record()["summary"]
+    assert (summary["steps"], summary["examples_per_second"]) == (2, 90)

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.lab
 
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 WAYS = ("runtime", "cdi", "device-request")
-SLOWLY = "nvidia-smi -L; read forever"  # with -i and open input it waits until stopped
 TRAIN = ("--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval", "--threads", "1")
 
 

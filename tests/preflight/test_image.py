@@ -47,7 +47,7 @@ def test_every_tag_of_the_table_gives_facts_that_can_be_judged() -> None:
     every = [(one.framework, tag) for one in releases.releases() for tag in one.tags if not releases.is_jetson(tag)]
     assert len(every) > 250
     for framework, tag in every:
-        found = from_catalog(ref(f"{framework}:{tag}"))
+        found = from_catalog(ref(f"{framework}:{tag}"), "amd64")
         assert found is not None
         assert found.has_cuda
         assert comparable(found.driver or "")
@@ -63,7 +63,7 @@ def test_every_tag_of_the_table_gives_facts_that_can_be_judged() -> None:
 
 
 def test_the_seed_s_image_is_known_without_a_network_and_says_what_was_not_read() -> None:
-    found = from_catalog(ref("tensorflow:18.01-py2"))
+    found = from_catalog(ref("tensorflow:18.01-py2"), "amd64")
     assert found is not None
     assert (found.framework, found.release, found.python, found.cuda) == ("tensorflow", "18.01", "2.7", "9.0.176")
     assert (found.driver, found.minor_floor, found.compat_branches) == ("384.81", None, None)
@@ -72,7 +72,7 @@ def test_the_seed_s_image_is_known_without_a_network_and_says_what_was_not_read(
 
 
 def test_a_driver_that_follows_from_a_cuda_version_that_was_read_is_not_called_recalled() -> None:
-    found = from_catalog(ref("tensorflow:20.10-tf2-py3"))
+    found = from_catalog(ref("tensorflow:20.10-tf2-py3"), "amd64")
     assert found is not None
     assert found.driver == "455.23"
     assert "driver" not in found.recalled
@@ -81,14 +81,14 @@ def test_a_driver_that_follows_from_a_cuda_version_that_was_read_is_not_called_r
 
 def test_from_25_01_on_the_bundled_driver_goes_before_the_prose() -> None:
     for tag, prose, bundled in (("25.01-py3", "560", "570.86.10"), ("25.08-py3", "575", "580.65.06")):
-        found = from_catalog(ref(f"pytorch:{tag}"))
+        found = from_catalog(ref(f"pytorch:{tag}"), "amd64")
         assert found is not None
         (row,) = [row for row in rows("releases") if (row["framework"], row["release"]) == ("pytorch", found.release)]
         assert (row["docs_min_driver"], found.driver) == (prose, bundled)
 
 
 def test_a_mirror_s_image_is_found_by_its_name() -> None:
-    found = from_catalog(ref("mirror.example/nvcr/nvidia/pytorch:26.07-py3"))
+    found = from_catalog(ref("mirror.example/nvcr/nvidia/pytorch:26.07-py3"), "amd64")
     assert found is not None
     assert found.release == "26.07"
 
@@ -99,7 +99,7 @@ def test_a_mirror_s_image_is_found_by_its_name() -> None:
      "pytorch@sha256:" + "0" * 64],
 )  # fmt: skip
 def test_what_is_no_framework_image_of_the_table_gives_nothing(image: str) -> None:
-    assert from_catalog(ref(image)) is None
+    assert from_catalog(ref(image), "amd64") is None
 
 
 def test_each_processor_has_its_own_kernels() -> None:
@@ -122,11 +122,11 @@ def test_of_an_image_that_is_not_made_for_a_processor_no_kernels_are_known() -> 
     [("tensorflow:24.05-tf2-py3-igpu", "3.10"), ("pytorch:25.08-py3-igpu", "3.12"), ("pytorch:26.02-py3-igpu", "3.12")],
 )
 def test_an_image_for_jetson_has_neither_cuda_nor_driver_nor_kernels_of_the_others(tag: str, python: str) -> None:
-    found = from_catalog(ref(tag))
+    found = from_catalog(ref(tag), "amd64")
     assert found is not None
     assert (found.architectures, found.has_cuda, found.cuda, found.python) == (("arm64",), True, None, python)
     assert (found.driver, found.minor_floor, found.sass, found.compat_branches) == (None, None, None, None)
-    assert from_catalog(ref("pytorch:26.03-py3-igpu")) is None, "NVIDIA makes them no more"
+    assert from_catalog(ref("pytorch:26.03-py3-igpu"), "amd64") is None, "NVIDIA makes them no more"
 
 
 # -- the configuration ------------------------------------------------------------------------------------------------
@@ -223,13 +223,10 @@ def test_the_configuration_s_own_processor_goes_before_the_one_that_was_asked_fo
     assert of_index.architectures == ("amd64", "arm64")
 
 
-def test_sizes_are_kept_and_the_unpacked_one_is_an_estimate_where_it_was_not_given() -> None:
+def test_the_compressed_size_is_kept_and_the_unpacked_one_estimated_from_it() -> None:
     found = facts("busybox:1", digest="sha256:" + "0" * 64, compressed_bytes=1000)
     assert (found.compressed_bytes, found.unpacked_bytes) == (1000, 2500)
     assert "unpacked_bytes" in found.recalled
-    given = facts("busybox:1", compressed_bytes=1000, unpacked_bytes=1700)
-    assert given.unpacked_bytes == 1700
-    assert "unpacked_bytes" not in given.recalled
     assert estimated_unpacked(None) is None
     assert facts("busybox:1").unpacked_bytes is None
 

@@ -21,7 +21,7 @@ IMAGES = tuple(
     facts
     for framework in ("tensorflow", "pytorch")
     for tag in releases.tags(framework)
-    if (facts := from_catalog(ImageRef.parse(f"{framework}:{tag}"))) is not None
+    if (facts := from_catalog(ImageRef.parse(f"{framework}:{tag}"), "amd64")) is not None
 )
 BRANCHES = (367, 375, 384, 390, 396, 410, 418, 430, 440, 450, 455, 460, 465, 470, 495, 510, 515, 520, 525, 530, 535)
 BRANCHES += (545, 550, 555, 560, 565, 570, 575, 580, 590, 595, 610, 615)
@@ -92,7 +92,7 @@ def test_a_newer_driver_is_worse_only_where_its_branch_is_off_the_compat_list(
 
 
 def test_branch_460_is_worse_than_450_for_a_data_centre_card_and_cuda_12() -> None:
-    image = from_catalog(ImageRef.parse("tensorflow:23.01-tf2-py3"))
+    image = from_catalog(ImageRef.parse("tensorflow:23.01-tf2-py3"), "amd64")
     assert image is not None
     assert on(image, "7.5", "tesla", "450.80.02").mode == "forward"
     after = on(image, "7.5", "tesla", "460.32.03")
@@ -103,7 +103,7 @@ def test_branch_460_is_worse_than_450_for_a_data_centre_card_and_cuda_12() -> No
 @pytest.mark.parametrize("variant", [None, "tf1", "tf2"])
 def test_a_newer_release_never_needs_an_older_driver(framework: str, variant: str | None) -> None:
     rows = [one for one in reversed(releases.releases(framework)) if one.variant == variant]
-    facts = [from_catalog(ImageRef.parse(f"{framework}:{one.tags[0]}")) for one in rows]
+    facts = [from_catalog(ImageRef.parse(f"{framework}:{one.tags[0]}"), "amd64") for one in rows]
     known = [one for one in facts if one is not None and one.driver is not None]
     assert len(known) == len(rows)
     assert (len(known) > 10) == ((framework, variant) not in (("pytorch", "tf1"), ("pytorch", "tf2")))

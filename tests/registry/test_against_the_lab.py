@@ -12,7 +12,7 @@ import pytest
 
 from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, UnknownTag
 from ngcdl.registry import credentials
-from ngcdl.registry.client import Registry
+from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import Credential, Secret
 from ngcdl.registry.refused import explain
 from ngcdl.spec import ImageRef
@@ -47,7 +47,7 @@ def test_the_labs_keys_are_told_apart(registry_lab):
 def test_a_real_image_is_described_as_docker_has_it(lab, registry_lab):
     ref = image(registry_lab, "tensorflow:18.01-py2")
     with Registry(ref.registry, credential(registry_lab)) as registry:
-        found = registry.manifest(ref)
+        found = registry.manifest(ref, LINUX_AMD64)
         assert lab["images"]["tensorflow:18.01-py2"] in (found.digest, registry.document(ref).digest)
         assert (found.compressed_bytes or 0) > 1_000_000
         config = registry.config(ref, found)

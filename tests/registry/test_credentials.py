@@ -17,7 +17,8 @@ from ngcdl.errors import (
     HelperMissing,
 )
 from ngcdl.registry import credentials, docker_config
-from ngcdl.registry.credentials import Secret, find, forget, save
+from ngcdl.registry.credentials import find, forget, save
+from ngcdl.registry.key import Secret
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from ngcdl.errors import (
     ConfigBroken,
     CredentialsError,
 )
-from ngcdl.registry.credentials import Secret, find, save
+from ngcdl.registry.credentials import find, save
+from ngcdl.registry.key import Secret
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,8 @@ def test_junk_in_config_gives_a_key_or_an_error_of_ours(home, config, content):
 CHILD = """
 import os, sys
 from ngcdl.errors import NgcdlError
-from ngcdl.registry.credentials import Secret, save
+from ngcdl.registry.credentials import save
+from ngcdl.registry.key import Secret
 try:
     for host in sys.argv[1:]:
         save(host, Secret(os.environ["CHILD_SECRET"]))
@@ -144,7 +146,8 @@ import os, sys, tempfile
 sys.path[:] = {path!r}
 import filelock, json
 from ngcdl.errors import NgcdlError
-from ngcdl.registry.credentials import Secret, save
+from ngcdl.registry.credentials import save
+from ngcdl.registry.key import Secret
 with tempfile.TemporaryDirectory() as home:
     os.chmod(home, 0o755)
     folder = os.path.join(home, ".docker")

@@ -18,7 +18,8 @@ from ngcdl.errors import (
     HelperHung,
     HelperMissing,
 )
-from ngcdl.registry.credentials import Secret, find, find_or_none, forget, save
+from ngcdl.registry.credentials import find, find_or_none, forget, save
+from ngcdl.registry.key import Secret
 
 
 @pytest.mark.parametrize(

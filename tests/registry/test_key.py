@@ -12,7 +12,7 @@ from stock import KEY, leaks, text_of
 from ngcdl.errors import (
     BadKey,
 )
-from ngcdl.registry.credentials import Credential, Secret, check_key
+from ngcdl.registry.key import Credential, Secret, check_key
 
 
 def test_a_secret_shows_nowhere():

@@ -14,7 +14,6 @@ from .stand_in import Host
 
 CODES = (*range(1, 31), 999)
 STARTS = ("Init", "DeviceGetCount")
-FATAL = ("DeviceGetHandleByIndex",)
 # A library call, and the fields of a reading that come from it.
 CALLS = {
     "DeviceGetName": ("name",),

@@ -15,7 +15,6 @@ from ngcdl.record import Machine
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
-    from ngcdl.engines.docker.host import EngineFacts
     from ngcdl.telemetry.card import Card, Probe
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -30,9 +29,9 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
     NGCDL_GPU_WAY.
     """
     try:
-        of_engine = _of_engine(engine) if engine else HostFacts(_architecture())
+        of_engine = _of_engine(engine) if engine else HostFacts(architecture())
     except EngineError as error:
-        of_engine = HostFacts(_architecture(), elsewhere=_silent(error) if engine and not engine.shares_files else None)
+        of_engine = HostFacts(architecture(), elsewhere=_silent(error) if engine and not engine.shares_files else None)
     if of_engine.elsewhere:
         return of_engine
     return _with_cards(replace(of_engine, avx=_has_avx(cpuinfo)), probe or _probe())
@@ -42,7 +41,7 @@ def without_engine(error: EngineError) -> HostFacts:
     """Return the facts about this machine if its engine raised `error`; only the architecture if that is elsewhere."""
     from ngcdl.engines.docker.engine import address, is_socket
 
-    return gather(None) if is_socket(address()) else HostFacts(_architecture(), elsewhere=_silent(error))
+    return gather(None) if is_socket(address()) else HostFacts(architecture(), elsewhere=_silent(error))
 
 
 def _silent(error: EngineError) -> str:
@@ -58,7 +57,7 @@ def machine(engine: Engine, probe: Probe) -> Machine:
     here = host.machine(probe.driver.version if probe.driver else None, probe.cards if is_known else None)
     if engine.is_here:
         return here
-    facts = _facts(engine)
+    facts = engine.facts()
     told = Machine(facts.name, cores=facts.cores, memory_bytes=facts.memory_bytes, kernel=facts.kernel)
     # Docker Desktop's engine under WSL, and the engine of the host of a dev container, differ in the host name alone.
     shares_kernel = facts.is_desktop or any(Path(mark).exists() for mark in CONTAINER_MARKS)
@@ -66,18 +65,11 @@ def machine(engine: Engine, probe: Probe) -> Machine:
     return here if is_same else told
 
 
-def _facts(engine: Engine) -> EngineFacts:
-    from ngcdl.engines.docker.engine import DockerEngine
-    from ngcdl.engines.docker.host import EngineFacts, engine_facts
-
-    return engine_facts(engine) if isinstance(engine, DockerEngine) else EngineFacts()
-
-
 def _of_engine(engine: Engine) -> HostFacts:
     """Return what the engine reports. Raise EngineError."""
-    facts = _facts(engine)
+    facts = engine.facts()
     return HostFacts(
-        architecture=facts.architecture or _architecture(),
+        architecture=facts.architecture or architecture(),
         free_bytes=facts.free_bytes,
         engine_version=engine.version,
         gpu_way=engine.gpu_way().name,
@@ -90,10 +82,11 @@ def _elsewhere(name: str | None, is_desktop: bool) -> str:
     return f"the engine is {whose}{f' ({name})' if name else ''}, so its GPUs are not judged"
 
 
-def _architecture() -> str:
-    from ngcdl.engines.base import architecture
+def architecture() -> str:
+    """Return this machine's, as images name it."""
+    from ngcdl.engines import base
 
-    return architecture(platform.machine()) or "amd64"
+    return base.architecture(platform.machine()) or "amd64"
 
 
 def _probe() -> Probe:

@@ -62,10 +62,9 @@ class Tags:
 def of(
     ref: ImageRef,
     cache: Path,
-    architecture: str = "amd64",
+    architecture: str,
     *,
     offline: bool = False,
-    max_age_seconds: float = TAG_SECONDS,
     session: Session | None = None,
     now: Clock = time.time,
 ) -> Found:
@@ -78,7 +77,7 @@ def of(
     """
     look = _Look(ref, architecture, Kept(cache, ref.name, now))
     known = look.known()
-    if known and (known.age_seconds is None or known.age_seconds <= max_age_seconds):
+    if known and (known.age_seconds is None or known.age_seconds <= TAG_SECONDS):
         return known
     if offline:
         return look.without(known, None)
@@ -89,10 +88,9 @@ def of(
 def many(
     refs: Iterable[ImageRef],
     cache: Path,
-    architecture: str = "amd64",
+    architecture: str,
     *,
     offline: bool = False,
-    max_age_seconds: float = TAG_SECONDS,
     now: Clock = time.time,
 ) -> dict[ImageRef, Found | NgcdlError]:
     """Return what is known about each image, or why nothing is. Query eight at a time, a registry that is down once."""
@@ -102,7 +100,7 @@ def many(
     for ref in order:
         look = _Look(ref, architecture, Kept(cache, ref.name, now))
         known = look.known()
-        if known and (known.age_seconds is None or known.age_seconds <= max_age_seconds):
+        if known and (known.age_seconds is None or known.age_seconds <= TAG_SECONDS):
             found[ref] = known
         elif offline:
             found[ref] = _without(look, known)

@@ -44,12 +44,8 @@ class Release:
     unverified: frozenset[str]
     source: str
 
-    @property
-    def recalled(self) -> frozenset[str]:
-        """Return the fields of ImageFacts not read at a source; `reference` stands for the tag's existence."""
-        return self.recalled_on("amd64") | self.recalled_on("arm64")
-
     def recalled_on(self, architecture: str) -> frozenset[str]:
+        """Return the fields of ImageFacts not read at a source; `reference` stands for the tag's existence."""
         named = {FIELDS[column] for column in self.unverified if column in FIELDS}
         return frozenset(named | ({"sass"} if f"sass_{architecture}" in self.unverified else set()))
 

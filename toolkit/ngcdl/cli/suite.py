@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ngcdl import compare as comparing
-from ngcdl import console, settings, trainings
+from ngcdl import console, trainings
 from ngcdl.choice import no_cards
+from ngcdl.cli import kept
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
@@ -98,7 +99,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     until = None if minutes is None else time.time() + minutes * 60
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
-    shelf = Store(settings.load().runs)
+    shelf = kept.shelf()
     for line in foretold(listed, estimates(listed, typed, repeat, pace(shelf), no_gpu), minutes):
         console.say(line)
     outcomes: list[Outcome] = []
@@ -207,18 +208,18 @@ def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], min
 
 
 def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: bool) -> tuple[Outcome, int | None]:
-    shelf = Store(settings.load().runs)
+    shelf = kept.shelf()
     is_taken = typed.data == "synthetic" or trainings.bundled(experiment.workload).data == "cifar10"
     asked = replace(typed, train=experiment.workload, device=experiment.device, data=typed.data if is_taken else "auto")
     try:
-        kept, number = carried_out(asked, (), rounds)
+        comparison, number = carried_out(asked, (), rounds)
     except NgcdlError as error:
         if isinstance(error, UsageError) and is_first:
             raise
         is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are not a failure
         return Outcome(experiment, skipped=error.message, refused=not is_lacking), None
-    found = comparing.compared(kept, shelf)
-    told = {"id": kept.id, **found.as_json()}
+    found = comparing.compared(comparison, shelf)
+    told = {"id": comparison.id, **found.as_json()}
     # running out of time is not a failure
     is_late = rounds.until is not None and time.time() > rounds.until
     return Outcome(experiment, told, compared.verdict(found), refused=bool(exit_code(found)) and not is_late), number

@@ -150,6 +150,36 @@ class GpuWay:
 
 
 @dataclass(frozen=True)
+class EngineFacts:
+    """What is known about an engine. `images_folder` is where it stores pulled images.
+
+    `cdi_dirs` is empty if CDI is off; `cdi_devices` are those that the engine reports (since Docker 28.2) and those in
+    the descriptions in `cdi_dirs`. `is_desktop`: a virtual machine of Docker Desktop.
+    """
+
+    version: str | None = None
+    name: str | None = None
+    architecture: str | None = None  # amd64, arm64
+    images_folder: str | None = None
+    free_bytes: int | None = None
+    default_runtime: str | None = None
+    cdi_dirs: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    is_rootless: bool = False
+    is_snap: bool = False
+    is_desktop: bool = False
+    cgroup_driver: str | None = None
+    live_restore: bool | None = None
+    authorization_plugins: tuple[str, ...] | None = None
+    http_proxy: str | None = None  # without a password
+    https_proxy: str | None = None
+    runc_version: str | None = None
+    kernel: str | None = None
+    cores: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Order:
     """One start: the spec plus everything it left open. `target` is the image by digest or id, or the local Python;
     `way` is a GpuWay's name; `folder` is the run's, seen inside as RUN_FOLDER. `after`, on a cluster with a queue:
@@ -210,6 +240,10 @@ class Engine(Protocol):
     @property
     def waits_for(self) -> str | None:
         """What `start` is waiting for, where that may take minutes, or hang: the Docker engine to start ..."""
+        ...
+
+    def facts(self) -> EngineFacts:
+        """Return what it reports about itself and its machine. Raise EngineError."""
         ...
 
     def gpu_way(self) -> GpuWay: ...
@@ -312,7 +346,7 @@ class Cluster(Protocol):
 
 
 class OfKind:
-    """The part of an Engine that follows from its name alone, and that of one with nothing to place or wait for."""
+    """The part of an Engine that follows from its name alone; of one that has nothing to report, place or wait for."""
 
     name: str
     waits_for: str | None = None
@@ -328,6 +362,9 @@ class OfKind:
     @property
     def shares_files(self) -> bool:
         return kind_of(self.name).shares_files
+
+    def facts(self) -> EngineFacts:
+        return EngineFacts()
 
     def placed(self, placement: Placement | None) -> Placement | None:
         del placement

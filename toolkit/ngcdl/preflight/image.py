@@ -28,13 +28,13 @@ def estimated_unpacked(compressed_bytes: int | None) -> int | None:
     return None if compressed_bytes is None else int(compressed_bytes * UNPACKED_PER_COMPRESSED)
 
 
-def from_catalog(ref: ImageRef, architecture: str = "amd64") -> ImageFacts | None:
+def from_catalog(ref: ImageRef, architecture: str) -> ImageFacts | None:
     """Return what the tables know about a framework image of any registry, or None if they don't have its tag."""
     row = _row_of_tag(ref)
     if row is None or ref.tag is None:
         return None
     known = _Known(architecture, for_jetson=releases.is_jetson(ref.tag))
-    known.recalled |= {"reference"} & row.recalled
+    known.recalled |= {"reference"} & row.recalled_on(architecture)
     known.put_release(row, ref.tag)
     known.put_cuda(())
     return known.facts(str(ref))
@@ -48,7 +48,6 @@ def from_config(
     architectures: tuple[str, ...] | None = None,
     digest: str | None = None,
     compressed_bytes: int | None = None,
-    unpacked_bytes: int | None = None,
     is_schema_1: bool = False,
 ) -> ImageFacts:
     """Read an image's configuration, and fill the gaps from the catalogue.
@@ -63,7 +62,6 @@ def from_config(
     known.put("architectures", architectures or ((own,) if own else None), REGISTRY)
     known.put("digest", digest, REGISTRY)
     known.put("compressed_bytes", compressed_bytes, REGISTRY)
-    known.put("unpacked_bytes", unpacked_bytes, REGISTRY)
     known.put("unpacked_bytes", estimated_unpacked(compressed_bytes), "estimated from compressed_bytes", recalled=True)
     known.put("is_schema_1", is_schema_1 or None, REGISTRY)
     named = Named.of(said, ref.framework)

@@ -27,15 +27,13 @@ from ngcdl.errors import (
 from ngcdl.registry import challenge, manifest
 from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.key import Credential
-from ngcdl.registry.manifest import Document, Layer, Manifest
+from ngcdl.registry.manifest import Document, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
 from ngcdl.registry.wire import Answer, Question, R, Stream, Wire, host_of
 from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
-
-__all__ = ["Document", "Layer", "Manifest", "Registry"]
 
 # Public since the end of 2020, so a refusal is about the key and not about rights.
 PUBLIC_REPOSITORY = "nvidia/tensorflow"
@@ -156,7 +154,7 @@ class Registry:
     def manifest(
         self,
         ref: ImageRef,
-        platform: tuple[str, str] = LINUX_AMD64,
+        platform: tuple[str, str],
         *,
         any_platform: bool = False,
         document: Document | None = None,

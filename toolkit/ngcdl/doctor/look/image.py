@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ngcdl import imagefacts
+from ngcdl import hostfacts, imagefacts
 from ngcdl.choice import default_image
 from ngcdl.doctor.hands import Hands
 from ngcdl.settings import Settings
@@ -13,7 +13,7 @@ def look(hands: Hands, known: Settings) -> int | None:
     """Return its bytes, compressed plus unpacked; None if its size was never queried."""
     named = hands.environ.get("NGCDL_DEFAULT_IMAGE")
     ref = ImageRef.parse(named, known.registry) if named else default_image(known.registry)
-    facts = imagefacts.of(ref, known.cache, offline=True).facts
+    facts = imagefacts.of(ref, known.cache, hostfacts.architecture(), offline=True).facts
     if facts.compressed_bytes is None or facts.unpacked_bytes is None:
         return None
     return facts.compressed_bytes + facts.unpacked_bytes

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, LayerStore, OfKind, Order, Show, Started
+from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, OfKind, Order, Show, Started
 from ngcdl.engines.docker import client, context, host, keys, layers, memlock, messages, passwd, proxies, request
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
@@ -100,6 +100,10 @@ class DockerEngine(OfKind):
             return "0:0"
         return f"{os.getuid()}:{os.getgid()}"
 
+    def facts(self) -> EngineFacts:
+        """Return what it reports, and what its files say if it is on this machine. Raise EngineError."""
+        return host.read(self.info, host.here() if self.is_here else None)
+
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
     def gpu_way(self) -> GpuWay:
@@ -122,7 +126,7 @@ class DockerEngine(OfKind):
     def cdi_devices(self) -> tuple[str, ...]:
         """Return the GPUs that CDI describes, as far as known: all, 0, 0:1, GPU-..., MIG-..."""
         kind = "nvidia.com/gpu="
-        found = host.engine_facts(self).cdi_devices
+        found = self.facts().cdi_devices
         return tuple(name.removeprefix(kind) for name in found if name.startswith(kind))
 
     # -- images -----------------------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ class DockerEngine(OfKind):
         except DiskFull as error:
             folder = None
             with contextlib.suppress(NgcdlError):
-                folder = host.engine_facts(self).images_folder
+                folder = self.facts().images_folder
             raise DiskFull(folder, error.what) from error
 
     @contextlib.contextmanager

@@ -11,13 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from ngcdl.engines.base import architecture
-
-if TYPE_CHECKING:
-    from ngcdl.engines.docker.engine import DockerEngine
+from ngcdl.engines.base import Engine, architecture
+from ngcdl.engines.base import EngineFacts as EngineFacts
 
 # Identifies the containerd image store, the default of new installations since Docker 29:
 # https://docs.docker.com/engine/storage/containerd/
@@ -40,39 +38,9 @@ class Files:
     free_bytes: Callable[[str], int | None]
 
 
-@dataclass(frozen=True)
-class EngineFacts:
-    """What is known about an engine. `images_folder` is where it stores pulled images.
-
-    `cdi_dirs` is empty if CDI is off; `cdi_devices` are those that the engine reports (since Docker 28.2) and those in
-    the descriptions in `cdi_dirs`. `is_desktop`: a virtual machine of Docker Desktop.
-    """
-
-    version: str | None = None
-    name: str | None = None
-    architecture: str | None = None  # amd64, arm64
-    images_folder: str | None = None
-    free_bytes: int | None = None
-    default_runtime: str | None = None
-    cdi_dirs: tuple[str, ...] = ()
-    cdi_devices: tuple[str, ...] = ()
-    is_rootless: bool = False
-    is_snap: bool = False
-    is_desktop: bool = False
-    cgroup_driver: str | None = None
-    live_restore: bool | None = None
-    authorization_plugins: tuple[str, ...] | None = None
-    http_proxy: str | None = None  # without a password
-    https_proxy: str | None = None
-    runc_version: str | None = None
-    kernel: str | None = None
-    cores: int | None = None
-    memory_bytes: int | None = None
-
-
-def engine_facts(engine: DockerEngine) -> EngineFacts:
-    """Return what is known about an engine; look at its files only if it is on this machine. Raise EngineError."""
-    return read(engine.info, here() if engine.is_here else None)
+def engine_facts(engine: Engine) -> EngineFacts:
+    """The same as its `facts`."""
+    return engine.facts()
 
 
 def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:

@@ -67,6 +67,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         # https://docs.docker.com/engine/security/userns-remap/#disable-namespace-remapping-for-a-container
         host["UsernsMode"] = "host"
     environment = dict(terms.proxies)
+    environment |= {} if spec.workload else {"NGCDL_RUN": RUN_FOLDER}  # where the user's own script reports its steps
     environment |= {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
     environment |= _caches(order)
     environment |= _with_gpus(spec.gpus, order.way, host, terms)

@@ -174,8 +174,8 @@ class KubernetesJob(NoInput):
         followers = [threading.Thread(target=self._keep, args=(pod,), daemon=True) for pod in pods]
         for follower in followers:
             follower.start()
-        self._delete("jobs", "--cascade=background")
-        self._delete("pods", f"--grace-period={max(round(grace_seconds), 1)}")
+        self._kubectl.delete("jobs", self._labels, "--cascade=background")
+        self._kubectl.delete("pods", self._labels, f"--grace-period={max(round(grace_seconds), 1)}")
         until = time.monotonic() + grace_seconds + self.poll_seconds
         for follower in followers:
             follower.join(max(until - time.monotonic(), 0))
@@ -189,20 +189,16 @@ class KubernetesJob(NoInput):
         told.end()
 
     def kill(self) -> None:
-        self._delete("jobs", "--cascade=background")
-        self._delete("pods", "--grace-period=1")
+        self._kubectl.delete("jobs", self._labels, "--cascade=background")
+        self._kubectl.delete("pods", self._labels, "--grace-period=1")
 
     def gpus_inside(self) -> tuple[str, ...] | None:
         return None
 
     def remove(self) -> None:
-        self._delete("jobs,services,configmaps")
+        self._kubectl.delete("jobs,services,configmaps", self._labels)
         with contextlib.suppress(ClusterForbidden):  # without the right to create secrets, none was created
-            self._delete("secrets")
-
-    def _delete(self, kinds: str, *options: str) -> None:
-        chosen = ",".join(f"{key}={value}" for key, value in self._labels.items())
-        self._kubectl.text("delete", kinds, "-l", chosen, "--ignore-not-found", "--wait=false", *options)
+            self._kubectl.delete("secrets", self._labels)
 
     def _surely(self) -> Generator[Chunk, None, State]:
         """Return the job's state, retrying while the cluster is away: once the job was seen, any error counts as that.

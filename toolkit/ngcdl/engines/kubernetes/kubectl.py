@@ -53,9 +53,9 @@ class Kubectl:
             raise translated(done.stderr.decode("utf-8", "replace").strip() or f"it exited with {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
 
-    def json(self, *words: str, given: Any = None, seconds: float = SECONDS) -> dict[str, Any]:
+    def json(self, *words: str, seconds: float = SECONDS) -> dict[str, Any]:
         """Return the object that it prints. Raise EngineError."""
-        said = self.text(*words, "-o", "json", given=given, seconds=seconds)
+        said = self.text(*words, "-o", "json", seconds=seconds)
         try:
             found = json.loads(said)
         except ValueError:
@@ -66,8 +66,11 @@ class Kubectl:
 
     def items(self, kinds: str, selector: Mapping[str, str]) -> Sequence[dict[str, Any]]:
         """List the objects with these labels. Raise EngineError."""
-        chosen = ",".join(f"{key}={value}" for key, value in selector.items())
-        return list(self.json("get", kinds, "-l", chosen).get("items", []))
+        return list(self.json("get", kinds, "-l", _chosen(selector)).get("items", []))
+
+    def delete(self, kinds: str, selector: Mapping[str, str], *options: str) -> None:
+        """Have the objects with these labels deleted; don't wait for that. Raise EngineError."""
+        self.text("delete", kinds, "-l", _chosen(selector), "--ignore-not-found", "--wait=false", *options)
 
     def stream(self, *words: str) -> subprocess.Popen[bytes]:
         """Start it with its stdout as a pipe; its stderr is of no use."""
@@ -83,3 +86,7 @@ class Kubectl:
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
         return [self.program, *where, *words]
+
+
+def _chosen(selector: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in selector.items())

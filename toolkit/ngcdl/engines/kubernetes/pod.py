@@ -105,7 +105,7 @@ def _environment(order: Order) -> list[dict[str, Any]]:
     spec, nodes = order.spec, placed(order.spec).nodes
     called = name(order.run_id, nodes)
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
-    plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {}
+    plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": RUN_FOLDER}
     plain |= {"HOME": f"{RUN_FOLDER}/home", "USER": "ngcdl"} if spec.user else {}
     if not gpus(spec):  # NGC images set it to all, which is enough if nvidia is the node's default runtime
         plain["NVIDIA_VISIBLE_DEVICES"] = "void"
