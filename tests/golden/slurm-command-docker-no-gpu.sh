@@ -66,6 +66,7 @@ begin() {
         --mount type=bind,source=/home/me/code,target=/work \
         --mount type=bind,source=/data,target=/data,readonly \
         --workdir=/work \
+        -e NGCDL_RUN \
         -e NGCDL_NODES \
         -e NGCDL_NODE \
         -e MASTER_ADDR \

@@ -74,6 +74,7 @@ begin() {
         --mount type=bind,source=/scratch/cifar10,target=/scratch/cifar10,readonly \
         --mount type=bind,source=/home/me/.local/state/ngcdl/runs/older,target=/home/me/.local/state/ngcdl/runs/older,readonly \
         --workdir=$NGCDL_RUN \
+        -e NGCDL_RUN \
         -e NGCDL_NODES \
         -e NGCDL_NODE \
         -e MASTER_ADDR \

@@ -63,8 +63,10 @@ def carry_out(
         show_summary(shelf, done)
         _next_step(done, shelf)
         _question(done, asked)
-    elif done.reason:
-        console.say(f"{done.reason} ({done.id})")
+    else:
+        from ngcdl.cli.shown import say_after_command
+
+        say_after_command(shelf, done)
     return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0)
 
 

@@ -14,6 +14,7 @@ from ngcdl.folder import EVENTS, TRACE, lines
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.lines import Line
+from ngcdl.report.observed import observed
 from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
 from ngcdl.store import Store
 
@@ -24,6 +25,22 @@ _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines 
 
 def show_summary(shelf: Store, run: Run) -> None:
     """Print one run as a table: what it achieved, how fast, on what, and where its record is."""
+    console.result(_summary(shelf, run, sys.stdout))
+
+
+def say_after_command(shelf: Store, run: Run) -> None:
+    """Say on stderr, as stdout is the command's own, what was measured of it: its table if it reported steps, else a
+    line or two if its samples carry them."""
+    if run.summary.steps is not None:
+        console.say(f"it reported steps:\n{_summary(shelf, run, sys.stderr)}")
+        return
+    if run.reason:
+        console.say(f"{run.reason} ({run.id})")
+    for line in observed(run):
+        console.say(line)
+
+
+def _summary(shelf: Store, run: Run, stream: Any) -> str:
     run = kept.with_figures(shelf, run)
     start, told = _told(lines(shelf.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
@@ -34,7 +51,7 @@ def show_summary(shelf: Store, run: Run) -> None:
         rows.append(("timeline", f"{trace}, for chrome://tracing or https://ui.perfetto.dev"))
     width = max(len(name) for name, _ in rows)
     shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
-    console.result("\n".join(console.wrapped(line, sys.stdout, width + 2) for line in shown))
+    return "\n".join(console.wrapped(line, stream, width + 2) for line in shown)
 
 
 def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
@@ -107,10 +124,12 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     if figures.steps is not None:
         rows.append(("steps", told(figures, "steps")))
         if figures.examples_per_second is None:
-            why = " (too few steps)" if figures.loss_first is not None else ""  # the smoke test has no speed
+            few = "too few steps" if run.workload or not run.spec else "no step reported any"
+            why = f" ({few})" if figures.loss_first is not None else ""  # the smoke test has no speed
             rows.append(("speed", f"{NOT_AVAILABLE}{why}"))
         else:
             rows.append(("speed", f"{told(figures, 'examples_per_second')} {called('examples_per_second')}"))
+        if figures.examples_per_second is not None or figures.seconds_per_batch is not None:
             rows.append(("", f"{told(figures, 'seconds_per_batch')} {called('seconds_per_batch')}"))
     if figures.teacher_seconds_per_batch is not None:
         rows.append(("teacher", f"{told(figures, 'teacher_seconds_per_batch')} a batch (median)"))
@@ -185,7 +204,7 @@ def _why(run: Run) -> list[tuple[str, str]]:
     for found in run.findings or ():
         rows.append(("and" if rows else "why", found.text))
         rows += [("", line) for line in (found.advice or "").splitlines()]
-    taken = run.summary.training_samples
+    taken = run.summary.training_samples if run.summary.steps is not None else None
     if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
         rows.append(
             ("why", f"{NOT_AVAILABLE} ({taken} sample{'' if taken == 1 else 's'} while it trained, too few to say)")

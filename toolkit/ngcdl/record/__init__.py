@@ -101,7 +101,7 @@ class Summary:
     `cores_busy` and `threads_running_mean` count the host's processors; `cpu_busiest_core_percent_mean` is that of
     whichever core was busiest at each moment. The memory limit and the memory pressure (0..100, the maximum) are the
     container's; `memory_oom_kills` counts its processes that the kernel killed. `training_samples` counts the samples
-    in which the host was read during training.
+    in which the host was read during training; for a command without steps, the complete ones of the whole run.
 
     `energy_joules` is what the run's GPUs used during training, in `energy_seconds`; in the additional
     `energy_gap_seconds` they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is

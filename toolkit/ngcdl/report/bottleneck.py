@@ -1,7 +1,8 @@
 """What limited a training's speed, by rules with their thresholds. Pure.
 
 The decisive finding comes first. With too few samples during training nothing is reported rather than guessed, except
-running out of memory. No rule applies on an unknown figure.
+running out of memory. No rule applies on an unknown figure. Of a user's own command that reports no steps only what
+holds for the run as a whole is said: its samples include its start-up, and it may be no training at all.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from math import ceil
 
 from ngcdl.record import Finding, Run, Summary
 from ngcdl.report import achieved, memory, throttling
-from ngcdl.report.case import FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, WAITED_SHARE, Case, finding
+from ngcdl.report.case import FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, WAITED_SHARE, Case, can_judge, finding
 from ngcdl.report.lines import Line
 
 # A mean over fewer is chance: one sample in four is a checkpoint, or the first step.
@@ -30,6 +31,7 @@ _FASTER = (
     "use more threads or processes (num_workers, num_parallel_calls), do less to each image on the CPU, or keep the "
     "data on the GPU."
 )
+_LARGER = "A larger batch gives the card more to do in each step."
 # For each thread that has a core, another one waits for it.
 OVERSUBSCRIBED = 2.0
 # A shorter step is over before the next has been launched: each of its few hundred kernels takes microseconds to
@@ -40,6 +42,9 @@ TINY_STEP_SECONDS, TINY_BATCH, TINY_GPU_PERCENT = 0.005, 32, 50.0
 def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Finding, ...]:
     """Return what limited `run`, the decisive finding first; () if nothing can be said."""
     case = Case(run, summary, tuple(events))
+    if case.is_command and summary.steps is None:
+        rules = _OF_A_COMMAND if can_judge(run, summary) else (memory.out_of_memory,)
+        return tuple(one for rule in rules for one in rule(case))
     if (summary.training_samples or 0) < FEWEST_SAMPLES:
         return tuple(memory.out_of_memory(case))
     found = tuple(one for rule in _RULES for one in rule(case))
@@ -61,15 +66,14 @@ def _impossible(case: Case) -> Iterator[Finding]:
 def _gpu_unused(case: Case) -> Iterator[Finding]:
     if case.on_cpu or not case.summary.gpus:
         return
-    advice = (
-        "Check that this image suits the card, and that its framework sees it:\n    ngcdl check IMAGE\n    ngcdl doctor"
-    )
+    advice = f"{'If it was to use it, c' if case.is_command else 'C'}heck that this image suits the card, and that its "
+    advice += "framework sees it:\n    ngcdl check IMAGE\n    ngcdl doctor"
     if case.run.device == "cpu":
         text = "The run had a GPU, but its framework computed on the CPU."
         yield finding("gpu-idle", text, advice, gpu_percent=case.summary.gpu_percent_mean)
     elif case.busy is not None and case.busy < IDLE_PERCENT:
         doubt = "" if case.run.device == "gpu" else " Did it compute on the CPU?"
-        text = f"GPU {case.busy:.0f} % busy: the training hardly used it.{doubt}"
+        text = f"GPU {case.busy:.0f} % busy: the {case.what} hardly used it.{doubt}"
         yield finding("gpu-idle", text, advice if doubt else None, gpu_percent=case.busy)
 
 
@@ -103,7 +107,7 @@ def _tiny_batch(case: Case) -> Iterator[Finding]:
         makes = "making batches and " if case.waited else ""
         text += f"most of the time goes into {makes}launching work, not into computing."
         yield finding(
-            "tiny-batch", text, f"    ngcdl run ... --batch {4 * batch:.0f}",
+            "tiny-batch", text, _LARGER if case.is_command else f"    ngcdl run ... --batch {4 * batch:.0f}",
             gpu_percent=busy, batch=batch, seconds_per_batch=seconds,
         )  # fmt: skip
 
@@ -113,7 +117,7 @@ def _input_bound(case: Case) -> Iterator[Finding]:
     if share is None or share < WAITED_SHARE or not case.waits(WAITING_PERCENT) or any(_tiny_batch(case)):
         return
     full = f", one CPU core at {core:.0f} %" if core is not None and core >= FULL_CORE_PERCENT else ""
-    text = f"GPU {busy:.0f} % busy{full}: {100 * share:.0f} % of the time the training waited for its next batch. "
+    text = f"GPU {busy:.0f} % busy{full}: {100 * share:.0f} % of the time the {case.what} waited for its next batch. "
     text += "The input pipeline holds it back."
     figures = {"gpu_percent": busy, "waited_percent": 100 * share, "cpu_busiest_core_percent": core}
     yield finding("input-bound", text, f"To make batches faster, {_FASTER}", **figures)
@@ -133,9 +137,12 @@ def _full_core(case: Case) -> Iterator[Finding]:
     if share is None:
         text += "it makes batches, launches work, or waits for the card."
         advice = f"If it makes batches, {_FASTER}"
+        if case.is_command:
+            text = text.replace("makes batches", "prepares data")
+            advice = f"If it prepares data, {_FASTER}"
     else:
         text += f"it launches work, or waits for the card; it waited for batches {100 * share:.0f} % of the time."
-        advice = "A larger --batch gives the card more to do in each step."
+        advice = _LARGER if case.is_command else _LARGER.replace("batch", "--batch")
     yield finding("full-core", text, advice, gpu_percent=busy, cpu_busiest_core_percent=core, own_cpu_percent=own)
 
 
@@ -148,7 +155,7 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
         return
     # of the machine's threads, those of others can't be told apart where they have cores of their own
     is_alone = allowed is None and (others is None or others < OTHERS_SHARE * cores)
-    advice = f"    ngcdl run ... --threads {cores}"
+    advice = _threads(case, cores)
     if threads is not None and threads > cores:
         on = f"{cores} cores" if allowed is None else _those(allowed)
         text = f"{threads:.0f} threads compute on {on}: they take turns, which costs time."
@@ -176,7 +183,7 @@ def _uneven_cards(case: Case) -> Iterator[Finding]:
     most, least = cards[0], cards[-1]
     low = least.gpu_percent_mean or 0.0
     figures = {"gpu_percent": busy, "least_gpu_percent": low, "waited_percent": None if share is None else 100 * share}
-    waited = f"{100 * (share or 0.0):.0f} % of the time the training waited for its next batch"
+    waited = f"{100 * (share or 0.0):.0f} % of the time the {case.what} waited for its next batch"
     faster = f"To make batches faster, {_FASTER}"
     if busy - low > UNEVEN_PERCENT:
         is_named = None not in (most.index, least.index) and len({gpu.index for gpu in cards}) == len(cards)
@@ -219,7 +226,8 @@ def _cpu_bound(case: Case) -> Iterator[Finding]:
         text = f"{used:.1f} of {cores} logical processors busy, on {physical} physical cores: the CPU sets the pace."
     else:
         return
-    advice = "See whether the GPU is faster:\n    ngcdl compare ..." if machine.gpus else None
+    has_other = machine.gpus and not case.is_command
+    advice = "See whether the GPU is faster:\n    ngcdl compare ..." if has_other else None
     yield finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores, physical_cores=physical)
 
 
@@ -236,7 +244,7 @@ def _one_thread(case: Case) -> Iterator[Finding]:
         text = f"One core at {core:.0f} %, the other {(cores or 0) - 1} nearly idle: one thread does all the work."
     else:
         text = f"It kept {busy:.1f} of {_those(allowed)} busy, as one thread does."
-    advice = f"    ngcdl run ... --threads {ceil(allowed or cores or 0)}"
+    advice = _threads(case, ceil(allowed or cores or 0))
     yield finding("one-thread", text, advice, cpu_busiest_core_percent=core, cores_busy=busy)
 
 
@@ -248,8 +256,14 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
     ]
     if idle:
         which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
-        text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few trainings use several."
+        few = "programs" if case.is_command else "trainings"
+        text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few {few} use several."
         yield finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
+
+
+def _threads(case: Case, cores: int) -> str | None:
+    """Return the option for that many threads. What sets them in a user's own command is not known."""
+    return None if case.is_command else f"    ngcdl run ... --threads {cores}"
 
 
 def _those(allowed: float) -> str:
@@ -298,4 +312,9 @@ _RULES = (
     _one_thread,
     _throttled(is_damage=False),
     _idle_cards,
+)
+
+# Without steps, a mean over the whole run: what it waited for in between, or which card for which, it does not show.
+_OF_A_COMMAND = tuple(
+    rule for rule in _RULES if rule not in (_impossible, _tiny_batch, _input_bound, _uneven_cards, _one_thread)
 )

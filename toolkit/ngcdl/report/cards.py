@@ -39,11 +39,14 @@ def _cards(samples: Iterable[Line]) -> list[Card]:
     samples = list(samples)
     found: dict[str, dict[int, Line]] = {}
     for place, sample in enumerate(samples):
-        gpus = sample.get("gpus")
-        for gpu in gpus if isinstance(gpus, list) else ():
-            if isinstance(gpu, dict) and gpu:
-                found.setdefault(str(gpu.get("uuid") or gpu.get("index")), {})[place] = gpu
+        for gpu in cards_in(sample):
+            found.setdefault(str(gpu.get("uuid") or gpu.get("index")), {})[place] = gpu
     return [[(sample, card.get(place, {})) for place, sample in enumerate(samples)] for card in found.values()]
+
+
+def cards_in(sample: Line) -> list[Line]:
+    gpus = sample.get("gpus")
+    return [gpu for gpu in gpus if isinstance(gpu, dict) and gpu] if isinstance(gpus, list) else []
 
 
 def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None]) -> GpuSummary:

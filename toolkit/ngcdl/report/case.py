@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 
 from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.lines import Line, last_start, number, numbers
@@ -17,6 +18,34 @@ FULL_CPU_PERCENT = 90.0
 WAITED_SHARE = 0.3
 # The share of all cores that others kept busy: a quarter is more than a desktop and its browser use.
 OTHERS_SHARE = 0.25
+# Of a command that reports no steps all samples count, with its start-up: in a shorter run, that may be most of it.
+COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
+# Samples that lack a reading may be those in which it mattered.
+COMMAND_SHARE = 0.9
+# At a terminal these wait for somebody to type, unless they are given a file or a module.
+_SHELLS = frozenset({"bash", "dash", "ipython", "ipython3", "python", "python2", "python3", "sh", "zsh"})
+
+
+def is_command(run: Run) -> bool:
+    """Return whether it was a user's own command; False for a record that does not say what was asked for."""
+    return bool(run.spec) and not run.workload
+
+
+def can_judge(run: Run, summary: Summary) -> bool:
+    """Return whether the samples of the whole run say something about a command: it reported no steps, and did not wait
+    for somebody to type."""
+    taken, all_taken = summary.training_samples or 0, summary.samples or 0
+    is_long = run.seconds is None or run.seconds >= COMMAND_SECONDS
+    is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * all_taken
+    return is_command(run) and summary.steps is None and is_whole and is_long and not _is_interactive(run)
+
+
+def _is_interactive(run: Run) -> bool:
+    spec = run.spec or {}
+    words = spec.get("command")
+    words = [str(word) for word in words] if isinstance(words, list) else []
+    is_shell = not words or PurePosixPath(words[0]).name in _SHELLS
+    return bool(spec.get("tty")) and is_shell and all(word.startswith("-") for word in words[1:])
 
 
 @dataclass(frozen=True)
@@ -31,9 +60,20 @@ class Case:
     def start(self) -> Line:
         return last_start(self.events)
 
+    @property
+    def is_command(self) -> bool:
+        """Whether the options of the bundled trainings, such as --batch, are not its own."""
+        return is_command(self.run)
+
+    @property
+    def what(self) -> str:
+        return "run" if self.is_command else "training"
+
     @cached_property
     def on_cpu(self) -> bool:
         """Whether it was meant to compute on the CPU, by request or for lack of a card (but not by ignoring it)."""
+        if self.is_command and self.run.gpus != ():
+            return False  # a card that was not read may compute all the same
         return self.run.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
 
     @cached_property
@@ -56,7 +96,8 @@ class Case:
         as busy, so several cards do not if the training waited for its batches."""
         if self.busy is None or any((gpu.gpu_percent_mean or 0.0) < COMPUTE_BOUND_PERCENT for gpu in self.computing):
             return False
-        return self.busy >= COMPUTE_BOUND_PERCENT and (len(self.computing) < 2 or not self.waited)
+        is_known = not self.is_command or self.waited_share is not None
+        return self.busy >= COMPUTE_BOUND_PERCENT and (len(self.computing) < 2 or (is_known and not self.waited))
 
     @property
     def waited(self) -> bool:

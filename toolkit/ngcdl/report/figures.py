@@ -10,7 +10,7 @@ from statistics import median
 
 from ngcdl.record import Summary
 from ngcdl.report import achieved
-from ngcdl.report.cards import with_cards
+from ngcdl.report.cards import cards_in, with_cards
 from ngcdl.report.lines import Line, last_start, mean, most, number, numbers, numbers_in, text
 
 __all__ = ["Line", "number", "summary", "text"]
@@ -18,11 +18,14 @@ __all__ = ["Line", "number", "summary", "text"]
 FEWEST_LATENCIES = 20  # the fewest of which one exceeds the p95
 
 
-def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None = None) -> Summary:
+def summary(
+    events: Iterable[Line], samples: Iterable[Line], cores: int | None = None, is_command: bool = False
+) -> Summary:
     """Sum up a run on a machine with `cores` logical processors.
 
     Means are over the samples between the first and the last logged step, of any attempt; over all samples if there
-    are none in between. But a training has no energy then: most of its time was start-up."""
+    are none in between. But a training has no energy then: most of its time was start-up. `is_command`: without steps,
+    the samples of the whole run count as those of the training."""
     told, samples = list(events), list(samples)
     events = _standing(told)
     steps = _steps(events)
@@ -44,7 +47,7 @@ def summary(events: Iterable[Line], samples: Iterable[Line], cores: int | None =
         precision_at_1=mean(raced or evaluations[-1:]),
         samples=len(samples) or None,
         gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
-        training_samples=sum("host_cpu_percent" in sample for sample in during) if steps and samples else None,
+        training_samples=_counted(during, samples, bool(steps), is_command),
         teacher_seconds_per_batch=median(taught) if taught else None,
         latency_p50_seconds=_rank(latencies, 0.5),
         latency_p95_seconds=_rank(latencies, 0.95),
@@ -111,6 +114,26 @@ def _while_training(events: Iterable[Line], samples: list[Line]) -> list[Line]:
         return []
     first, last = min(times), max(times)
     return [sample for sample in samples if (t := number(sample.get("t"))) is not None and first <= t <= last]
+
+
+def _counted(during: list[Line], samples: list[Line], has_steps: bool, is_command: bool) -> int | None:
+    if not samples or not (has_steps or is_command):
+        return None
+    return sum("host_cpu_percent" in sample for sample in during) if has_steps else _complete(samples)
+
+
+def _complete(samples: Iterable[Line]) -> int:
+    """Count the samples in which the host was read, and every card whose use was read at all."""
+    read = [
+        ({str(card.get("uuid") or card.get("index")) for card in cards_in(one) if _has(card, "gpu_percent")}, one)
+        for one in samples
+    ]
+    ever = frozenset().union(*(cards for cards, _ in read))
+    return sum(cards == ever and _has(one, "host_cpu_percent") for cards, one in read)
+
+
+def _has(line: Line, key: str) -> bool:
+    return number(line.get(key)) is not None
 
 
 def _with_cpu(summed: Summary, samples: Sequence[Line], cores: int | None) -> Summary:

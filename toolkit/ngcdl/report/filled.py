@@ -8,6 +8,7 @@ from dataclasses import replace
 from ngcdl.record import Run
 from ngcdl.report import figures
 from ngcdl.report.bottleneck import diagnose
+from ngcdl.report.case import is_command
 from ngcdl.report.lines import last_start
 
 
@@ -16,5 +17,5 @@ def filled(run: Run, events: Sequence[figures.Line], samples: Iterable[figures.L
     if start := last_start(events):
         run = replace(run, dataset=figures.text(start.get("dataset")), device=figures.text(start.get("device")))
         run = replace(run, dataset_note=run.dataset_note or figures.text(start.get("dataset_note")))
-    run = replace(run, summary=figures.summary(events, samples, run.machine.cores))
+    run = replace(run, summary=figures.summary(events, samples, run.machine.cores, is_command(run)))
     return replace(run, findings=diagnose(run, run.summary, events))

@@ -45,6 +45,9 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
         text += f" {taken:.0f} was used, which leaves an eighth free." if is_less else ""
         yield finding("largest-batch", text, None, batch=batch, fits=fits)
         return
+    if case.is_command:  # it may have no batch, or other options for it
+        yield finding("out-of-memory", f"It ran out of {where}.", None)
+        return
     does = f"; {fits:.0f} does" if fits is not None else ""
     smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
     advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ngcdl.spec import Mount
 
-_OURS = ("NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG")
+_OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG")
 _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
 # Names that bash, the loader, Slurm, enroot and the scripts here read from their own environment: a container's
 # variable of such a name is kept out of it. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md

@@ -1,0 +1,95 @@
+"""What is said of a user's own command: without steps only what its whole run carries, and nothing of a training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_summaries import OOM, cpu, gpu, only, rules
+
+from ngcdl.record import Diagnosis, GpuSummary, Machine, Run, Summary
+from ngcdl.report.bottleneck import diagnose
+from ngcdl.report.filled import filled
+
+CARDS = ("GPU-1",)
+SPEC: dict[str, Any] = {"command": ["python", "train.py"], "tty": False, "workload": None}
+COMMAND = Run("x", "finished", 1.0, 301.0, gpus=CARDS, spec=SPEC, machine=Machine(cores=8, memory_bytes=1 << 34))
+ON_CPU = replace(COMMAND, gpus=())
+ENOUGH: dict[str, Any] = {"training_samples": 20, "samples": 20}
+
+
+def reading(second: int, percent: float | None = 1, **more: Any) -> dict[str, Any]:
+    card = {"uuid": "GPU-1", "index": 0, "gpu_percent": percent, "memory_used_bytes": 1 << 30}
+    return {"t": 1.0 + second, "host_cpu_percent": 99.0, "cpu_percents": [99, 99], "gpus": [card], **more}
+
+
+def test_a_command_that_left_its_gpu_idle_is_told_so() -> None:
+    run = filled(COMMAND, [], [reading(second) for second in range(300)])
+    idle, *others = run.findings or ()
+    assert (idle.rule, idle.text) == ("gpu-idle", "GPU 1 % busy: the run hardly used it. Did it compute on the CPU?")
+    assert (idle.advice or "").startswith("If it was to use it, check that this image suits the card")
+    assert (run.summary.training_samples, [found.rule for found in others]) == (300, [])
+
+
+@pytest.mark.parametrize(("seconds", "count", "known"), [(29.9, 20, False), (30.0, 19, False), (30.0, 20, True)])
+def test_a_command_too_short_or_hardly_sampled_is_not_judged(seconds: float, count: int, known: bool) -> None:
+    run = filled(replace(COMMAND, finished=1.0 + seconds), [], [reading(second) for second in range(count)])
+    assert bool(run.findings) is known
+
+
+def test_samples_that_lack_the_card_or_the_host_carry_no_judgement() -> None:
+    samples = [reading(second) for second in range(300)]
+    for lacking in ({"gpus": []}, {"host_cpu_percent": None}, {"gpus": [{"uuid": "GPU-1"}]}):
+        told = [*samples[:100], *(one | lacking for one in samples[100:])]
+        assert filled(COMMAND, [], told).findings == ()
+        assert filled(COMMAND, [], [*samples[:290], *(one | lacking for one in samples[290:])]).findings
+
+
+def test_a_card_whose_use_can_t_be_read_is_not_called_idle_and_the_cpu_not_the_pace() -> None:
+    assert filled(COMMAND, [], [reading(second, None) for second in range(300)]).findings == ()
+    assert filled(COMMAND, [], [reading(second, gpus=[]) for second in range(300)]).findings == ()
+
+
+@pytest.mark.parametrize(("command", "judged"), [
+    ([], False), (["bash"], False), (["/bin/bash", "-l"], False), (["python", "-i"], False),
+    (["python", "train.py"], True), (["python", "-m", "train"], True), (["./train.sh"], True),
+])  # fmt: skip
+def test_at_a_terminal_a_shell_waits_for_its_user_and_a_program_does_not(command: list[str], judged: bool) -> None:
+    spec = SPEC | {"command": command, "tty": True}
+    assert rules(gpu(1.0, **ENOUGH), replace(COMMAND, spec=spec)) == (["gpu-idle"] if judged else [])
+    assert rules(gpu(1.0, **ENOUGH), replace(COMMAND, spec=spec | {"tty": False})) == ["gpu-idle"]
+
+
+def test_what_a_mean_over_the_whole_run_does_not_show_is_not_said() -> None:
+    assert rules(gpu(40.0, **ENOUGH), COMMAND) == [], "it may have waited in one half only"
+    assert rules(cpu(15.0, cpu_busiest_core_percent_mean=99.0, **ENOUGH), ON_CPU) == []
+    busy = (GpuSummary("GPU-1", "a card", 95.0, index=0), GpuSummary("GPU-2", "a card", 95.0, index=1))
+    assert rules(replace(gpu(95.0, **ENOUGH), gpus=busy), COMMAND) == [], "one may have waited for the other"
+    uneven = (busy[0], replace(busy[1], gpu_percent_mean=60.0))
+    assert rules(replace(gpu(95.0, **ENOUGH), gpus=uneven), COMMAND) == []
+    assert rules(gpu(95.0, **ENOUGH), COMMAND) == ["compute-bound"]
+
+
+def test_what_it_says_needs_no_option_of_a_training() -> None:
+    idle = (GpuSummary("GPU-1", "a card", 80.0, index=0), GpuSummary("GPU-2", "a card", 0.0, index=1))
+    full = {"cpu_busiest_core_percent_mean": 99.0, **ENOUGH}
+    step = {"event": "step", "step": 1, "input_seconds_per_batch": 0.01, "seconds_per_batch": 0.1}
+    told = [
+        only(replace(gpu(80.0, **ENOUGH), gpus=idle), COMMAND),
+        only(gpu(40.0, **full), COMMAND),
+        only(gpu(40.0, steps=2, **full), COMMAND, step),
+        only(gpu(40.0, steps=2, seconds_per_batch=0.001, **ENOUGH), COMMAND, {"event": "start", "batch": 8}),
+        only(cpu(99.0, **ENOUGH), replace(ON_CPU, machine=replace(COMMAND.machine, gpus=()))),
+        diagnose(ON_CPU, cpu(99.0, threads_running_mean=99.0, steps=2, **ENOUGH), ())[0],
+        only(cpu(15.0, steps=2, **full), ON_CPU),
+        only(Summary(), replace(COMMAND, diagnosis=Diagnosis("gpu-out-of-memory"))),
+        only(Summary(), COMMAND, OOM),
+    ]
+    rules_told = ["idle-card", "full-core", "full-core", "tiny-batch", "cpu-bound", "oversubscribed", "one-thread"]
+    assert [one.rule for one in told] == [*rules_told, "out-of-memory", "out-of-memory"]
+    for one in told:
+        assert "training" not in one.text
+        for option in ("--batch", "--threads", "ngcdl compare"):
+            assert option not in (one.advice or "")
+    assert told[-1].text == "It ran out of the GPU's memory."
