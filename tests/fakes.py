@@ -18,7 +18,7 @@ from ngcdl.engines.base import (
     LayerStore,
     Order,
     PullEvent,
-    Show,
+    ShowPull,
     Started,
 )
 from ngcdl.errors import NgcdlError
@@ -137,7 +137,7 @@ class FakeEngine:
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
         return None
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
         self.auths.append(auth)
         if isinstance(self.pulled, NgcdlError):
             raise self.pulled
@@ -149,7 +149,7 @@ class FakeEngine:
 
     def untag(self, image: ImageRef) -> None: ...
 
-    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
         return "python3"
 
     def target(self, image: ImageRef, digest: str) -> str:

@@ -36,7 +36,7 @@ from ngcdl.report import compared
 from ngcdl.rounds import Comparing
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.store import Store
-from ngcdl.telemetry.gpu import Probe
+from ngcdl.telemetry.card import Probe
 
 RATES = {1: 100.0, 2: 200.0}
 
@@ -71,11 +71,6 @@ def _trained(order: Order, code: int = 0) -> FakeJob:
 
 def _fails(order: Order) -> FakeJob:
     return _trained(order, 7)
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
 
 
 def going(shelf: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trainings, FakeShow]:

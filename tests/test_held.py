@@ -64,11 +64,6 @@ except NgcdlError as error:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
-
-
-@pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """A Docker that has the image."""
     one = Daemon(tmp_path / "d.sock")

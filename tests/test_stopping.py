@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -43,11 +42,6 @@ class Job(FakeJob):
 class Refused(Job):
     def stop(self, grace_seconds: float) -> None:
         raise ClusterForbidden("no")
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs")
 
 
 @pytest.fixture

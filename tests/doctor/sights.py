@@ -9,8 +9,7 @@ from typing import Any
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding
 from ngcdl.doctor.sight import Dataset, Engine, Kernel, Keys, Node, Programs, Registry, Sight, Space
-from ngcdl.engines.base import GpuWay
-from ngcdl.engines.docker.host import EngineFacts
+from ngcdl.engines.base import EngineFacts, GpuWay
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry.card import Card, Driver, Probe
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ngcdl.engines.base import architecture
+from ngcdl.engines.base import EngineFacts, architecture
 from ngcdl.engines.docker import host
-from ngcdl.engines.docker.host import EngineFacts, Files, read
+from ngcdl.engines.docker.host import Files, read
 
 PLAIN: dict[str, Any] = {
     "Name": "vm",

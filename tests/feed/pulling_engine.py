@@ -15,7 +15,7 @@ from typing import Any
 from fakes import FakeEngine, FakeJob
 from ngc_server import V2, NgcServer, digest
 
-from ngcdl.engines.base import LayerStore, PullEvent, Show
+from ngcdl.engines.base import LayerStore, PullEvent, ShowPull
 from ngcdl.errors import EngineRefused, NgcdlError
 from ngcdl.feed import Feed
 from ngcdl.registry.key import Credential
@@ -48,7 +48,7 @@ class PullingEngine(FakeEngine):
     def untag(self, image: ImageRef) -> None:
         self.untagged.append(image)
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
         self.pulls.append(image)
         self.auths.append(auth)
         if not is_relays(image):

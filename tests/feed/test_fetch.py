@@ -12,7 +12,7 @@ from ngc_server import NgcServer, html, status
 from pulling_engine import Table
 
 from ngcdl import fetch
-from ngcdl.engines.base import Show
+from ngcdl.engines.base import ShowPull
 from ngcdl.errors import EngineRefused, UnknownTag
 from ngcdl.spec import ImageRef
 
@@ -78,7 +78,7 @@ def test_one_that_is_heard_says_what_the_engine_does_not(table: Table) -> None:
 class Forgetful(FakeEngine):
     """Its token expires during the first pull."""
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
         if not self.auths:
             self.auths.append(auth)
             raise EngineRefused("unauthorized: authentication required")

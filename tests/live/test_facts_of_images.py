@@ -17,7 +17,6 @@ from own_engine import engine_of_ones_own
 
 from ngcdl import hostfacts, imagefacts
 from ngcdl.engines import docker
-from ngcdl.engines.docker.host import engine_facts
 from ngcdl.errors import KeyWithoutRights, LoginNeeded, RegistryUnreachable, UnknownTag
 from ngcdl.imagefacts import Found
 from ngcdl.spec import ImageRef
@@ -174,7 +173,7 @@ def test_the_bench_s_engine_tells_its_runtimes_devices_and_disk(
     lab: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", lab["engine"]["host"])
-    facts = engine_facts(docker.connect())
+    facts = docker.connect().facts()
     assert facts.version == lab["engine"]["version"]
     assert facts.images_folder == f"{lab['dir']}/main/data"
     assert (facts.free_bytes or 0) > 0
@@ -189,7 +188,7 @@ def test_an_engine_with_the_containerd_store_keeps_images_with_its_containerd(
     size = 64 << 20
     with engine_of_ones_own(lab, tmpfs_bytes=size, features={"containerd-snapshotter": True}) as own:
         monkeypatch.setenv("DOCKER_HOST", own.host)
-        facts = engine_facts(docker.connect())
+        facts = docker.connect().facts()
         assert Path(facts.images_folder or "").is_dir()
         assert (facts.images_folder or "").startswith(f"{own.folder}/data/containerd/")
         assert 0 < (facts.free_bytes or 0) < size

@@ -14,14 +14,14 @@ from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError,
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free, shared
 from ngcdl.telemetry import gpu as nvml
-from ngcdl.telemetry.card import computing, is_mig
+from ngcdl.telemetry.card import Probe, computing, is_mig
 
 # Without an image: the newest of the first of these that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
 _ONE_MIG_DEVICE = "a training has a replica on each, but CUDA shows a program only one MIG device: name one"
-Unfit = Callable[[Engine, ImageRef, nvml.Probe], Collection[str]]
+Unfit = Callable[[Engine, ImageRef, Probe], Collection[str]]
 Tagged = Callable[[ImageRef | None, Engine], tuple[ImageRef, str]]
 
 
@@ -39,7 +39,7 @@ class Choice:
     device: str
     uuids: tuple[str, ...] | None
     why: str
-    probe: nvml.Probe
+    probe: Probe
     loud: tuple[str, ...] = ()
     shares: bool = False
 
@@ -61,7 +61,7 @@ def choose(
     cards. It is called only on hosts with several cards. `held` returns the cards that runs hold, with the runs' ids;
     these are not free either. `usual`: the frameworks of which an image is taken if none was named.
     """
-    probe = nvml.Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
+    probe = Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
     engine, image, why = _engine(engine_name, image, gpus, probe, partial(_image, registry, probe, usual))
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
@@ -105,7 +105,7 @@ def heard(picked: Choice, device: str | None) -> Choice:
 
 
 def _engine(
-    name: str, image: ImageRef | None, gpus: GpuRequest, probe: nvml.Probe, tagged: Tagged
+    name: str, image: ImageRef | None, gpus: GpuRequest, probe: Probe, tagged: Tagged
 ) -> tuple[Engine, ImageRef | None, str]:
     if name == "local":
         if image:
@@ -138,13 +138,13 @@ def named_default(registry: str) -> ImageRef | None:
     return ImageRef.parse(named, registry) if named else None
 
 
-def default_image(registry: str, probe: nvml.Probe | None = None) -> ImageRef:
+def default_image(registry: str, probe: Probe | None = None) -> ImageRef:
     """Return NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards, else the newest, which will be refused."""
-    return _image(registry, probe or nvml.Probe(), DEFAULT_FRAMEWORKS, None)[0]
+    return _image(registry, probe or Probe(), DEFAULT_FRAMEWORKS, None)[0]
 
 
 def _image(
-    registry: str, probe: nvml.Probe, usual: Sequence[str], image: ImageRef | None, engine: Engine | None = None
+    registry: str, probe: Probe, usual: Sequence[str], image: ImageRef | None, engine: Engine | None = None
 ) -> tuple[ImageRef, str]:
     """Return the image to run, and, if its name left that open, which release that is, in words."""
     from ngcdl import hostfacts
@@ -162,14 +162,14 @@ def _image(
     return image, f"{words}; "
 
 
-def no_cards(probe: nvml.Probe) -> str:
+def no_cards(probe: Probe) -> str:
     """Say why `probe` has no cards: the host has none, or the driver can't tell."""
     if probe.absent or probe.error is None:
         return "this host has no NVIDIA driver" if probe.absent else "the NVIDIA driver shows no GPU"
     return f"the NVIDIA driver can't be asked ({probe.error.message.rstrip('.')})"
 
 
-def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
+def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: Probe) -> Choice:
     """Choose for a daemon on another machine: NVML here can't see its GPUs; the check in the container decides."""
     way = engine.gpu_way()
     if way.name == "none":
@@ -182,7 +182,7 @@ def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: st
     return Choice(engine, image, way, gpus, "gpu" if gpus.demanded else "auto", None, why, probe)
 
 
-def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: nvml.Probe) -> Choice:
+def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: Probe) -> Choice:
     """Request a number of cards on each node, whichever the cluster picks; the trainer reports which they were."""
     if gpus.kind not in ("auto", "count"):
         raise BadGpuRequest(f"--gpus {gpus}: {engine.name} allocates GPUs by number.", "On each node:\n    --gpus 1")
@@ -196,7 +196,7 @@ def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: s
 
 
 def _named_or_all(
-    gpus: GpuRequest, probe: nvml.Probe, shown: Collection[str] | None
+    gpus: GpuRequest, probe: Probe, shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None]:
     """Name the cards by UUID: CUDA and NVML may index them differently. `shown`: what the caller's own variable leaves
     visible. Raise NoGpu. The UUIDs are None if there are MIG devices, but this user may see none of them."""
@@ -209,12 +209,12 @@ def _named_or_all(
     return gpus, tuple(known.values() if shown is None else shown) or None
 
 
-def _known(probe: nvml.Probe) -> dict[str, str]:
+def _known(probe: Probe) -> dict[str, str]:
     """Return the UUIDs of everything programs can compute on, by index: 0 is a card, 0:1 a MIG device."""
     return {name: one.uuid for name, one in computing(probe.cards).items() if one.uuid}
 
 
-def _handed(devices: Collection[str], probe: nvml.Probe, way: GpuWay) -> Iterator[str]:
+def _handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]:
     """Yield `devices` by the names that whatever passes them on knows: UUIDs or indices.
 
     Only NVML knows a Jetson's bare UUID: CUDA needs GPU- before it, the toolkit there needs the index.
@@ -231,7 +231,7 @@ def _handed(devices: Collection[str], probe: nvml.Probe, way: GpuWay) -> Iterato
 
 
 def _free(
-    gpus: GpuRequest, probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
+    gpus: GpuRequest, probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
     """Choose the least used free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
     are too few for a demand."""
@@ -245,7 +245,7 @@ def _free(
 
 
 def _shared(
-    probe: nvml.Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
+    probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
     """Choose the least used card, with a loud line; all of them if the driver can't tell one from another."""
     one = None
@@ -257,7 +257,7 @@ def _shared(
     return GpuRequest("auto", devices=(one.uuid,)), (one.uuid,), (loud,) if one.users else ()
 
 
-def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: nvml.Probe) -> str:
+def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: Probe) -> str:
     """Return the UUID that an index, a UUID or the beginning of one means. A MIG device that this user may not see is
     returned unchanged: only the driver knows it. Raise NoGpu."""
     begun = [] if item.isdecimal() else [uuid for uuid in known.values() if uuid.startswith(item)]

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ngcdl.engines.base import Engine, LayerStore, PullEvent, Show
+from ngcdl.engines.base import Engine, LayerStore, PullEvent, ShowPull
 from ngcdl.errors import (
     BadOption,
     DigestMismatch,
@@ -68,7 +68,7 @@ class Feed:
     ref: ImageRef
     credential: Credential | None
     folder: Path  # for the blobs
-    show: Show
+    show: ShowPull
     say: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -179,7 +179,7 @@ class Feed:
         return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
 
     def _wait(self, turn: Turn, image: Manifest) -> None:
-        """Show another ngcdl's progress with the same image, until it is done or gone."""
+        """ShowPull another ngcdl's progress with the same image, until it is done or gone."""
         from ngcdl.registry import leftovers
 
         self.say("Another ngcdl is pulling this image to this engine: waiting for it.")

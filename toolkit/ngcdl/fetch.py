@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ngcdl import settings
-from ngcdl.engines.base import Engine, Show
+from ngcdl.engines.base import Engine, ShowPull
 from ngcdl.errors import (
     DigestMismatch,
     DiskFull,
@@ -35,7 +35,7 @@ FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, UnknownReposi
 _UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited, UsageError)
 
 
-def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None]) -> str:
+def image(engine: Engine, ref: ImageRef, show: ShowPull, say: Callable[[str], None]) -> str:
     """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError."""
     from ngcdl.feed import Feed
     from ngcdl.registry import credentials
@@ -58,7 +58,7 @@ def image(engine: Engine, ref: ImageRef, show: Show, say: Callable[[str], None])
 
 
 def _by_engine(
-    engine: Engine, ref: ImageRef, credential: Credential | None, show: Show, say: Callable[[str], None]
+    engine: Engine, ref: ImageRef, credential: Credential | None, show: ShowPull, say: Callable[[str], None]
 ) -> str:
     """Let the engine pull; if it fails, let the registry explain why."""
     auth = credential.docker_auth() if credential else None

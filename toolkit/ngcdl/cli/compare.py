@@ -173,7 +173,7 @@ def stop(name: str) -> None:
     from ngcdl import stopping
     from ngcdl.cli.shown import how_it_ended
 
-    shelf = Store(settings.load().runs)
+    shelf = reconciled.shelf()
     kept = reconciled.comparison(shelf, name)
     if stopping.is_over(shelf, kept):
         console.say(f"{kept.id}: it has ended; see it with: ngcdl compare --show {kept.id}")
@@ -188,7 +188,7 @@ def stop(name: str) -> None:
 
 def show(name: str, as_json: bool) -> int:
     """Print a comparison again from its records. Raise NoSuchComparison or RecordBroken."""
-    shelf = Store(settings.load().runs)
+    shelf = reconciled.shelf()
     return _print(reconciled.comparison(shelf, name), shelf, as_json)
 
 

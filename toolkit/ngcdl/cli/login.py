@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ngcdl import console, settings
 from ngcdl.errors import BadKey, BadOption, NoKey
 from ngcdl.registry import credentials, docker_config
-from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME
+from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME, Credential, check_key
 from ngcdl.spec import NVCR
 
 _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
@@ -34,7 +34,7 @@ class Copy:
         return f"    ngcdl login {shlex.join(words)}"
 
 
-def login(registry: str | None = None, key_stdin: bool = False) -> credentials.Credential:
+def login(registry: str | None = None, key_stdin: bool = False) -> Credential:
     """Sign in to nvcr.io, or to the mirror of it that NGCDL_REGISTRY names, with an NGC API key.
 
     The key is read from standard input (--password-stdin), else from NGC_API_KEY or NGC_CLI_API_KEY, else prompted
@@ -51,7 +51,7 @@ def login(registry: str | None = None, key_stdin: bool = False) -> credentials.C
         )
     docker_config.read(docker_config.path(os.environ))  # report a broken file before asking for a key
     text, source = _read_key(host, key_stdin, os.environ)
-    typed = credentials.Credential(NGC_USERNAME, credentials.check_key(text), source)
+    typed = Credential(NGC_USERNAME, check_key(text), source)
     with Registry(host) as asked:
         checked = asked.verify(typed)
     kept = credentials.save(host, typed.secret)
@@ -90,7 +90,7 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
         _to_kubernetes(host, key, to.kubernetes, to.namespace)
 
 
-def _to_kubernetes(host: str, key: credentials.Credential, name: str, namespace: str | None) -> None:
+def _to_kubernetes(host: str, key: Credential, name: str, namespace: str | None) -> None:
     """Make or renew the pull secret `name`. The key goes through kubectl's stdin, never through a file."""
     from ngcdl.engines import kubernetes
 
@@ -100,7 +100,7 @@ def _to_kubernetes(host: str, key: credentials.Credential, name: str, namespace:
     )
 
 
-def _to_enroot(host: str, key: credentials.Credential) -> None:
+def _to_enroot(host: str, key: Credential) -> None:
     """Put the key where enroot reads it: with enroot the nodes of a Slurm cluster pull."""
     from ngcdl.registry import enroot
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngcdl.engines.base import GpuWay
-from ngcdl.engines.docker.host import EngineFacts
+from ngcdl.engines.base import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
 from ngcdl.telemetry.card import Probe
 

@@ -42,7 +42,7 @@ class PullEvent:
     total_bytes: int | None = None
 
 
-Show = Callable[[PullEvent], None]
+ShowPull = Callable[[PullEvent], None]
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class Engine(Protocol):
         """Return the configuration of an image that is here, as in its config blob: architecture, config.Env, ..."""
         ...
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
         """Pull `image` and return its verified digest, never a stale one.
 
         `auth` is {username, password}, None for anonymous."""
@@ -282,7 +282,7 @@ class Engine(Protocol):
         """Return what to start: the image by digest, or by id if it was built on this host."""
         ...
 
-    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
         """Return what to start without an image: this host's Python, which is installed first if it is missing. Without
         `show`, only return its path. Raise LocalUnavailable."""
         ...
@@ -388,7 +388,7 @@ class NoImages:
         del image
         return None
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
         del show, auth
         raise BadOption(f"The engine {self.name} does not pull to this host.", f"    ngcdl pull {image}")
 

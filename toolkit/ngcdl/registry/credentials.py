@@ -21,9 +21,6 @@ from ngcdl.registry.key import NGC_USERNAME, Credential, Secret, check_key
 from ngcdl.settings import KEY_VARIABLES
 from ngcdl.spec import NVCR
 
-__all__ = ["Credential", "Kept", "Secret", "check_key", "exposure", "find"]
-__all__ += ["find_or_none", "forget", "key_variables", "save"]
-
 
 @dataclass(frozen=True)
 class Kept:

@@ -18,8 +18,6 @@ from ngcdl.telemetry import bounds, calls, container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
 from ngcdl.telemetry.sample import MEASURED
 
-__all__ = ["Card", "Driver", "GpuProcess", "GpuReading", "Nvml", "Probe", "connect", "open_nvml", "probe"]
-
 # The binding has no type annotations.
 Binding = Any
 Handle = Any

@@ -13,7 +13,6 @@ from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import CdiSpec, Engine, Trouble
 from ngcdl.engines.base import GpuWay
 from ngcdl.engines.docker import DockerEngine, connect, memlock
-from ngcdl.engines.docker.host import engine_facts
 from ngcdl.errors import NgcdlError
 
 # capability 24: https://man7.org/linux/man-pages/man7/capabilities.7.html
@@ -26,7 +25,7 @@ _NAME = re.compile(r"[\"']?\bname[\"']?\s*:\s*[\"']?([^\"'\s,}]+)")
 def look(hands: Hands) -> Engine:
     """Connect to the engine and describe it. Raise EngineError."""
     engine = connect()
-    facts = engine_facts(engine)
+    facts = engine.facts()
     pid = _daemon(hands, engine) if engine.is_here else None
     return Engine(
         address=engine.address,

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, OfKind, Order, Show, Started
+from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, OfKind, Order, ShowPull, Started
 from ngcdl.engines.docker import client, context, host, keys, layers, memlock, messages, passwd, proxies, request
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
@@ -155,7 +155,7 @@ class DockerEngine(OfKind):
                 return None
         return found
 
-    def pull(self, image: ImageRef, show: Show, auth: Mapping[str, str] | None = None) -> str:
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
         with self._naming_its_folder(), messages.docker_errors(self.address, "was pulling the image"):
             return pull(self._client, image, auth, show)
 
@@ -167,7 +167,7 @@ class DockerEngine(OfKind):
         with messages.docker_errors(self.address, "was cleaning up"):
             layers.untag(self._client, image)
 
-    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
         del has_gpu, show
         raise BadOption("A run with Docker needs an image.", "    ngcdl run IMAGE ...")
 

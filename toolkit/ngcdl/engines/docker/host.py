@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ngcdl.engines.base import Engine, architecture
-from ngcdl.engines.base import EngineFacts as EngineFacts
+from ngcdl.engines.base import EngineFacts, architecture
 
 # Identifies the containerd image store, the default of new installations since Docker 29:
 # https://docs.docker.com/engine/storage/containerd/
@@ -36,11 +35,6 @@ class Files:
     read: Callable[[str], str | None]
     list: Callable[[str], list[str] | None]
     free_bytes: Callable[[str], int | None]
-
-
-def engine_facts(engine: Engine) -> EngineFacts:
-    """The same as its `facts`."""
-    return engine.facts()
 
 
 def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:

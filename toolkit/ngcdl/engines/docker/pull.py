@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ngcdl.engines.base import PullEvent, Show
+from ngcdl.engines.base import PullEvent, ShowPull
 from ngcdl.engines.docker.messages import is_transient, pull_meaning
 from ngcdl.errors import DigestMismatch
 from ngcdl.spec import ImageRef
@@ -33,7 +33,7 @@ def pull(
     client: Any,
     image: ImageRef,
     auth: Mapping[str, str] | None,
-    show: Show,
+    show: ShowPull,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
     """Pull `image` with `client` (docker.APIClient) and return its digest. Raise RegistryError or EngineError.
@@ -54,7 +54,7 @@ def pull(
     return digest
 
 
-def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: Show) -> str:
+def _once(client: Any, image: ImageRef, auth: Mapping[str, str] | None, show: ShowPull) -> str:
     import docker.errors
 
     digest, tried = image.digest, False

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import HERE, GpuWay, Job, Node, NoImages, OfKind, Order, Show
+from ngcdl.engines.base import HERE, GpuWay, Job, Node, NoImages, OfKind, Order, ShowPull
 from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.asked import gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY
@@ -77,7 +77,7 @@ class KubernetesEngine(OfKind, NoImages):
         """Return the caller's own uid:gid, which may own files on a shared claim; strict namespaces forbid root."""
         return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
 
-    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
         del has_gpu, show
         raise ClusterRefused("a pod runs an image, and none was named.", "    ngcdl run IMAGE --engine kubernetes ...")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, NoImages, OfKind, Order, PullEvent, Show, architecture
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, NoImages, OfKind, Order, PullEvent, ShowPull, architecture
 from ngcdl.engines.local.job import PID, FoundJob, LocalJob
 from ngcdl.errors import LocalUnavailable
 from ngcdl.folder import HOME, job_of
@@ -77,7 +77,7 @@ class LocalEngine(OfKind, NoImages):
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None
 
-    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
         """Return the Python that has TensorFlow; with `show`, install it if it is missing."""
         planned = self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
         return str(planned if show is None else self.prepare(has_gpu, show))
@@ -86,7 +86,7 @@ class LocalEngine(OfKind, NoImages):
         key = hashlib.sha256(lock_path(lock).read_bytes() + platform.python_version().encode()).hexdigest()[:12]
         return self._share / f"{lock.removesuffix('.txt')}-{key}"
 
-    def prepare(self, has_gpu: bool, show: Show) -> Path:
+    def prepare(self, has_gpu: bool, show: ShowPull) -> Path:
         """Return the Python that has TensorFlow, installing it first if it is missing. Raise LocalUnavailable."""
         found = self.python(has_gpu)
         if found:
@@ -115,7 +115,7 @@ class LocalEngine(OfKind, NoImages):
             ) from error
         return folder / "bin" / "python"
 
-    def _install(self, folder: Path, lock: str, show: Show) -> None:
+    def _install(self, folder: Path, lock: str, show: ShowPull) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         uv = shutil.which("uv")
         python = folder / "bin" / "python"
@@ -174,7 +174,7 @@ class LocalEngine(OfKind, NoImages):
         return job if job and job.ended() is None else None
 
 
-def _tool(argv: list[str], show: Show) -> None:
+def _tool(argv: list[str], show: ShowPull) -> None:
     """Run an installer and show an event per download. Raise LocalUnavailable with its last lines of output."""
     environment = {**settings.without_keys(os.environ), "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
     said: list[str] = []

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import GpuWay, Job, Node, NoImages, OfKind, Order, Show, Started
+from ngcdl.engines.base import GpuWay, Job, Node, NoImages, OfKind, Order, ShowPull, Started
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
@@ -90,7 +90,7 @@ class SlurmEngine(OfKind, NoImages):
     def caller(self) -> str | None:
         return f"{os.getuid()}:{os.getgid()}"
 
-    def without_image(self, has_gpu: bool, show: Show | None) -> str:
+    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
         del has_gpu, show
         raise BadOption("A run on Slurm needs an image.", "    ngcdl images")
 
