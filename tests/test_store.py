@@ -262,12 +262,12 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_f
 def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(shelf: Store) -> None:
     for number in (1, 2):
         shelf.create(RUN)
-        aside = shelf.set_aside(RUN.id)
+        aside = shelf.set_aside(RUN.id, shelf.folder(RUN.id))
         assert (shelf.ids(), shelf.has(RUN.id), (aside / RECORD).exists()) == ([], False, True)
         assert len(shelf.left_over()) == number
     assert aside in shelf.left_over()
     with pytest.raises(FileNotFoundError):
-        shelf.set_aside(RUN.id)
+        shelf.set_aside(RUN.id, shelf.folder(RUN.id))
 
 
 def test_what_a_folder_takes_counts_each_file_once_and_follows_no_link(shelf: Store, tmp_path: Path) -> None:

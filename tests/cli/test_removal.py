@@ -200,6 +200,30 @@ def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
     assert OLD in kept.run("compare", "--show", comparison.id).stdout, "as a run that is not there any more"
 
 
+def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not_need(kept: House) -> None:
+    kept.shelf.create(Run(OPEN, "running", time.time(), engine="local", owner=this_process()))
+    trials = (Trial("a", 1, OLD), Trial("b", 1, OPEN))
+    comparison = Kept("20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials)
+    comparisons.save(comparison, kept.shelf)
+    done = kept.run(*RM, "--older-than", "1h", "--yes")
+    assert (done.returncode, kept.shelf.ids()) == (125, [OPEN, OLD])
+    assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
+    assert f"    ngcdl stop {comparison.id}\n" in done.stderr
+    assert kept.run(*RM, OLD, "--keep-record", "--yes").returncode == 0
+
+
+def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House) -> None:
+    placement = {"data_pvc": "cifar"}
+    folder = Made("cpu").keep(kept.shelf, OPEN, engine="kubernetes", spec={"placement": placement})
+    (folder / "report.pdf").touch()
+    said = f"what {OPEN} saved on the claim cifar stays there, in ngcdl-runs/{OPEN}"
+    assert said in kept.run(*RM, OPEN, "--keep-record", "--yes").stdout
+    (note,) = kept.shelf.load(OPEN).notes
+    assert "checkpoints" not in note
+    assert said in kept.run(*RM, OPEN, "--dry-run").stdout
+    assert "claim" not in kept.run(*RM, NEW, "--dry-run").stdout
+
+
 @pytest.mark.parametrize("keep_record", [(), ("--keep-record",)])
 def test_files_that_this_user_can_t_delete_are_told_before_anything_goes(
     kept: House, keep_record: tuple[str, ...]
@@ -259,3 +283,18 @@ def test_a_removal_that_is_killed_at_any_point_leaves_a_whole_run_or_none_and_th
             assert (done.returncode, list(aside.iterdir())) == (0, []), done.stderr
             assert rounded(done.stdout).startswith("removed 0 runs, "), point
             keep(kept, NEW, 1)
+
+
+def test_checkpoints_whose_removal_is_killed_are_all_there_or_none_and_the_record_says_which(kept: House) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed: nothing can be killed at a point")
+    before = (strace, "-f", "-qq", "-o", "/dev/null", "-e", "inject=unlinkat:signal=KILL")
+    for number in range(20):
+        (kept.shelf.folder(NEW) / f"checkpoints/step-{number}.npz").touch()
+    assert kept.run(*RM, NEW, "--keep-record", "--yes", before=before).returncode != 0
+    assert not (kept.shelf.folder(NEW) / "checkpoints").exists()
+    assert ["its checkpoints" in note for note in kept.shelf.load(NEW).notes] == [True]
+    assert list((kept.shelf.root / ".removed").iterdir())
+    done = kept.run(*RM, "--older-than", "6w", "--yes")
+    assert (done.returncode, list((kept.shelf.root / ".removed").iterdir())) == (0, []), done.stderr

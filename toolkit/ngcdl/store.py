@@ -1,7 +1,7 @@
 """All runs of a user: create, save, load, list, remove. For the content of a run's folder see folder.py.
 
-One broken record never hides the others. To remove a run, its folder is first renamed into .removed/, where no ngcdl
-looks for runs: whatever interrupts the deletion, no half of a record is left among them.
+One broken record never hides the others. What is to be removed, a run's folder or a part of it, is first renamed into
+.removed/, where no ngcdl looks for runs: whatever interrupts the deletion, no half of it is left among them.
 """
 
 from __future__ import annotations
@@ -135,12 +135,13 @@ class Store:
             raise NoSuchRun(name, self.root, fitting=found, is_empty=not ids)
         return found[0]
 
-    def set_aside(self, run_id: str) -> Path:
-        """Take a run out of the store, atomically, and return its folder's new path, to delete. Raise OSError."""
+    def set_aside(self, run_id: str, path: Path) -> Path:
+        """Take a run's folder, or a part of it, out of the store, atomically, and return its new path, to delete. Raise
+        OSError."""
         aside = self.root / REMOVED / f"{run_id}.{os.urandom(4).hex()}"
         aside.parent.mkdir(exist_ok=True, mode=0o700)
-        self.folder(run_id).rename(aside)
-        whole.sync_folder(self.root)
+        path.rename(aside)
+        whole.sync_folder(path.parent)
         return aside
 
     def left_over(self) -> list[Path]:

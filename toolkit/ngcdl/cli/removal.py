@@ -20,9 +20,10 @@ from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
 from ngcdl.reconcile import reconcile, still_runs
 from ngcdl.record import Run
+from ngcdl.spec import kind_of
 from ngcdl.store import Store, delete
 
-NOTE = "its checkpoints, its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
+NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST, IMPORTED, ".reconcile.lock")
 _OF_A_RECORD = re.compile(rf"{'|'.join(map(re.escape, _FILES))}|samples-.+\.jsonl|report(-of-\d+)?\.html")
@@ -102,11 +103,15 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
     refused = 0
     with kept.asking() as away:
         unended = _unended(store, away)
+        compared = {} if asked.keep_record else _still_compared(store, unended)
         for run_id in ids:
             try:
                 run = unended.get(run_id) or store.load(run_id)
                 if before is None or (run.status != "running" and (run.finished or run.started) < before):
                     _check(store, run, away, unended)
+                    if run_id in compared:
+                        why = f"the comparison {compared[run_id]} has not ended"
+                        raise NotRemoved(run_id, why, f"    ngcdl stop {compared[run_id]}")
                     going += _going(store, run, asked.keep_record)
             except RecordBroken as error:  # nobody can tell when it ended
                 refused += before is None
@@ -125,6 +130,19 @@ def _unended(store: Store, away: dict[str, NgcdlError]) -> dict[str, Run]:
             if not store.is_ended(run_id):
                 found[run_id] = reconcile(store, store.load(run_id), away)
     return found
+
+
+def _still_compared(store: Store, unended: dict[str, Run]) -> dict[str, str]:
+    """Return the runs of comparisons of which another run has not ended, each with the comparison's id."""
+    left = {run.id for run in unended.values() if run.is_open}
+    going = [one for one in _comparisons(store) if left & {trial.run for trial in one.trials}]
+    return {trial.run: one.id for one in going for trial in one.trials}
+
+
+def _comparisons(store: Store) -> Iterator[comparisons.Kept]:
+    for file in sorted(store.root.with_name(comparisons.FOLDER).glob("[!.]*.json")):
+        with contextlib.suppress(NgcdlError):
+            yield comparisons.load(file.stem, store)
 
 
 def _check(store: Store, run: Run, away: dict[str, NgcdlError], unended: dict[str, Run]) -> None:
@@ -193,13 +211,21 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
     rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
     yield from console.table(rows, console.columns(sys.stdout), right=(2,))
     ids = {one.run.id for one in going if not asked.keep_record}
-    for file in sorted(store.root.with_name(comparisons.FOLDER).glob("[!.]*.json")) if ids else ():
-        with contextlib.suppress(NgcdlError):
-            runs = {trial.run for trial in comparisons.load(file.stem, store).trials if store.has(trial.run)}
-            if ids & runs:
-                yield f"the comparison {file.stem} loses {len(ids & runs)} of its {_runs(len(runs))}"
+    for comparison in _comparisons(store) if ids else ():
+        runs = {trial.run for trial in comparison.trials if store.has(trial.run)}
+        if ids & runs:
+            yield f"the comparison {comparison.id} loses {len(ids & runs)} of its {_runs(len(runs))}"
+    for one in going:
+        if claim := _claim(one.run):
+            yield f"what {one.run.id} saved on the claim {claim} stays there, in ngcdl-runs/{one.run.id}"
     if asked.dry_run:
         yield f"{_total(going)}: nothing was removed"
+
+
+def _claim(run: Run) -> str | None:
+    """Return the claim that has a pod's checkpoints, None if they are in the run's folder, or nowhere."""
+    claim = None if kind_of(run.engine).shares_files else run.placement.get("data_pvc")
+    return str(claim) if claim else None
 
 
 def _runs(count: int) -> str:
@@ -230,11 +256,12 @@ def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
     for one in going:
         is_gone = False
         try:
-            paths = one.paths if keep_record else (store.set_aside(one.run.id),)
+            paths = tuple(store.set_aside(one.run.id, path) for path in one.paths)
+            if keep_record:
+                note = NOTE.format("" if _claim(one.run) else "its checkpoints, ")
+                store.save(store.load(one.run.id).noting(note))
             size, is_gone = _deleted(store, one.run.id, paths)
             freed += size
-            if is_gone and keep_record:
-                store.save(store.load(one.run.id).noting(NOTE))
         except NgcdlError as error:
             console.show_error(error)
         except OSError as error:
