@@ -112,6 +112,16 @@ def test_an_image_without_a_tag_is_the_newest_of_its_framework_that_runs_on_thes
     assert choose(cards, image="nvidia/pytorch", docker=daemon.host)["image"] == "nvcr.io/nvidia/pytorch:22.12-py3"
 
 
+def test_an_image_without_a_tag_is_chosen_for_the_cards_that_are_named(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= NVIDIA
+    cards.set(driver="575.57.08", gpu0__cc="7.0", gpu0__brand="2")
+    images = {gpus: choose(cards, image="pytorch", gpus=gpus, docker=daemon.host)["image"] for gpus in ("0,", "1,")}
+    assert images["0,"].endswith("/pytorch:24.12-py3")
+    assert images["1,"].endswith("/pytorch:26.02-py3")
+    newest = releases.tags("pytorch")[0]
+    assert choose(cards, image="pytorch", gpus="none", docker=daemon.host)["image"].endswith(f"/pytorch:{newest}")
+
+
 def test_for_an_engine_elsewhere_it_is_the_newest_whatever_this_host_has(bare: Host, daemon: Daemon) -> None:
     daemon.info |= {"Name": os.uname().nodename + "-vm"} | NVIDIA
     newest = releases.tags("pytorch")[0]

@@ -94,5 +94,10 @@ def test_sums_begin_with_the_last_node_and_go_on_without_one_that_is_gone(tmp_pa
     assert kills[0] == max(kills) == 5, "nobody was killed meanwhile"
 
 
+def test_a_node_that_replaced_another_one_after_a_restart_was_not_missing_before(tmp_path: Path) -> None:
+    found = _nodes(tmp_path, _each_second(10, 20), _each_second(140, 143))
+    assert _sums(found) == [400.0] * 13
+
+
 def test_a_node_that_wrote_nothing_is_not_waited_for(tmp_path: Path) -> None:
     assert _sums(_nodes(tmp_path, _each_second(10, 15), [])) == [400.0] * 5

@@ -84,7 +84,7 @@ def test_a_run_without_a_gpu_gets_none_whatever_is_there_today(config: settings.
 def test_all_that_was_typed_beside_the_plan_is_asked_for_once_more(config: settings.Settings) -> None:
     run = with_spec(
         SYNTHETIC.run("x"),
-        mounts=["/opt/trainer:/ngcdl/trainer:ro", "/data:/data:ro"],
+        mounts=["/opt/trainer:/ngcdl/trainer:ro", "/data:/data:ro", "/big:/ngcdl/cache"],
         environment={"EPOCHS": "3"},
         ports=["8888:8888"],
         shm_bytes=1 << 31,
@@ -92,7 +92,7 @@ def test_all_that_was_typed_beside_the_plan_is_asked_for_once_more(config: setti
     )
     extra = again(run, config).asked.extra
     assert extra
-    assert [str(mount) for mount in extra.mounts] == ["/data:/data:ro"]
+    assert [str(mount) for mount in extra.mounts] == ["/data:/data:ro", "/big:/ngcdl/cache"]
     assert extra.environment == (("EPOCHS", "3"),)
     assert ([str(port) for port in extra.ports], extra.shm_bytes, extra.ulimits) == (
         ["8888:8888"], 1 << 31, (("stack", 5),),

@@ -63,8 +63,8 @@ class Library(object):
         return function(*arguments) if function else NO_SUCH_FUNCTION
 
     def handles(self):
-        """Return [(index, handle, code)] of the cards that CUDA shows; a lost card has a code other than 0, and no
-        handle."""
+        """Return [(index, handle, code)] of the cards that visible() chooses; a lost card has a code other than 0, and
+        no handle."""
         count = ctypes.c_uint()
         if self.call("nvmlDeviceGetCount_v2", ctypes.byref(count)):
             return []
@@ -79,7 +79,7 @@ class Library(object):
 
     def visible(self, cards):
         """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if any of its words is not the
-        name of exactly one, such as a number of the host's in a container."""
+        name of exactly one, such as a number of the host's in a container, or if it names none."""
         if not VISIBLE:
             return set(index for index, _, _ in cards)
         names = {index: [] if code else self.names(handle) for index, handle, code in cards}

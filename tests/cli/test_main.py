@@ -66,6 +66,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("top",), "    ngcdl gpu --watch 1\n"),
         (("train", "resnet-50", "--steps", "9"), "    ngcdl run --train resnet-50 --steps 9\n"),
         (("train",), "    ngcdl run --train cifar10\n"),
+        (("train", "--steps", "5"), "    ngcdl run --train cifar10 --steps 5\n"),
         (("start", "pytorch", "--", "ls", "a b"), "    ngcdl run pytorch -- ls 'a b'\n"),
         (("inspect", "abc"), "    ngcdl show abc\n"),
         (("inspect",), "    ngcdl show last\n"),

@@ -179,12 +179,16 @@ def test_caches_lie_in_a_folder_that_outlives_the_run_and_home_does_not() -> Non
 
 
 def test_what_was_built_for_one_image_is_not_handed_to_another_of_its_repository() -> None:
-    names = {"PIP_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+    names = {"PIP_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
     one, other = cached()[0], cached(target=IMAGE.pinned("sha256:" + "9" * 64))[0]
     assert {name for name in one if one[name] != other[name]} == names
     assert all(other[name].startswith("/ngcdl/cache/built/" + "9" * 20 + "/") for name in names)
     planned = cached(target=str(IMAGE))[0]
     assert planned["TRITON_CACHE_DIR"] == "/ngcdl/cache/built/18.01-py2/triton"
+
+
+def test_the_lock_that_a_killed_build_of_a_torch_extension_leaves_is_lost_with_the_run() -> None:
+    assert cached()[0]["TORCH_EXTENSIONS_DIR"].startswith("/ngcdl/run/home/")
 
 
 def test_without_such_a_folder_nothing_speaks_of_one() -> None:

@@ -53,12 +53,19 @@ def test_a_card_whose_use_can_t_be_read_is_not_called_idle_and_the_cpu_not_the_p
 
 @pytest.mark.parametrize(("command", "judged"), [
     ([], False), (["bash"], False), (["/bin/bash", "-l"], False), (["python", "-i"], False),
+    (["python3.12"], False), (["python", "-i", "x.py"], False),
     (["python", "train.py"], True), (["python", "-m", "train"], True), (["./train.sh"], True),
 ])  # fmt: skip
 def test_at_a_terminal_a_shell_waits_for_its_user_and_a_program_does_not(command: list[str], judged: bool) -> None:
     spec = SPEC | {"command": command, "tty": True}
     assert rules(gpu(1.0, **ENOUGH), replace(COMMAND, spec=spec)) == (["gpu-idle"] if judged else [])
     assert rules(gpu(1.0, **ENOUGH), replace(COMMAND, spec=spec | {"tty": False})) == ["gpu-idle"]
+
+
+def test_a_notebook_waits_for_its_user_wherever_it_is_started() -> None:
+    for tty in (True, False):
+        spec = SPEC | {"command": ["jupyter", "lab", "--ip=0.0.0.0"], "tty": tty}
+        assert rules(gpu(1.0, **ENOUGH), replace(COMMAND, spec=spec)) == []
 
 
 def test_what_a_mean_over_the_whole_run_does_not_show_is_not_said() -> None:

@@ -177,6 +177,8 @@ def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_se
         f"ngcdl run nvcr.io/nvidia/pytorch@{DIGEST} --gpus none -v /data:/data:ro -e EPOCHS=3 -e API_KEY "
         "-- python 'a b.py'"
     )
+    cached = replace(run, spec={**spec, "mounts": ["/opt/trainer:/ngcdl/trainer:ro", "/big:/ngcdl/cache"]})
+    assert "none -v /big:/ngcdl/cache -e" in (naming.command(cached) or "")
     in_a_pod = replace(run, spec={**spec, "mounts": ["a-claim:/work"]})
     assert "-v a-claim:/work" in (naming.command(in_a_pod) or "")
 

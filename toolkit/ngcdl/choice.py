@@ -14,7 +14,7 @@ from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError,
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free, shared
 from ngcdl.telemetry import gpu as nvml
-from ngcdl.telemetry.card import Probe, computing, is_mig
+from ngcdl.telemetry.card import Card, Probe, computing, is_mig
 
 # Without an image: the newest of the first of these that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
@@ -62,7 +62,7 @@ def choose(
     these are not free either. `usual`: the frameworks of which an image is taken if none was named.
     """
     probe = Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
-    engine, image, why = _engine(engine_name, image, gpus, probe, partial(_image, registry, probe, usual))
+    engine, image, why = _engine(engine_name, image, gpus, probe, partial(_image, registry, _meant(gpus, probe), usual))
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
@@ -133,14 +133,16 @@ def _engine(
     return docker, image, f"{release}engine docker: this host has a GPU, and {way.why}"
 
 
-def named_default(registry: str) -> ImageRef | None:
-    named = os.environ.get("NGCDL_DEFAULT_IMAGE")
-    return ImageRef.parse(named, registry) if named else None
+def named_default(registry: str, environ: Mapping[str, str] = os.environ) -> ImageRef | None:
+    from ngcdl.preflight import meant
+
+    named = environ.get("NGCDL_DEFAULT_IMAGE")
+    return meant.named(named, registry) if named else None
 
 
-def default_image(registry: str, probe: Probe | None = None) -> ImageRef:
-    """Return NGCDL_DEFAULT_IMAGE, else the newest that runs on these cards, else the newest, which will be refused."""
-    return _image(registry, probe or Probe(), DEFAULT_FRAMEWORKS, None)[0]
+def default_image(registry: str, environ: Mapping[str, str] = os.environ) -> ImageRef:
+    """Return NGCDL_DEFAULT_IMAGE, else the newest that runs here as far as known without a look at the cards."""
+    return _image(registry, Probe(), DEFAULT_FRAMEWORKS, named_default(registry, environ))[0]
 
 
 def _image(
@@ -160,6 +162,23 @@ def _image(
     frameworks = [image] if image else [meant.named(name, registry) for name in usual]
     image, words = meant.chosen(frameworks, host)
     return image, f"{words}; "
+
+
+def _meant(gpus: GpuRequest, probe: Probe) -> Probe:
+    """Return the probe with only the cards that are named, as an index, a UUID or the beginning of one; with none if
+    none is wanted."""
+    if gpus.kind == "none":
+        return Probe()
+    if gpus.kind != "devices":
+        return probe
+    words = [word.partition(":")[0] for word in gpus.devices]
+    named = [card for card in probe.cards if any(_is_named(card, word) for word in words)]
+    return replace(probe, cards=tuple(named)) if named else probe
+
+
+def _is_named(card: Card, word: str) -> bool:
+    uuids = [one.uuid or "" for one in (card, *card.mig_devices)]
+    return word == str(card.index) or (not word.isdecimal() and any(uuid.startswith(word) for uuid in uuids))
 
 
 def no_cards(probe: Probe) -> str:

@@ -179,7 +179,7 @@ class Feed:
         return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
 
     def _wait(self, turn: Turn, image: Manifest) -> None:
-        """ShowPull another ngcdl's progress with the same image, until it is done or gone."""
+        """Show another ngcdl's progress with the same image, until it is done or gone."""
         from ngcdl.registry import leftovers
 
         self.say("Another ngcdl is pulling this image to this engine: waiting for it.")

@@ -86,6 +86,7 @@ class Stopper:
         self._kill_seconds, self._retry_seconds = kill_seconds, retry_seconds
         self._say = say
         self._is_over = False
+        self.afterwards: int | None = None  # the first signal that came when the job had ended
         self._is_asked = False  # a stop is under way, or was accepted
         self._alarm: threading.Timer | None = None
         self._bell: threading.Timer | None = None
@@ -97,6 +98,7 @@ class Stopper:
     def on_signal(self, number: int, frame: FrameType | None = None) -> None:
         del frame
         if self._is_over:
+            self.afterwards = self.afterwards or number
             return
         first = self.signal is None
         if not first and number != signal.SIGINT:

@@ -263,10 +263,14 @@ class Course:
         """Return the closed record. Raise what went wrong, or Interrupted if a signal came but ended no job."""
         if self._trouble:
             raise self._trouble
-        if self._stopper.signal and (self.job is None or self.run.status in ("lost", "finished")):
-            if self.run.status == "finished":
-                self._show.say(f"it finished before {self._stopper.name} reached it:  ngcdl show {self.run.id}")
-            raise Interrupted(self._stopper.signal)
+        stopper, has_ended = self._stopper, self.run.status in ("finished", "failed")
+        # A signal that comes when the job has ended changes nothing here, but it is meant for what would come next too.
+        number = stopper.signal if self.job is None or self.run.status in ("lost", "finished") else stopper.afterwards
+        if number:
+            if self.job and has_ended:
+                name = signal.Signals(number).name
+                self._show.say(f"it had {self.run.status} before {name} reached it:  ngcdl show {self.run.id}")
+            raise Interrupted(number)
         return self.run
 
     def _events(self) -> Iterator[dict[str, object]]:

@@ -16,6 +16,8 @@ from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, last_lines, lines
 SECOND = 1.0
 # After this time without a sample, and if none follows, a node has ended rather than paused.
 GONE_SECONDS = 2.0
+# Nodes begin together: one whose first sample is this much later replaced another one, after a restart.
+LATE_SECONDS = 60.0
 
 
 def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
@@ -33,13 +35,17 @@ def sample_files(folder: Path) -> list[Path]:
 
 def _together(of_nodes: Sequence[Iterable[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
+    first: dict[int, float] = {}
     ended: dict[int, float] = {}
     began = 0.0
 
-    def is_whole() -> bool:
-        return all(node in found or ended.get(node, inf) < began - GONE_SECONDS for node in range(len(of_nodes)))
+    def is_away(node: int) -> bool:
+        return ended.get(node, inf) < began - GONE_SECONDS or first.get(node, -inf) > began + LATE_SECONDS
 
-    timed = [_timed(one, node, ended) for node, one in enumerate(of_nodes)]
+    def is_whole() -> bool:
+        return all(node in found or is_away(node) for node in range(len(of_nodes)))
+
+    timed = [_timed(one, node, first, ended) for node, one in enumerate(of_nodes)]
     for t, node, sample in heapq.merge(*timed, key=itemgetter(0)):
         if found and (node in found or t - began >= SECOND):
             yield _one(found, is_whole())
@@ -51,13 +57,14 @@ def _together(of_nodes: Sequence[Iterable[dict[str, Any]]]) -> Iterator[dict[str
 
 
 def _timed(
-    samples: Iterable[dict[str, Any]], node: int, ended: dict[int, float]
+    samples: Iterable[dict[str, Any]], node: int, first: dict[int, float], ended: dict[int, float]
 ) -> Iterator[tuple[float, int, dict[str, Any]]]:
-    """Yield the samples with a time; after the last one, put its time into `ended`."""
+    """Yield the samples with a time; put that of the first into `first`, after the last one its time into `ended`."""
     last = -inf
     for sample in samples:
         if isinstance(sample.get("t"), int | float):
             last = sample["t"]
+            first.setdefault(node, last)
             yield last, node, sample
     ended[node] = last
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ngcdl import __version__, plan, trainings
 from ngcdl.asked import Asked, Show
+from ngcdl.engines.base import CACHE_FOLDER
 from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
 from ngcdl.reconcile import reconcile, still_runs
@@ -110,7 +111,11 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
 
 def _typed(spec: RunSpec) -> tuple[Mount, ...]:
     """Return the mounts of a training that its plan did not add."""
-    return tuple(mount for mount in spec.mounts if not mount.container.startswith(f"{plan.INSIDE}/"))
+    inside = f"{plan.INSIDE}/"
+    return tuple(
+        mount for mount in spec.mounts
+        if not mount.container.startswith(inside) or mount.container.rstrip("/") == CACHE_FOLDER
+    )  # fmt: skip
 
 
 def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:

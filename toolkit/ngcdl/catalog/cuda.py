@@ -153,7 +153,7 @@ def _compat(row: dict[str, str]) -> Compat:
         likely=() if _is_whole(row) else _likely(rows("forward_compat").index(row)),
         brands=tuple(row["brands"].split()),
         source=address(row["source"]),
-        recalled=is_recalled(row),
+        recalled=is_recalled(row) or bool(branches and not _is_whole(row)),
         brands_recalled="brands" in row["unverified"].split(),
     )
 

@@ -88,4 +88,8 @@ def _in_our_words(word: str, *rest: str) -> str:
 
     from ngcdl.spec import redacted_words
 
-    return _OTHERS[word].format(shlex.join(redacted_words(rest)) or _TYPICAL.get(word, ""))
+    typed = shlex.join(redacted_words(rest))
+    typical = _TYPICAL.get(word, "")
+    if word == "train" and typed.startswith("-"):
+        typed = f"{typical} {typed}"
+    return _OTHERS[word].format(typed or typical)

@@ -138,7 +138,8 @@ class _Known:
         is_recalled = "cuda" in self.recalled
         toolkit, floor = cuda.driver_for(text), cuda.minor_floor(text)
         if toolkit is not None:
-            self.put("driver", toolkit.driver, toolkit.source, toolkit.recalled or is_recalled)
+            is_vague = len(comparable(text)) < 3  # each update of a CUDA release has a driver of its own
+            self.put("driver", toolkit.driver, toolkit.source, toolkit.recalled or is_recalled or is_vague)
         if floor is not None:
             self.put("minor_floor", *floor, is_recalled)
         self._put_compat(text, require)

@@ -22,8 +22,10 @@ OTHERS_SHARE = 0.25
 COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
 # Samples that lack a reading may be those in which it mattered.
 COMMAND_SHARE = 0.9
-# At a terminal these wait for somebody to type, unless they are given a file or a module.
-_SHELLS = frozenset({"bash", "dash", "ipython", "ipython3", "python", "python2", "python3", "sh", "zsh"})
+# At a terminal these wait for somebody to type, unless they are given a file or a module. A name may end in a version.
+_SHELLS = frozenset({"bash", "dash", "fish", "ipython", "python", "sh", "tmux", "zsh"})
+# These always wait for somebody.
+_SERVERS = frozenset({"jupyter", "jupyter-lab", "jupyter-notebook"})
 
 
 def is_command(run: Run) -> bool:
@@ -44,8 +46,9 @@ def _is_interactive(run: Run) -> bool:
     spec = run.spec or {}
     words = spec.get("command")
     words = [str(word) for word in words] if isinstance(words, list) else []
-    is_shell = not words or PurePosixPath(words[0]).name in _SHELLS
-    return bool(spec.get("tty")) and is_shell and all(word.startswith("-") for word in words[1:])
+    program = PurePosixPath(words[0]).name.rstrip("0123456789.") if words else "sh"
+    asks = program in _SHELLS and (all(word.startswith("-") for word in words[1:]) or "-i" in words)
+    return program in _SERVERS or (bool(spec.get("tty")) and asks)
 
 
 @dataclass(frozen=True)

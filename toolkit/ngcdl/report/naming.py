@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from ngcdl.engines.base import CACHE_FOLDER
 from ngcdl.record import Run
 from ngcdl.report import lines
 from ngcdl.spec import KINDS, REDACTED, USUAL, Placement, RunSpec, Workload, kind_of
@@ -190,7 +191,8 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 def _typed(mount: str) -> bool:
     """Return whether it was typed rather than planned by ngcdl. A claim at /work was typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
-    return not inside.startswith("/ngcdl/") and not (inside == "/work" and mount.startswith("/"))
+    is_ours = inside.startswith("/ngcdl/") and inside.rstrip("/") != CACHE_FOLDER
+    return not is_ours and not (inside == "/work" and mount.startswith("/"))
 
 
 def _image(run: Run) -> list[str]:

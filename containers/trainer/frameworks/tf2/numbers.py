@@ -51,5 +51,6 @@ def explained(compiled):
             tf.errors.InternalError) as error:
         if not compiled or is_out_of_memory(str(error)):
             raise
-        raise Stop("bad_argument", f"XLA can't compile or run this: {error.message[:1000]}\n"
-                   "Leave --compile out") from error
+        also = isinstance(error, tf.errors.InternalError)  # the driver's errors are of that class, too
+        raise Stop("bad_argument", f"XLA can't compile or run this: {error.message[:1000]}\nLeave --compile out"
+                   + "; if it fails without it, too, the card or its driver is at fault" * also) from error

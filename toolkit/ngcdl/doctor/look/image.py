@@ -6,13 +6,11 @@ from ngcdl import hostfacts, imagefacts
 from ngcdl.choice import default_image
 from ngcdl.doctor.hands import Hands
 from ngcdl.settings import Settings
-from ngcdl.spec import ImageRef
 
 
 def look(hands: Hands, known: Settings) -> int | None:
     """Return its bytes, compressed plus unpacked; None if its size was never queried."""
-    named = hands.environ.get("NGCDL_DEFAULT_IMAGE")
-    ref = ImageRef.parse(named, known.registry) if named else default_image(known.registry)
+    ref = default_image(known.registry, hands.environ)
     facts = imagefacts.of(ref, known.cache, hostfacts.architecture(), offline=True).facts
     if facts.compressed_bytes is None or facts.unpacked_bytes is None:
         return None

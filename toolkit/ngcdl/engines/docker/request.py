@@ -117,7 +117,8 @@ def _caches(order: Order) -> dict[str, str]:
         "CUDA_CACHE_PATH": f"{CACHE_FOLDER}/nv",
         "CUDA_CACHE_MAXSIZE": str(2 << 30),
         "PIP_CACHE_DIR": f"{built}/pip",
-        "TORCH_EXTENSIONS_DIR": f"{built}/extensions",
+        # A build that is killed leaves its lock, for which the next one would wait for ever.
+        "TORCH_EXTENSIONS_DIR": f"{RUN_FOLDER}/home/.cache/torch_extensions",
         "TORCHINDUCTOR_CACHE_DIR": f"{built}/inductor",
         "TRITON_CACHE_DIR": f"{built}/triton",
     }
