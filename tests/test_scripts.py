@@ -20,6 +20,7 @@ echo "$1" >> "$HOME/asked"
 case $1 in
 venv) for folder; do :; done; exec {sys.executable} -m venv --without-pip "$folder" ;;
 pip)
+    [ "$7" = --compile-bytecode ] || exit 9 # others than its maker may use it, who can't write there
     packages=$("$5" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     echo {sysconfig.get_path("purelib")} > "$packages/borrowed.pth" ;;
 esac
