@@ -131,17 +131,31 @@ def is_named(name: str, shelf: Store) -> bool:
 
 def find(name: str, shelf: Store) -> str:
     """Return the id that `name` means, as store.named reads it. Raise NoSuchComparison."""
-    folder = shelf.root.with_name(FOLDER)
-    ids = sorted((file.stem for file in folder.glob("[!.]*.json")), key=age)
+    ids = _ids(shelf)
     found = named(name, ids[::-1])
     if found is None:
-        raise NoSuchComparison(name, folder, ids)
+        raise NoSuchComparison(name, shelf.root.with_name(FOLDER), ids)
     return found
+
+
+def _ids(shelf: Store) -> list[str]:
+    """Return the ids of all, the oldest first."""
+    return sorted((file.stem for file in shelf.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
+
+
+def stored(shelf: Store) -> Iterator[Kept]:
+    """Yield all that can be read, the oldest first."""
+    for one in _ids(shelf):
+        with contextlib.suppress(RecordBroken):
+            yield _read(path(one, shelf))
 
 
 def load(name: str, shelf: Store) -> Kept:
     """Load the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
-    file = path(find(name, shelf), shelf)
+    return _read(path(find(name, shelf), shelf))
+
+
+def _read(file: Path) -> Kept:
     try:
         with opened(file) as content:
             return Kept.from_json(json.load(content))

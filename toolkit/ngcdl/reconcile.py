@@ -56,6 +56,7 @@ RESTARTED = "the host or its engine was restarted while it ran"
 _TERMINATED, _UNSEEN = 143, 255
 _UNKNOWN = ("running", "lost")  # the end of other open runs is known; only their container may be left
 NOTHING = Exit(None)  # nothing is known about its end
+LOCK = ".reconcile.lock"  # in a run's folder
 _WATCHERS_FILES = (SAMPLES, LOG)
 _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 # No answer: the next query would wait as long, up to 45 s.
@@ -72,7 +73,7 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
 
     folder = shelf.folder(run.id)
     try:
-        with filelock.FileLock(folder / ".reconcile.lock", timeout=5):
+        with filelock.FileLock(folder / LOCK, timeout=5):
             run = shelf.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ngcdl import __version__, plan, trainings
+from ngcdl import __version__, trainings
 from ngcdl.asked import Asked, Show
-from ngcdl.engines.base import CACHE_FOLDER
+from ngcdl.engines.base import is_planned
 from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
 from ngcdl.reconcile import reconcile, still_runs
@@ -111,11 +111,7 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
 
 def _typed(spec: RunSpec) -> tuple[Mount, ...]:
     """Return the mounts of a training that its plan did not add."""
-    inside = f"{plan.INSIDE}/"
-    return tuple(
-        mount for mount in spec.mounts
-        if not mount.container.startswith(inside) or mount.container.rstrip("/") == CACHE_FOLDER
-    )  # fmt: skip
+    return tuple(mount for mount in spec.mounts if not is_planned(mount.container))
 
 
 def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:

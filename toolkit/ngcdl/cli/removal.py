@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl import comparisons, console
-from ngcdl.cli import kept
+from ngcdl.cli import kept, terminal
 from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
-from ngcdl.reconcile import reconcile, still_runs
+from ngcdl.reconcile import LOCK, reconcile, still_runs
 from ngcdl.record import Run
 from ngcdl.spec import kind_of
 from ngcdl.store import Store, delete
 
 NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
 _HOURS = {"h": 1, "d": 24, "w": 168}
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST, IMPORTED, ".reconcile.lock")
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST, IMPORTED, LOCK)
 _OF_A_RECORD = re.compile(rf"{'|'.join(map(re.escape, _FILES))}|samples-.+\.jsonl|report(-of-\d+)?\.html")
 
 
@@ -68,7 +68,7 @@ def remove(asked: Asked) -> int:
 
     Raise BadOption or NoSuchRun, and then nothing was removed."""
     before = asked.before()
-    if not (asked.dry_run or asked.yes or (_is_terminal(sys.stdin) and _is_terminal(sys.stdout))):
+    if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
     store = kept.shelf()
@@ -88,10 +88,6 @@ def remove(asked: Asked) -> int:
     if not asked.dry_run:
         failed += _carry_out(store, going, asked.keep_record)
     return NgcdlError.exit_code if failed else 0
-
-
-def _is_terminal(stream: object) -> bool:
-    return bool(stream and stream.isatty())  # type: ignore[attr-defined]  # a standard stream, or None
 
 
 # -- what may go ----------------------------------------------------------------------------------------------------
@@ -135,14 +131,8 @@ def _unended(store: Store, away: dict[str, NgcdlError]) -> dict[str, Run]:
 def _still_compared(store: Store, unended: dict[str, Run]) -> dict[str, str]:
     """Return the runs of comparisons of which another run has not ended, each with the comparison's id."""
     left = {run.id for run in unended.values() if run.is_open}
-    going = [one for one in _comparisons(store) if left & {trial.run for trial in one.trials}]
+    going = [one for one in comparisons.stored(store) if left & {trial.run for trial in one.trials}]
     return {trial.run: one.id for one in going for trial in one.trials}
-
-
-def _comparisons(store: Store) -> Iterator[comparisons.Kept]:
-    for file in sorted(store.root.with_name(comparisons.FOLDER).glob("[!.]*.json")):
-        with contextlib.suppress(NgcdlError):
-            yield comparisons.load(file.stem, store)
 
 
 def _check(store: Store, run: Run, away: dict[str, NgcdlError], unended: dict[str, Run]) -> None:
@@ -211,7 +201,7 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
     rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
     yield from console.table(rows, console.columns(sys.stdout), right=(2,))
     ids = {one.run.id for one in going if not asked.keep_record}
-    for comparison in _comparisons(store) if ids else ():
+    for comparison in comparisons.stored(store) if ids else ():
         runs = {trial.run for trial in comparison.trials if store.has(trial.run)}
         if ids & runs:
             yield f"the comparison {comparison.id} loses {len(ids & runs)} of its {_runs(len(runs))}"

@@ -201,6 +201,11 @@ HERE = "/work"  # the caller's working directory, in an interactive container
 TRAINING_GRACE_SECONDS, COMMAND_GRACE_SECONDS = 60, 10
 
 
+def is_planned(container: str) -> bool:
+    """Is a mount at this place in the container ngcdl's own? Only the cache's may also have been typed."""
+    return container.startswith("/ngcdl/") and container.rstrip("/") != CACHE_FOLDER
+
+
 def grace_seconds(workload: object) -> float:
     """Return how long a job may take to end before a stop kills it; `workload` is None, or empty, for a command."""
     return TRAINING_GRACE_SECONDS if workload else COMMAND_GRACE_SECONDS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ngcdl.engines.base import CACHE_FOLDER
+from ngcdl.engines.base import is_planned
 from ngcdl.record import Run
 from ngcdl.report import lines
 from ngcdl.spec import KINDS, REDACTED, USUAL, Placement, RunSpec, Workload, kind_of
@@ -191,8 +191,7 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 def _typed(mount: str) -> bool:
     """Return whether it was typed rather than planned by ngcdl. A claim at /work was typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
-    is_ours = inside.startswith("/ngcdl/") and inside.rstrip("/") != CACHE_FOLDER
-    return not is_ours and not (inside == "/work" and mount.startswith("/"))
+    return not is_planned(inside) and not (inside == "/work" and mount.startswith("/"))
 
 
 def _image(run: Run) -> list[str]:
