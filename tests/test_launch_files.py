@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl import launch
+from ngcdl import launch, meanwhile
 from ngcdl.engines.base import Chunk, Exit
 from ngcdl.errors import EngineLost
 from ngcdl.folder import LOG, RECORD, SAMPLES
@@ -41,6 +42,12 @@ class Elsewhere(FakeJob):
         yield from super().output()
 
 
+@pytest.fixture
+def unsampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit on files holds for the whole process: the sampler, too, would meet it if its turn came just then."""
+    monkeypatch.setattr(meanwhile, "sampling", lambda *_: contextlib.nullcontext(meanwhile.Unmeasured(problems=())))
+
+
 def full_for_a_moment(job: FakeJob, room_bytes: int) -> Callable[[], None]:
     """Let `job` write while a file takes no more than `room_bytes`, and then again without that limit. Return what
     lifts the limit."""
@@ -59,6 +66,7 @@ def full_for_a_moment(job: FakeJob, room_bytes: int) -> Callable[[], None]:
 TOO_LARGE = os.strerror(errno.EFBIG)
 
 
+@pytest.mark.usefixtures("unsampled")
 @pytest.mark.parametrize("room_bytes", [2, 3])  # the second takes a part of the chunk
 def test_a_log_that_can_t_be_written_any_more_is_completed_from_the_engine_s(shelf: Store, room_bytes: int) -> None:
     job, show = FakeJob(), FakeShow()
@@ -74,6 +82,7 @@ def test_a_log_that_can_t_be_written_any_more_is_completed_from_the_engine_s(she
     assert shelf.load(run.id) == run
 
 
+@pytest.mark.usefixtures("unsampled")
 @pytest.mark.parametrize("is_early", [True, False])  # before or after the log could not be written
 def test_what_a_completed_log_shows_is_diagnosed_and_said_once(shelf: Store, is_early: bool) -> None:
     bus = b"ERROR: Unexpected bus error encountered in worker. ... insufficient shared memory (shm).\n"
@@ -91,6 +100,7 @@ def test_what_a_completed_log_shows_is_diagnosed_and_said_once(shelf: Store, is_
     assert shelf.load(run.id) == run
 
 
+@pytest.mark.usefixtures("unsampled")
 @pytest.mark.parametrize(("has_containers", "where", "asked"), [
     (True, ":  docker logs c0ffee", []), (False, ".", ["remove"]),
 ])  # fmt: skip
