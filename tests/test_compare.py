@@ -14,7 +14,7 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import compare, comparisons, settings
+from ngcdl import choice, compare, comparisons, settings
 from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.compare import Variant
@@ -30,11 +30,12 @@ from ngcdl.errors import (
 )
 from ngcdl.folder import EVENTS
 from ngcdl.interrupt import Interrupted
+from ngcdl.preflight import meant
 from ngcdl.prepare import Settled
 from ngcdl.record import Run
 from ngcdl.report import compared
-from ngcdl.rounds import Comparing
-from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.rounds import EDITED, Comparing
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import Store
 from ngcdl.telemetry.card import Probe
 
@@ -215,6 +216,17 @@ def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf:
     assert "it did not finish: 3 of 6 runs were started" in found.diagnosis
 
 
+def test_no_run_begins_once_the_code_was_edited(shelf: Store) -> None:
+    made, *_ = going(shelf)
+    looks, show = iter((False, False, False, True)), FakeShow()
+    again = Comparing(made.arms, made.kept, shelf, show, is_edited=lambda: next(looks, True))
+    again.go()
+    assert len(again.kept.trials) == 2, "it is looked at before each run, and before the next round"
+    it = compare.compared(again.kept, shelf)
+    assert show.said[-1] == EDITED
+    assert (EDITED in it.diagnosis, it.why_no_ratio()) == (True, "one pair, no spread")
+
+
 def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> None:
     seen: list[Kept] = []
 
@@ -298,6 +310,20 @@ def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Setti
     assert one.picked is two.picked
     assert (one.data, one.digest) == (two.data, two.digest)
     assert [settled.asked.workload for settled in (one, two)] == work
+
+
+@docker_s_socket
+def test_a_release_that_was_left_open_is_the_same_for_all_arms(
+    config: settings.Settings, shelf: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cards may need an older one than the newest, which the CPU alone would get."""
+    releases = iter((IMAGE, OTHER))
+    monkeypatch.setattr(choice, "_image", lambda *of: (of[3] if of[3].tag else next(releases), ""))
+    asked = {"image": meant.named("tensorflow", "nvcr.io"), "workload": None, "own": RunSpec(None, ("ls",))}
+    made = variants("none", cpu=asked)
+    made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]
+    ready, _ = compare.settle(made, config, shelf, FakeShow())
+    assert {settled.picked.image for _, settled in ready} == {IMAGE}
 
 
 @docker_s_socket

@@ -19,7 +19,7 @@ from ngcdl.asked import Asked
 from ngcdl.cli.compare import steps_of
 from ngcdl.cli.varied import arms, scaling_of
 from ngcdl.errors import BadOption
-from ngcdl.spec import GpuRequest, ImageRef, Placement, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 
 COMPARE = ("compare", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
 THREADS = (*COMPARE, "--vary", "threads=1,2")
@@ -193,6 +193,13 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     (COMPARE, "--gpus none leaves nothing"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
     ((*THREADS, "--", "ls"), "no command can follow --"),
+    (("compare", "--", "python", "train.py"), "ngcdl compare pytorch -- python train.py"),
+    (("compare", "pytorch", "--vary", "threads=1,2", "--", "ls"), "your own is compared by device and image."),
+    (("compare", "pytorch", "--vary", "gpus=1,2", "--", "ls"), "--vary gpus: only a bundled training has that."),
+    (("compare", "pytorch", "--gpus", "none", "--", "ls"), "--gpus none leaves nothing"),
+    (("compare", "pytorch", "--steps", "99", "--", "ls"), "--steps: only --train reads that"),
+    (("compare", "pytorch", "--repeat", "0", "--", "ls"), "--repeat"),
+    (("compare", "pytorch"), "or a command of your own, after an image and --"),
     (("compare", "--train", "smoke"), "smoke is a check without a speed to compare"),
 ])  # fmt: skip
 def test_what_can_t_be_meant_is_refused_before_anything_runs(trained: House, words: tuple[str, ...], said: str) -> None:
@@ -225,6 +232,18 @@ def test_without_vary_the_cpu_comes_first_and_only_the_device_differs() -> None:
     assert (name, cpu.name, gpu.name) == ("device", "cpu", "gpu")
     assert (cpu.device, gpu.device) == (cpu.asked.device, gpu.asked.device) == ("cpu", "gpu")
     assert cpu.asked.gpus == gpu.asked.gpus == BASE.gpus
+
+
+@pytest.mark.parametrize(("typed", "given"), [("auto", "all"), ("1", "1"), ("0,1", "0,1")])
+def test_a_command_gets_no_card_and_then_those_that_were_typed_or_all(typed: str, given: str) -> None:
+    asked = Asked(
+        "docker", ImageRef.parse("pytorch:24.05-py3"), GpuRequest.parse(typed), None, own=RunSpec(None, ("ls",))
+    )
+    name, made = arms(asked, None, [], REGISTRY)
+    assert (name, [variant.device for variant in made]) == ("device", ["cpu", "gpu"])
+    assert [str(variant.asked.gpus) for variant in made] == ["none", given]
+    assert made[1].asked.gpus.demanded, "a comparison without it would answer nothing"
+    assert [replace(variant.asked, gpus=asked.gpus) for variant in made] == [asked, asked]
 
 
 def test_images_are_compared_by_name_also_two_of_one_framework() -> None:

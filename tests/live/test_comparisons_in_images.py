@@ -60,6 +60,50 @@ def test_two_threads_against_one_give_a_ratio_with_its_spread_in_the_tensorflow_
     assert "SYNTHETIC" in shown.out
 
 
+# Python 2.7, as in the image.
+WHAT_IT_GETS = """
+import os, sys, time
+sys.stdout.write("cards: %s" % os.environ.get("NVIDIA_VISIBLE_DEVICES"))
+time.sleep(0.5)
+"""
+
+
+def test_a_command_of_one_s_own_is_run_without_a_card_and_with_one(user: User) -> None:
+    user.has_gpus()
+    (user.here / "train.py").write_text(WHAT_IT_GETS)
+    words = ("compare", "tensorflow:18.01-py2", "--gpus", "0,", "--repeat", "2")
+    found = _found(user.run(*words, "--json", "--", "python", "train.py", seconds=120))
+    assert (found["vary"], found["by"], found["workload"], found["refused"]) == ("device", "run_seconds", None, [])
+    assert [(arm["name"], arm["device"], arm["counted"]) for arm in found["arms"]] == [
+        ("cpu", "cpu", 2),
+        ("gpu", "gpu", 2),
+    ]
+    records = _records(user)
+    cards = [[line for line in (user.runs / one["id"] / "log.txt").read_text().splitlines() if "cards: " in line]
+             for one in records]  # fmt: skip
+    card = "cards: GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
+    assert cards == [["cards: void"], [card], [card], ["cards: void"]]
+    asked = [{**record["spec"], "gpus": ""} for record in records]
+    assert asked == [asked[0]] * 4, "only the cards differ"
+    took = {record["id"]: record["finished"] - record["started"] for record in records}
+    for pair in found["pairs"]:
+        cpu, gpu = pair["runs"]
+        assert pair["ratio"] == pytest.approx(took[cpu] / took[gpu])
+    shown = user.run("compare", "--show", "last").out
+    assert "Whether the GPU is used is not known (too few samples)" in shown or "No measurable difference" in shown
+
+
+def test_a_command_whose_code_changes_meanwhile_is_not_run_again(user: User) -> None:
+    user.has_gpus()
+    (user.here / "train.py").write_text("pass\n")
+    words = ("compare", "tensorflow:18.01-py2", "--gpus", "0,", "--", "sh", "-c", "echo pass >> train.py")
+    done = user.run(*words, seconds=120)
+    assert done.code == 1, done
+    assert len(_records(user)) == 1
+    assert "its code was edited: no further run does the same" in done.out
+    assert "Only the CPU was measured" in done.out or "No ratio is given" in done.out
+
+
 def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_field(user: User) -> None:
     state = user.has_gpus()
     state.write_text(re.sub(r"(?m)^driver=.*$", "driver=615.61", Path(state).read_text()))

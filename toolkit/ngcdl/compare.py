@@ -1,4 +1,4 @@
-"""The same training with one thing varied: prepares the arms, and compares the runs by their records.
+"""The same training, or command, with one thing varied: prepares the arms, and compares the runs by their records.
 
 All runs begin from one preparation; each is an ordinary recorded run (rounds.py). A comparison is stored as the ids of
 its runs (comparisons.py).
@@ -14,7 +14,7 @@ from ngcdl import choice, meanwhile, prepare
 from ngcdl.asked import Asked
 from ngcdl.asked import Show as Preparing
 from ngcdl.comparisons import Kept
-from ngcdl.errors import NgcdlError, NoGpu
+from ngcdl.errors import NgcdlError, NoGpu, NothingToCompare
 from ngcdl.folder import EVENTS, lines
 from ngcdl.prepare import Settled
 from ngcdl.record import Run
@@ -48,12 +48,17 @@ def settle(
 
     Raise NgcdlError, and then nothing is recorded. The engine, the cards and the data are chosen once, for the arm with
     the most cards, else the last one: of CPU and GPU, the one that may be impossible. If so, it is left out, with the
-    reason.
+    reason; of a command of the user's own nothing is left then.
     """
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
     # The GPU arm may find no GPU, which would be the end of an ordinary run.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
-    first = prepare.settle(asked, settings, shelf, show)
+    try:
+        first = prepare.settle(asked, settings, shelf, show)
+    except NoGpu as error:
+        if asked.own is None or hardest.device != "gpu":
+            raise
+        raise NothingToCompare(error.found) from error
     ready, remarks = [], []
     for variant in variants:
         if variant.device == "gpu" and first.picked.gpus.kind == "none":
@@ -74,6 +79,8 @@ def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store,
     asked = variant.asked
     if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
         return replace(first, asked=asked, picked=choice.heard(first.picked, asked.device))
+    if asked.image == first.asked.image:  # where its name leaves the release open, others might do for fewer cards
+        asked = replace(asked, image=first.picked.image)
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
     return replace(prepare.settle(asked, settings, shelf, show, first.data), asked=asked)

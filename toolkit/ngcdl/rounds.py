@@ -27,6 +27,7 @@ from ngcdl.store import Store
 
 # Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
 _OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
+EDITED = "its code was edited: no further run does the same"
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,12 @@ class Comparing:
         show: Show,
         until: float | None = None,
         clock: Callable[[], float] = time.time,
+        is_edited: Callable[[], bool] = lambda: False,
     ) -> None:
         """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
-        stopped, and no other begins."""
+        stopped, and no other begins. Nor does one once `is_edited` says that the command is no longer the same."""
         self.arms, self._shelf, self._show = arms, shelf, show
-        self._left, self._until, self._clock = list(arms), until, clock
+        self._left, self._until, self._clock, self._is_edited = list(arms), until, clock, is_edited
         self._queued: dict[tuple[str, int], _Queued] = {}  # by arm and round, in order
         self.kept = kept
 
@@ -108,7 +110,11 @@ class Comparing:
         return not is_over
 
     def _is_cut_short(self) -> bool:
-        return self._is_late() or self._is_stopped()
+        if self._is_late() or self._is_stopped():
+            return True
+        if is_edited := self._is_edited():
+            self._end(EDITED)
+        return is_edited
 
     def _is_late(self) -> bool:
         late = self._until is not None and self._clock() > self._until
@@ -216,7 +222,10 @@ class Comparing:
 def _told(run: Run) -> str:
     figures = run.summary
     if run.status != "finished":
-        return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id})"
+        why = f"; its output:  ngcdl logs {run.id}" if run.status == "failed" else ""
+        return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id}){why}"
+    if not run.workload and figures.examples_per_second is None and run.seconds is not None:
+        return f"took {console.measured(run.seconds)} s ({run.id})"
     if figures.examples_per_second is None or figures.seconds_per_batch is None:
         return f"too few steps for a figure ({run.id})"
     rate, each = console.measured(figures.examples_per_second), console.measured(figures.seconds_per_batch, 4)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import choice, comparisons, console, settings, trainings, validation
+from ngcdl import choice, comparisons, console, mounted, settings, trainings, validation
 from ngcdl import compare as comparing
+from ngcdl.asked import Asked
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
@@ -22,7 +24,7 @@ from ngcdl.interrupt import Interrupted
 from ngcdl.report import compared
 from ngcdl.report.comparison import Comparison
 from ngcdl.rounds import Comparing
-from ngcdl.spec import KINDS, GpuRequest, Workload, kind_of
+from ngcdl.spec import KINDS, GpuRequest, Workload, kind_of, redacted_words
 from ngcdl.store import Store
 
 REFUSED = 1
@@ -33,6 +35,7 @@ STEPS_LEAST, STEPS_MOST = 31, 200
 MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
+UNWATCHED = "whether the code stayed the same was not checked: {why}"
 
 
 class _Hushed(Screen):
@@ -50,7 +53,7 @@ class _Hushed(Screen):
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
     """Run the comparison that was typed, print it and return the exit code. `others` are further images."""
-    if not typed.train:
+    if not typed.train and not typed.command:
         config = settings.load()
         for name in filter(None, (typed.image, *others)):
             image_of(name, config, "compare")
@@ -59,7 +62,8 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
         if vary is not None and vary.partition("=")[0] not in (*AXES, *OTHERS):
             form += f"; --vary {vary}: {FORM.rstrip('.')}"
         raise BadOption(
-            f"compare runs a bundled training: {form}.", EXAMPLE if vary else "    ngcdl compare --train cifar10"
+            f"compare runs a bundled training: {form}; or a command of your own, after an image and --.",
+            EXAMPLE if vary else "    ngcdl compare --train cifar10\n    ngcdl compare IMAGE -- python train.py",
         )
     kept, number = carried_out(typed, others, rounds)
     if typed.detach and not number:
@@ -86,16 +90,17 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     """Run a comparison; return what is kept of it, and the signal that ended it. Raise NgcdlError before its runs."""
     config = settings.load()
     shelf = Store(config.runs)
-    known = trainings.bundled(typed.train or "")
+    known = None if typed.command and not typed.train else trainings.bundled(typed.train or "")
     _check(typed, rounds, known)
-    repeat, vary = rounds.repeat, rounds.vary or (None if others else known.vary)
-    if typed.steps is None and typed.epochs is None and typed.seconds is None:
+    repeat, vary = rounds.repeat, rounds.vary or (None if others or not known else known.vary)
+    if known and typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling)
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
-    asked = replace(parsed(typed, config, shelf), command="compare")
+    asked = _of_compare(parsed(typed, config, shelf))
+    is_edited, unwatched = _code(asked)
     name, variants = arms(asked, vary, images, config.registry, scaling)
-    for one in (variant.asked for variant in variants):
+    for one in (variant.asked for variant in variants if known):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         image = one.image or choice.named_default(config.registry)
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
@@ -105,9 +110,11 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
+        remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
         kept = Kept(shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
-        going = Comparing({variant.name: settled for variant, settled in ready}, kept, shelf, screen, rounds.until)
+        settled = {variant.name: settled for variant, settled in ready}
+        going = Comparing(settled, kept, shelf, screen, rounds.until, is_edited=is_edited)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
         screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
@@ -120,15 +127,35 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     return going.kept, number
 
 
-def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled) -> None:
+def _of_compare(asked: Asked) -> Asked:
+    """Return it without the terminal that a comparison's runs don't have."""
+    return replace(asked, command="compare", own=replace(asked.own, tty=False, stdin=False) if asked.own else None)
+
+
+def _code(asked: Asked) -> tuple[Callable[[], bool], tuple[str, ...]]:
+    """Return what says whether the command's code was edited since, and a remark if nothing does."""
+    if asked.own is None:
+        return lambda: False, ()
+    if kind_of(asked.engine).has_queue:
+        return lambda: False, (UNWATCHED.format(why="its runs begin when the queue lets them"),)
+    found = mounted.sources((*asked.own.mounts, *(asked.extra.mounts if asked.extra else ())))
+    if found is None:
+        return lambda: False, (UNWATCHED.format(why="too many files are mounted with it"),)
+    return found.are_edited, ()
+
+
+def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> None:
     """Raise BadOption if something was typed that no comparison has."""
+    if not known and not typed.image:
+        words = shlex.join(redacted_words(typed.command))
+        raise BadOption("A command of your own needs an image.", f"    ngcdl compare pytorch -- {words}")
     if rounds.repeat < 1:
         raise BadOption("--repeat must be a whole number, 1 or more.")
     if typed.batch == "largest":
         raise BadOption(
             "--batch largest: all arms of a comparison have the same batch.", "    ngcdl run ... --batch largest"
         )
-    if not known.parameters:
+    if known and not known.parameters:
         raise BadOption(f"{known.name} is a check without a speed to compare.", f"    ngcdl run --train {known.name}")
     if typed.steps is not None and typed.steps < STEPS_FEWEST:
         raise BadOption(f"--steps {typed.steps}: fewer than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")

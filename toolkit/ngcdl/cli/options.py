@@ -116,6 +116,7 @@ Limits = Annotated[
         help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it unset.",
     ),
 ]
+Workdir = Annotated[str | None, container("-w", "--workdir", metavar="DIR", help="Working directory in the container.")]
 AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, usually root.")]
 Pull = Annotated[str, container("--pull", metavar="missing|always", help="When to pull.")]
 Force = Annotated[bool, container("--force", help="Go on even if the image is judged unable to run here.")]

@@ -52,6 +52,9 @@ _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch"
 OTHERS = ("gpus", "nodes", "image", "framework", "device")
 FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
 EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
+# What can be varied without knowing what a command computes.
+_OF_COMMAND = ("device", "image")
+_OWN = "    ngcdl compare IMAGE -- python train.py"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
 
 
@@ -63,14 +66,18 @@ def arms(
     `scaling`, for machines and cards: STRONG (also None) or WEAK: --batch is for all replicas together, or for each."""
     if vary is None and len(images) > 1:
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
-    assert base.workload is not None  # compare always has a training
-    again = f"--train {base.workload.name} --vary"
+    again = f"--train {base.workload.name} --vary" if base.workload else "--vary"
     name, _, text = (vary or "device=cpu,gpu").partition("=")
     values = [value.strip() for value in text.split(",")]
     if "" in values:
         raise BadOption(f"--vary {vary}: {FORM}", EXAMPLE)
     if len(values) < 2 or len(set(values)) < len(values):
         raise BadOption(f"--vary {vary}: needs at least two values, all different.", EXAMPLE)
+    if base.workload is None and name not in _OF_COMMAND:
+        known = " and ".join(_OF_COMMAND)
+        raise BadOption(
+            f"--vary {name}: only a bundled training has that. A command of your own is compared by {known}.", _OWN
+        )
     if len(images) > 1 and name != "framework":
         raise BadOption(f"--vary {name} takes one image.", f"    ngcdl compare IMAGE {again} ...")
     if name == "device":
@@ -142,7 +149,9 @@ def _on_nodes(base: Asked, value: str) -> Placement:
 
 
 def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
-    """Return CPU and GPU, the CPU first: same request, image and mounts; only the device of the training differs."""
+    """Return CPU and GPU, the CPU first: same request, image and mounts; only the device of the training differs.
+
+    A command of the user's own computes on what it is given: no card, or those requested, by default all."""
     if set(values) != {"cpu", "gpu"}:
         raise BadOption("--vary device=cpu,gpu: takes exactly these two.")
     if base.device:
@@ -151,6 +160,10 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
         )
     if base.gpus.kind == "none":
         raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE)
+    if base.workload is None:
+        cards = base.gpus if base.gpus.demanded else GpuRequest("all")
+        given = {"cpu": GpuRequest("none"), "gpu": cards}
+        return [Variant(name, replace(base, gpus=gpus), name) for name, gpus in given.items()]
     return [Variant(value, replace(base, device=value), value) for value in ("cpu", "gpu")]
 
 

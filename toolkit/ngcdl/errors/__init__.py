@@ -57,6 +57,7 @@ NgcdlError (125)
 │   └── PathUnfit             a path that can't be passed to the nodes
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
+│   ├── NothingToCompare      there is none to compare the CPU with
 │   ├── NvmlUnavailable       the driver is not loaded, or its version differs from its library's
 │   │   ├── DriverHangs       a call to it has not returned
 │   │   └── LibraryMissing    its library is missing, or can't be loaded
@@ -116,6 +117,7 @@ from ngcdl.errors.gpu import (
     LibraryMissing,
     NoGpu,
     NoGpuWay,
+    NothingToCompare,
     NvmlUnavailable,
 )
 from ngcdl.errors.keys import (

@@ -21,6 +21,16 @@ class NoGpu(GpuError):
         super().__init__(
             f"{option} {asked}: {found}.", f"{instead[option]}\nTo see what the driver reports:\n    ngcdl gpu"
         )
+        self.found = found
+
+
+class NothingToCompare(GpuError):
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"The CPU can't be compared with a GPU: {found}.",
+            "To measure the command on the CPU alone:\n    ngcdl run IMAGE --gpus none -- COMMAND\n"
+            "To see what the driver reports:\n    ngcdl gpu",
+        )
 
 
 class NvmlUnavailable(GpuError):

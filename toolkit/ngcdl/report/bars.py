@@ -1,28 +1,29 @@
-"""The arms of a comparison as bars: the median examples/s of each, with whiskers from its slowest to fastest round."""
+"""The arms of a comparison as bars: the median of each, with whiskers from its slowest to fastest round."""
 
 from __future__ import annotations
 
 from ngcdl.report.charts import COLOURS
-from ngcdl.report.comparison import Comparison, Reached
+from ngcdl.report.comparison import Comparison
 from ngcdl.report.markup import Markup, tag
-from ngcdl.report.spread import figure
+from ngcdl.report.spread import Spread, figure
 
 _WIDE = 1000.0
 
 
 def bars(it: Comparison) -> Markup | None:
     """Draw the bars on one scale from 0; None with fewer than two arms to compare."""
-    known = [arm.examples_per_second.max for arm in it.arms if arm.examples_per_second]
+    found = [(arm.name, arm.run_seconds if it.by_duration else arm.examples_per_second) for arm in it.arms]
+    known = [speed.max for _, speed in found if speed]
     if len(known) < 2 or not max(known):
         return None
-    rows = [cell for at, arm in enumerate(it.arms) for cell in _row(arm, at, max(known))]
-    caption = tag("figcaption", tag("strong", "Speed"), " ", tag("span", "examples/s", class_="unit"))
+    rows = [cell for at, (name, speed) in enumerate(found) for cell in _row(name, speed, at, max(known))]
+    what, unit = ("Time", "s, start-up included: shorter is faster") if it.by_duration else ("Speed", "examples/s")
+    caption = tag("figcaption", tag("strong", what), " ", tag("span", unit, class_="unit"))
     return tag("figure", caption, tag("div", *rows, class_="bars"))
 
 
-def _row(arm: Reached, at: int, most: float) -> tuple[Markup, Markup, Markup]:
+def _row(name: str, speed: Spread | None, at: int, most: float) -> tuple[Markup, Markup, Markup]:
     """Draw one arm. Its figure is beside the bar as text, so a screen reader needs no other description."""
-    speed = arm.examples_per_second
     shown = []
     if speed:
         middle, low, high = (value / most * _WIDE for value in (speed.median, speed.min, speed.max))
@@ -32,4 +33,4 @@ def _row(arm: Reached, at: int, most: float) -> tuple[Markup, Markup, Markup]:
             tag("path", class_="whisker", d=ends),
         ]
     picture = tag("svg", *shown, viewBox=f"0 0 {_WIDE:g} 20", preserveAspectRatio="none", aria_hidden="true")
-    return tag("span", arm.name), picture, tag("span", figure(speed), class_="value")
+    return tag("span", name), picture, tag("span", figure(speed), class_="value")

@@ -16,11 +16,14 @@ from ngcdl.report.spread import figure, times
 from ngcdl.report.unlike import NOT_ENDED, UNEQUAL, Refusal
 
 _HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "EXAMPLES/J", "ON")
+# What a command computed on is mostly not known, but what it was given is.
+_HEAD_OF_COMMAND = (*_HEAD[:-1], "GIVEN")
+_HEAD_BY_DURATION = ("ARM", "RUNS", "SECONDS", "CPU", "GPU", "GIVEN")
 
 
 def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     """Yield all lines to print, the verdict last; the table fits `width` columns if that is given."""
-    yield from console.table(_rows(it.arms), width)
+    yield from console.table(_rows(it), width)
     yield ""
     if it.synthetic:
         yield f"SYNTHETIC data, nothing real: {it.synthetic}"
@@ -43,7 +46,7 @@ def ratios(it: Comparison) -> Iterator[str]:
 
 def table(it: Comparison) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
     """Return the table's head, and a named row for each arm."""
-    head, *rows = _rows(it.arms)
+    head, *rows = _rows(it)
     return head, [(row[0], row[1:]) for row in rows]
 
 
@@ -58,11 +61,17 @@ def verdict(it: Comparison) -> str:
 
 
 def _no_ratio(it: Comparison) -> str:
-    known = [f"{arm.name} {figure(arm.examples_per_second)} examples/s" for arm in it.arms if arm.examples_per_second]
-    figures = ", ".join(known) or "nothing was measured"
+    known = [(arm.name, told) for arm in it.arms if (told := _speed(it, arm))]
     if len(it.arms) == 1 and known:
-        return f"Only {_phrase(it, it.arms[0].name)} was measured: {figure(it.arms[0].examples_per_second)} examples/s."
-    return f"No ratio is given ({_why(it)}): {figures}."
+        return f"Only {_phrase(it, it.arms[0].name)} was measured: {known[0][1]}."
+    return f"No ratio is given ({_why(it)}): {', '.join(map(' '.join, known)) or 'nothing was measured'}."
+
+
+def _speed(it: Comparison, arm: Reached) -> str | None:
+    """599.9 (590.1..605.0) examples/s, or 35.2 (34.9..35.5) s; None if it was not measured."""
+    if it.by_duration:
+        return f"{figure(arm.run_seconds)} s" if arm.run_seconds else None
+    return f"{figure(arm.examples_per_second)} examples/s" if arm.examples_per_second else None
 
 
 def _without(it: Comparison) -> Iterator[str]:
@@ -126,12 +135,19 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _sentence(it: Comparison, ratio: Ratio) -> str:
+    arm = next(arm for arm in it.arms if arm.name == ratio.arm)
+    is_of_command = it.is_command and it.vary == "device"
     if not ratio.is_told:
-        return f"No measurable difference between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)}: " + (
-            f"{times(ratio)}."
-        )
+        even = f"No measurable difference between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)}: "
+        return f"{even}{times(ratio)}." + (f" {_use(it, arm)}." if is_of_command else "")
+    if is_of_command:
+        slower = ": the CPU is faster here" if ratio.max < 1 else ""
+        if it.by_duration:
+            gain = f"with it the whole run, start-up included, is {times(ratio)} as fast"
+        else:
+            gain = f"with it the command does {times(ratio)} the CPU's work"
+        return f"{_use(it, arm)}; {gain}{slower}."
     if it.vary == "device":
-        arm = next(arm for arm in it.arms if arm.name == ratio.arm)
         percent = measured(arm.gpu_percent, 0, " % busy")
         slower = ": the CPU is faster here" if ratio.max < 1 else ""
         if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML rarely sees what is over at once
@@ -140,10 +156,21 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
             used = f"The GPU is used{f' ({percent})' if arm.gpu_percent is not None else ''}"
         return f"{used} and does {times(ratio)} the CPU's work{slower}."
     subject = _phrase(it, ratio.arm)
+    if it.by_duration:
+        return f"With {subject} the whole run, start-up included, is {times(ratio)} as fast as with {ratio.against}."
     do = "do" if subject.endswith(("threads", "GPUs", "nodes")) else "does"
     if it.vary not in ("image", "framework"):  # a name keeps its letters
         subject = subject[0].upper() + subject[1:]
     return f"{subject} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
+
+
+def _use(it: Comparison, arm: Reached) -> str:
+    """Say whether a command used the GPU that it was given, as far as NVML saw."""
+    if arm.gpu_percent is None or not it.saw_use:
+        why = "its driver gives no figure" if it.saw_use else "too few samples"
+        return f"Whether the GPU is used is not known ({why})"
+    is_idle = arm.gpu_percent < IDLE_PERCENT
+    return f"The GPU is {'hardly ' if is_idle else ''}used ({number(arm.gpu_percent, 0)} % busy)"
 
 
 def _phrase(it: Comparison, arm: str) -> str:
@@ -160,8 +187,11 @@ def _phrase(it: Comparison, arm: str) -> str:
     )
 
 
-def _rows(arms: Sequence[Reached]) -> list[tuple[str, ...]]:
-    rows = [_HEAD, *(_row(arm) for arm in arms)]
+def _rows(it: Comparison) -> list[tuple[str, ...]]:
+    arms = it.arms
+    if it.by_duration:
+        return [_HEAD_BY_DURATION, *(_row_by_duration(arm) for arm in arms)]
+    rows = [_HEAD_OF_COMMAND if it.is_command else _HEAD, *(_row(arm) for arm in arms)]
     if not any(arm.examples_per_joule for arm in arms):
         rows = [(*row[:-2], row[-1]) for row in rows]
     return rows
@@ -170,14 +200,27 @@ def _rows(arms: Sequence[Reached]) -> list[tuple[str, ...]]:
 def _row(arm: Reached) -> tuple[str, ...]:
     return (
         arm.name,
-        str(arm.counted) if arm.counted == len(arm.runs) else f"{arm.counted} of {len(arm.runs)}",
+        _counted(arm),
         figure(arm.examples_per_second),
         figure(arm.seconds_per_batch, 4),
         number(arm.cpu_percent, 0, "%"),
         number(arm.gpu_percent, 0, "%"),
         measured(arm.examples_per_joule, 2),
-        f"{(arm.device or NOT_AVAILABLE).upper() if arm.device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}",
+        _on(arm),
     )
+
+
+def _row_by_duration(arm: Reached) -> tuple[str, ...]:
+    used = number(arm.cpu_percent, 0, "%"), number(arm.gpu_percent, 0, "%")
+    return (arm.name, _counted(arm), figure(arm.run_seconds), *used, _on(arm))
+
+
+def _counted(arm: Reached) -> str:
+    return str(arm.counted) if arm.counted == len(arm.runs) else f"{arm.counted} of {len(arm.runs)}"
+
+
+def _on(arm: Reached) -> str:
+    return f"{arm.device.upper() if arm.device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}"
 
 
 def _refused(refusal: Refusal) -> str:

@@ -1,13 +1,15 @@
 """Runs compared round by round: what each arm reached, and how many times as fast it is as the first.
 
-Pure: measured runs in, a Comparison out. A ratio has a spread or is not given at all: it is the median of the ratios
-within each round, with their minimum and maximum, so that what slows the whole machine for a while cancels out. Runs
-that can't be compared are refused by the name of the field, and their rounds yield no ratio.
+Pure: measured runs in, a Comparison out. What is compared is the speed, in examples/s; of commands of the user's own
+that don't report theirs it is the whole run's duration, start-up included. A ratio has a spread or is not given at all:
+it is the median of the ratios within each round, with their minimum and maximum, so that what slows the whole machine
+for a while cancels out. Runs that can't be compared are refused by the name of the field, and their rounds yield no
+ratio.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 from statistics import median
@@ -16,6 +18,7 @@ from typing import Any
 from ngcdl.record import Run
 from ngcdl.report import lines, naming
 from ngcdl.report.arm import Figures
+from ngcdl.report.case import can_judge, is_command
 from ngcdl.report.pairs import Published, published
 from ngcdl.report.questions import Answer, answers
 from ngcdl.report.scaling import WEAK
@@ -41,7 +44,9 @@ class Arm:
 
 @dataclass(frozen=True)
 class Reached:
-    """What one arm's accepted runs reached. `on` is the hardware; `runs` are the ids of all its runs."""
+    """What one arm's accepted runs reached. `on` is the hardware; `runs` are the ids of all its runs.
+
+    `device` is what it computed on; of a command that does not report it, what it was given."""
 
     name: str
     runs: tuple[str, ...]
@@ -55,11 +60,12 @@ class Reached:
     examples_per_joule: float | None
     latency_p50_seconds: Spread | None = None
     latency_p95_seconds: Spread | None = None
+    run_seconds: Spread | None = None
 
     @property
     def apart_percent(self) -> float | None:
         """By how many percent its best round exceeds its worst, if that is more than chance; else None."""
-        speed = self.examples_per_second
+        speed = self.examples_per_second or self.run_seconds
         if not speed or not speed.min or speed.max / speed.min <= UNSTEADY:
             return None
         return 100 * (speed.max / speed.min - 1)
@@ -79,7 +85,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as many examples per second `arm` does as `against`, over `pairs` rounds, at least two."""
+    """How many times as fast `arm` is as `against`, over `pairs` rounds, at least two."""
 
     arm: str
     against: str
@@ -107,6 +113,9 @@ class Comparison:
     is_training: bool  # the speeds are a training's or an inference's: published figures may be shown beside them
     synthetic: str | None  # why the data is not real, None if it is
     scaling: str | None = None  # when varying nodes or GPUs: scaling.STRONG or WEAK
+    is_command: bool = False  # of the user's own
+    by_duration: bool = False  # of whole runs: not all of the commands' runs reported a speed
+    saw_use: bool = True  # the samples of all runs with a GPU suffice to say whether it was used
 
     @property
     def ratio(self) -> Ratio | None:
@@ -120,6 +129,7 @@ class Comparison:
             "vary": self.vary,
             "scaling": self.scaling,
             "workload": self.workload,
+            "by": "run_seconds" if self.by_duration else "examples_per_second",
             "synthetic": self.synthetic is not None,
             "dataset_note": self.synthetic,
             "arms": [asdict(arm) for arm in self.arms],
@@ -154,13 +164,15 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         for number, measured in enumerate(arm.rounds, 1)
         if measured
     ]
-    refused = refusals(entries, vary, is_weak=scaling == WEAK)
-    reached = tuple(_reached(arm, _fields_of(refused)) for arm in arms)
-    pairs = tuple(_pairs(arms, _fields_of(refused)))
-    ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
     runs = [entry.run for entry in entries]
+    is_own = bool(runs) and all(map(is_command, runs))
+    by_duration = is_own and any(run.status == "finished" and run.summary.examples_per_second is None for run in runs)
+    refused = refusals(entries, vary, is_weak=scaling == WEAK, by_duration=by_duration)
+    reached = tuple(_reached(arm, _fields_of(refused), by_duration) for arm in arms)
+    pairs = tuple(_pairs(arms, _fields_of(refused), _took if by_duration else _speed))
+    ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
     workload = next((name for run in runs if (name := run.workload.get("name"))), None)
-    is_training = not any(naming.without_result(entry.run, entry.measured.start) for entry in entries)
+    is_training = not is_own and not any(naming.without_result(entry.run, entry.measured.start) for entry in entries)
     return Comparison(
         vary=vary,
         workload=workload,
@@ -168,12 +180,17 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         pairs=pairs,
         ratios=ratios,
         refused=refused,
-        answers=answers(vary, find(workload), [_figures(arm, _fields_of(refused)) for arm in arms], scaling),
+        answers=()
+        if by_duration
+        else answers(vary, find(workload), [_figures(arm, _fields_of(refused)) for arm in arms], scaling),
         diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
         published=published(workload) if vary == "device" and is_training else None,  # it answers nothing else
         is_training=is_training,
         synthetic=next((run.dataset_note or "as requested" for run in runs if run.is_synthetic), None),
         scaling=scaling,
+        is_command=is_own,
+        by_duration=by_duration,
+        saw_use=all(run.summary.steps is not None or can_judge(run, run.summary) for run in runs if run.gpus),
     )
 
 
@@ -186,8 +203,8 @@ def _fields_of(refused: Sequence[Refusal]) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def _reached(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Reached:
-    runs = [one.run for one in arm.rounds if one]
+def _reached(arm: Arm, refused: Mapping[str, Sequence[str]], by_duration: bool) -> Reached:
+    runs = [naming.placed(one.run) for one in arm.rounds if one]
     good = [run for run in runs if run.id not in refused]
     known = good or runs
     return Reached(
@@ -196,13 +213,14 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Reached:
         counted=len(good),
         device=next((run.device for run in known if run.device), None),
         on=next((there for run in known if (there := naming.hardware(run))), None),
-        examples_per_second=Spread.of(_numbers(good, "examples_per_second")),
+        examples_per_second=None if by_duration else Spread.of(_numbers(good, "examples_per_second")),
         seconds_per_batch=Spread.of(_numbers(good, "seconds_per_batch")),
         cpu_percent=_median(_numbers(good, "cpu_percent_mean")),
         gpu_percent=_median(_numbers(good, "gpu_percent_mean")),
         examples_per_joule=_median(_numbers(good, "examples_per_joule")),
         latency_p50_seconds=Spread.of(_numbers(good, "latency_p50_seconds")),
         latency_p95_seconds=Spread.of(_numbers(good, "latency_p95_seconds")),
+        run_seconds=Spread.of([run.seconds for run in good if run.seconds is not None]),
     )
 
 
@@ -233,7 +251,9 @@ def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
     )
 
 
-def _pairs(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[Pair]:
+def _pairs(
+    arms: Sequence[Arm], refused: Mapping[str, Sequence[str]], speed: Callable[[Run], float | None]
+) -> Iterator[Pair]:
     for number in range(1, max((len(arm.rounds) for arm in arms), default=0) + 1):
         base = _run(arms[0], number)
         for arm in arms[1:]:
@@ -242,7 +262,8 @@ def _pairs(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterato
                 continue
             fields = tuple(dict.fromkeys(name for one in (base, run) if one for name in refused.get(one.id, ())))
             ids = (base.id if base else None, run.id if run else None)
-            ratio = _times(run, base) if run and base and not fields else None
+            fast, slow = (speed(run), speed(base)) if run and base and not fields else (None, None)
+            ratio = fast / slow if fast and slow else None
             yield Pair(number, arm.name, arms[0].name, ids, ratio, fields)
 
 
@@ -251,9 +272,13 @@ def _run(arm: Arm, number: int) -> Run | None:
     return measured.run if measured else None
 
 
-def _times(run: Run, base: Run) -> float | None:
-    fast, slow = run.summary.examples_per_second, base.summary.examples_per_second
-    return fast / slow if fast and slow else None
+def _speed(run: Run) -> float | None:
+    return run.summary.examples_per_second
+
+
+def _took(run: Run) -> float | None:
+    """Runs per second."""
+    return 1 / run.seconds if run.seconds else None
 
 
 def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:

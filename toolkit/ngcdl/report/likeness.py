@@ -14,7 +14,7 @@ from ngcdl.report.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
 # by itself it does not change what a step is.
 _NAMED_ONLY = frozenset({
     "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
-    "workdir", "shm_bytes",
+    "workdir", "shm_bytes", "command",
     "ulimits", "machine", "driver", "engine", "ngcdl",
 })  # fmt: skip
 _COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ngcdl.engines.base import is_planned
@@ -98,6 +98,13 @@ def length(run: Run, start: Mapping[str, Any]) -> str | None:
 def device(run: Run) -> str:
     """GPU, CPU, or n/a if the framework never reported it."""
     return run.device.upper() if run.device else "n/a"
+
+
+def placed(run: Run) -> Run:
+    """Return the run with the device that it was given, if it was a command that did not report what it used."""
+    if run.device or run.workload or run.gpus is None or not run.spec:
+        return run
+    return replace(run, device="gpu" if run.gpus else "cpu")
 
 
 def hardware(run: Run) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report import lines, naming, throttling, tuned
+from ngcdl.report.case import is_command
 from ngcdl.spec import Workload, kind_of
 
 # What is varied -> the fields that differ because of it. All others must be the same.
@@ -45,6 +46,8 @@ _LEFT: Mapping[str, tuple[str, ...]] = {
     "device": ("precision", "channels_last"),
     **dict.fromkeys(("precision", "image", "framework"), ("channels_last",)),
 }
+# Of a command of the user's own, the device is the cards that it is given.
+_OF_COMMAND: Mapping[str, frozenset[str]] = {"device": frozenset({"gpus", "gpu_way"})}
 # The option that makes these the same, if they were left to the framework and the card.
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
@@ -106,22 +109,28 @@ class Refusal:
     runs: tuple[str, ...]
 
 
-def refusals(entries: Sequence[Entry], vary: str, *, is_weak: bool = False) -> tuple[Refusal, ...]:
+def refusals(
+    entries: Sequence[Entry], vary: str, *, is_weak: bool = False, by_duration: bool = False
+) -> tuple[Refusal, ...]:
     """Return every reason to refuse a run. What happened to a run comes first: its other fields are then not checked.
 
-    `is_weak`: each replica has the same batch (weak scaling), so the global batch may differ."""
-    happened = [refusal for entry in entries for refusal in _happened(entry)]
+    `is_weak`: each replica has the same batch (weak scaling), so the global batch may differ. `by_duration`: the runs'
+    durations are compared, not their speeds."""
+    happened = [refusal for entry in entries for refusal in _happened(entry, by_duration)]
     spoilt = {run for refusal in happened for run in refusal.runs}
     whole = [entry for entry in entries if entry.run.id not in spoilt]
     free = BECAUSE_OF.get(vary, frozenset()) | ({"batch"} if is_weak else set())
+    if all(is_command(entry.run) for entry in entries):
+        free |= _OF_COMMAND.get(vary, frozenset())
     return (*_merged(happened), *_unequal(whole, vary, free))
 
 
 # -- what must not have happened ------------------------------------------------------------------------------------
 
 
-def _happened(entry: Entry) -> list[Refusal]:
+def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
     run, found = entry.run, []
+    is_silent = run.device is None and is_command(run)  # most do not report what they compute on
 
     def refuse(name: str, value: Any, why: str) -> None:
         found.append(Refusal(name, {entry.label: value}, why, (run.id,)))
@@ -130,12 +139,15 @@ def _happened(entry: Entry) -> list[Refusal]:
         refuse("device", run.device, "it was meant to compute on the GPU, but its framework saw none")
     elif run.status != "finished":
         refuse("status", run.status, run.reason or NOT_ENDED)
-    elif entry.device and run.device != entry.device:
+    elif entry.device and run.device != entry.device and not is_silent:
         refuse("device", run.device, f"it was meant to compute on the {entry.device.upper()}")
+    elif by_duration:
+        if run.seconds is None:
+            refuse("seconds", None, "how long it took is not known")
     elif run.summary.examples_per_second is None:
         is_training = run.workload or entry.measured.start
         refuse("examples_per_second", None, TOO_FEW_STEPS if is_training else "no training, so no speed")
-    if run.device == "gpu":
+    if run.device == "gpu" or is_silent:
         if run.summary.shared_gpu:
             refuse("shared_gpu", True, "other processes computed on its card at the same time")
         for reason, share in throttled(run).items():
@@ -173,7 +185,8 @@ def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
 
 def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[Refusal]:
     asked = [_whole(entry.run.workload) for entry in entries]
-    free |= {name for name in _LEFT.get(vary, ()) if all(one.get(name) == _PLAIN[name] for one in asked)}
+    left = _LEFT.get(vary, ())  # an own command has no such options
+    free |= {name for name in left if all(one.get(name, _PLAIN[name]) == _PLAIN[name] for one in asked)}
     by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
     names = list(dict.fromkeys(name for values in by_run.values() for name in values))
     found = []
@@ -220,6 +233,7 @@ def _fields(measured: Measured) -> dict[str, Any]:
         **{key: value for key, value in spec.items() if key not in _DERIVED},
         **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
         "hardware": _kinds(run, start) if kind_of(run.engine).is_cluster else None,  # elsewhere "gpus" names the cards
+        "command": None if asked else spec.get("command"),
         "engine": run.engine,
         "gpu_way": run.gpu_way,
         "device": run.device,

@@ -78,10 +78,7 @@ class RunOptions:
     ] = None
     shm_size: options.ShmSize = "1g"
     ulimits: options.Limits = None
-    workdir: Annotated[
-        str | None,
-        options.container("-w", "--workdir", metavar="DIR", help="Working directory in the container."),
-    ] = None
+    workdir: options.Workdir = None
     interactive: Annotated[
         bool,
         options.container("-i", "--interactive", help="Pass stdin on even if it is not a terminal."),
@@ -120,7 +117,12 @@ def run(typed: Typed, tty: bool, rm: bool) -> int:
 class CompareOptions:
     """The options of `ngcdl compare`, in the order of its --help."""
 
-    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Name several to compare them.")] = None
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="IMAGE...", help="Several are compared with each other. A command of yours comes after --."
+        ),
+    ] = None
     train: options.Train = None
     vary: Annotated[
         str | None,
@@ -151,6 +153,7 @@ class CompareOptions:
     hosted: Hosted
     shm_size: options.ShmSize = "1g"
     ulimits: options.Limits = None
+    workdir: options.Workdir = None
     root: options.AsRoot = False
     pull: options.Pull = "missing"
     force: options.Force = False
@@ -166,19 +169,22 @@ class CompareOptions:
     "\b\nExamples:\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n"
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n"
     "  ngcdl compare tensorflow pytorch --train cifar10\n"
+    "  ngcdl compare pytorch -- python train.py --epochs 1\n"
     "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4",
 )
 @takes(CompareOptions)
 def compare(
     typed: Typed, images: list[str] | None, vary: str | None, scaling: str | None, repeat: int, show: str | None
 ) -> int:
-    """Train in turn on the CPU and the GPU, or vary one thing."""
+    """Run the same in turn on the CPU and the GPU, or vary one thing.
+
+    The same: a bundled training, or a command of your own in an image."""
     from ngcdl.cli import compare as it
 
     if show:
         return it.show(show, typed.json)
     first, *others = images or [""]
-    typed = replace(typed, image=first or None, no_eval=True)  # the comparison is of training speed
+    typed = replace(typed, image=first or None, no_eval=bool(typed.train))  # the comparison is of training speed
     return it.compare(typed, others, it.Rounds(vary, repeat, scaling=scaling))
 
 
