@@ -12,6 +12,9 @@ from ngcdl.record import GpuSummary, Image, Run, Summary
 from ngcdl.report import compared
 from ngcdl.report.bars import bars
 from ngcdl.report.comparison import Arm, Comparison, comparison
+from ngcdl.report.page import page
+from ngcdl.report.story import Measured as Samples
+from ngcdl.report.story import Story, Training
 from ngcdl.report.unlike import Measured
 
 READ = Summary(samples=60, training_samples=60, cpu_percent_mean=40.0)
@@ -117,3 +120,12 @@ def test_images_are_compared_by_duration_with_their_names() -> None:
         "With pytorch:26.09-py3 the whole run, start-up included, is 1.50 times (1.50..1.50) as fast as with "
         "pytorch:24.05-py3."
     )
+
+
+def test_the_page_of_a_comparison_says_that_the_cards_differ() -> None:
+    it = of(CPU, [own("gpu1", 40.0, 43.0), own("gpu2", 44.0, 45.0)])
+    runs = (("A", CPU[0].run), ("B", own("gpu1", 40.0).run))
+    document = page([Story(run, Training(), Samples(), letter) for letter, run in runs], it)
+    assert "GPUs of the run" in document
+    assert "These runs differ only in what was measured" not in document
+    assert "s, start-up included: shorter is faster" in document

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ngcdl.record import Run
 from ngcdl.report import naming, tuned
+from ngcdl.report.case import is_command
 from ngcdl.report.story import Story
 from ngcdl.report.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
 
@@ -22,6 +24,13 @@ _COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip"
 
 def _computed(name: str) -> Callable[[Story], Any]:
     return lambda it: naming.computed(it.run, it.training.start)[name] if it.is_training else None
+
+
+def _cards(run: Run) -> str | None:
+    """Name the cards of a command, which rarely reports what it computes on; a training's are `hardware`."""
+    if run.gpus is None or not is_command(run):
+        return None
+    return ", ".join(run.gpus) or "none"
 
 
 _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
@@ -41,6 +50,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("oneDNN", lambda it: tuned.onednn(it.training.start)),
     ("resumed from step", lambda it: it.training.start.get("resumed_from_step")),
     ("computed on", lambda it: it.run.device),
+    ("GPUs of the run", lambda it: _cards(it.run)),
     ("hardware", lambda it: naming.hardware(it.run)),
     ("machine", lambda it: it.run.machine.hostname),
     ("engine", lambda it: it.run.engine),
