@@ -18,6 +18,8 @@ from ngcdl.errors import EngineHangs
 SICK = broken("engine", "it does not run", "It was stopped", Step("start it"), Step("look at it", by_hand=True))
 WARNED = warning("credentials", "readable", "Others can read it", Step("chmod it"))
 WELL = ok("engine", "it runs")
+PASSES = ok("gpu-way", "the runtime nvidia is there")
+PROOF = "To see a GPU compute in a container:\n    ngcdl run --train smoke --gpus 1"
 
 
 @dataclass
@@ -142,6 +144,9 @@ def test_what_a_foreign_program_sent_can_not_move_the_cursor() -> None:
 @pytest.mark.parametrize(("findings", "line"), [
     ([WELL], "All is well: 1 ok."),
     ([WELL, unchecked("disk", "needs engine")], "All is well: 1 ok, 1 not checked."),
+    ([WELL, PASSES], f"All is well: 2 ok.\n{PROOF}"),
+    ([WARNED, PASSES], f"0 broken, 1 warning; first: credentials\n{PROOF}"),
+    ([SICK, PASSES], "1 broken, 0 warnings; first: engine\n    start it"),
     ([WARNED], "0 broken, 1 warning; first: credentials"),
     ([WARNED, SICK, unchecked("disk", "x")], "1 broken, 1 warning, 1 not checked; first: engine\n    start it"),
 ])  # fmt: skip

@@ -14,10 +14,13 @@ from typing import IO
 from ngcdl import console
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding
+from ngcdl.doctor.links import gpu_way
 from ngcdl.errors import BadOption
 
 _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
 _COLOURS = {"ok": "32", "warning": "33", "broken": "31", "unchecked": "2"}
+# Nothing here starts a container: only this shows that what looks right works.
+_PROOF = "    ngcdl run --train smoke --gpus 1"
 _NARROWEST, _WIDEST = 40, 120  # longer lines are hard to read
 
 
@@ -51,7 +54,7 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
 
 
 def screen(findings: Sequence[Finding], width: int, *, in_colour: bool = False) -> str:
-    """Return a line per link, with the cause, if any, and what to type below it. The last line is the summary."""
+    """Return a line per link, with the cause, if any, and what to type below it. The summary comes last."""
     lines = [line for finding in findings for line in _lines(finding, width, in_colour=in_colour)]
     return "\n".join([*lines, "", summary(findings)])
 
@@ -61,13 +64,15 @@ def summary(findings: Sequence[Finding]) -> str:
     broken = sum(finding.state == "broken" for finding in findings)
     unchecked = sum(finding.state == "unchecked" for finding in findings)
     more = f", {unchecked} not checked" if unchecked else ""
+    passes_gpus = any(finding.name == gpu_way.NAME and finding.state == "ok" for finding in findings)
+    proof = f"\nTo see a GPU compute in a container:\n{_PROOF}" if passes_gpus and not broken else ""
     if not worst:
-        return f"All is well: {len(findings) - unchecked} ok{more}."
+        return f"All is well: {len(findings) - unchecked} ok{more}.{proof}"
     warnings = len(worst) - broken
     said = f"{broken} broken, {warnings} warning{'' if warnings == 1 else 's'}{more}; first: {worst[0].name}"
     steps = sorted(worst[0].remedy, key=lambda step: step.by_hand)  # a step that repairs, before one that only inspects
     step = next((step.command for step in steps), None)
-    return f"{said}\n    {step}" if step and broken else said
+    return f"{said}\n    {step}" if step and broken else said + proof
 
 
 def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
