@@ -122,6 +122,18 @@ def test_an_image_without_a_tag_is_chosen_for_the_cards_that_are_named(cards: Ho
     assert choose(cards, image="pytorch", gpus="none", docker=daemon.host)["image"].endswith(f"/pytorch:{newest}")
 
 
+def test_a_training_on_several_kinds_of_cards_gets_what_runs_on_each_of_them(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.info |= NVIDIA
+    cards.set(driver="575.57.08", gpu0__cc="7.0", gpu0__brand="2")
+    command = choose(cards, image="pytorch", gpus="all", docker=daemon.host)
+    assert command["image"].endswith("/pytorch:26.02-py3"), "it may use the one that it runs on"
+    monkeypatch.setenv("TRAINING", "")
+    images = {gpus: choose(cards, image="pytorch", gpus=gpus, docker=daemon.host)["image"] for gpus in ("all", "0,1")}
+    assert {image.rpartition("/")[2] for image in images.values()} == {"pytorch:24.12-py3"}
+
+
 def test_for_an_engine_elsewhere_it_is_the_newest_whatever_this_host_has(bare: Host, daemon: Daemon) -> None:
     daemon.info |= {"Name": os.uname().nodename + "-vm"} | NVIDIA
     newest = releases.tags("pytorch")[0]

@@ -52,6 +52,12 @@ def test_it_is_the_newest_that_is_known_to_run_and_the_line_says_which() -> None
     assert meant.chosen([image("pytorch")], HOPPER, "there")[1].endswith("known to run there")
 
 
+def test_for_all_cards_together_it_is_the_newest_that_runs_on_the_oldest_of_them() -> None:
+    mixed = replace(HOPPER, gpus=(Gpu("7.0", "Tesla V100", "tesla"), *HOPPER.gpus))
+    tags = [meant.chosen([image("pytorch")], mixed, on_each=on_each)[0].tag for on_each in (False, True)]
+    assert tags == ["26.02-py3", "24.12-py3"]
+
+
 def test_where_none_runs_it_is_the_newest_and_the_line_says_that_it_does_not() -> None:
     newest = releases.tags("pytorch")[0]
     found, words = meant.chosen([image("pytorch")], replace(HOPPER, gpus=(Gpu("3.5", "Tesla K40m", "tesla"),)))

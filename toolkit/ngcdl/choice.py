@@ -62,7 +62,9 @@ def choose(
     these are not free either. `usual`: the frameworks of which an image is taken if none was named.
     """
     probe = Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
-    engine, image, why = _engine(engine_name, image, gpus, probe, partial(_image, registry, _meant(gpus, probe), usual))
+    on_each = is_training and gpus.kind in ("all", "devices")
+    tagged = partial(_image, registry, _meant(gpus, probe), usual, on_each=on_each)
+    engine, image, why = _engine(engine_name, image, gpus, probe, tagged)
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
@@ -146,9 +148,17 @@ def default_image(registry: str, environ: Mapping[str, str] = os.environ) -> Ima
 
 
 def _image(
-    registry: str, probe: Probe, usual: Sequence[str], image: ImageRef | None, engine: Engine | None = None
+    registry: str,
+    probe: Probe,
+    usual: Sequence[str],
+    image: ImageRef | None,
+    engine: Engine | None = None,
+    *,
+    on_each: bool = False,
 ) -> tuple[ImageRef, str]:
-    """Return the image to run, and, if its name left that open, which release that is, in words."""
+    """Return the image to run, and, if its name left that open, which release that is, in words.
+
+    `on_each`: it must run on all cards of `probe`."""
     from ngcdl import hostfacts
     from ngcdl.preflight import meant
     from ngcdl.preflight.facts import HostFacts
@@ -160,7 +170,7 @@ def _image(
     if engine and not engine.is_here:  # the verdict on its nodes comes later
         host = HostFacts(host.architecture, elsewhere="its cards can't be seen from here")
     frameworks = [image] if image else [meant.named(name, registry) for name in usual]
-    image, words = meant.chosen(frameworks, host)
+    image, words = meant.chosen(frameworks, host, on_each=on_each)
     return image, f"{words}; "
 
 

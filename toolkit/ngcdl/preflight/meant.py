@@ -33,13 +33,15 @@ def is_open(image: ImageRef) -> bool:
     return image.tag is None and image.digest is None
 
 
-def chosen(frameworks: Sequence[ImageRef], host: HostFacts, where: str = "here") -> tuple[ImageRef, str]:
+def chosen(
+    frameworks: Sequence[ImageRef], host: HostFacts, where: str = "here", *, on_each: bool = False
+) -> tuple[ImageRef, str]:
     """Return the newest image for `host` of the first of `frameworks` that fits, and a line that says which it is.
 
     One that has only its PTX for these cards comes after those with kernels. If none runs, it is the newest of the
-    first: it will be refused, with the reason. `where`: here or there."""
-    fit = [one for one in (_newest(framework, host) for framework in frameworks) if one]
-    image = next((one for one in fit if not _has_only_ptx(one, host)), fit[0] if fit else None)
+    first: it will be refused, with the reason. `where`: here or there. `on_each`: on all cards of `host`."""
+    fit = [one for one in (_newest(framework, host, on_each) for framework in frameworks) if one]
+    image = next((one for one in fit if not _has_only_ptx(one, host, on_each)), fit[0] if fit else None)
     if image is None:
         from ngcdl.catalog import releases
 
@@ -58,22 +60,22 @@ def _short(image: ImageRef) -> str:
     return f"{image.framework}: {image.tag}"
 
 
-def _newest(framework: ImageRef, host: HostFacts) -> ImageRef | None:
+def _newest(framework: ImageRef, host: HostFacts, on_each: bool) -> ImageRef | None:
     from ngcdl.catalog import releases
     from ngcdl.preflight.newest import newest
 
     def facts_of(tag: str) -> ImageFacts | None:
         return _facts(replace(framework, tag=tag), host)
 
-    tag = newest(framework.framework, None, releases.tags(framework.framework), facts_of, host)
+    tag = newest(framework.framework, None, releases.tags(framework.framework), facts_of, host, on_each=on_each)
     return replace(framework, tag=tag) if tag else None
 
 
-def _has_only_ptx(image: ImageRef, host: HostFacts) -> bool:
-    from ngcdl.preflight.verdict import judge
+def _has_only_ptx(image: ImageRef, host: HostFacts, on_each: bool) -> bool:
+    from ngcdl.preflight.verdict import judge, judge_each
 
     facts = _facts(image, host)
-    return facts is not None and judge(facts, host).mode == "ptx"
+    return facts is not None and (judge_each if on_each else judge)(facts, host).mode == "ptx"
 
 
 def _facts(image: ImageRef, host: HostFacts) -> ImageFacts | None:
