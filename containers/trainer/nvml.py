@@ -26,7 +26,7 @@ REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdo
 # Which cards CUDA shows this program, of those that the driver shows it. Read now, because the trainer later hides the
 # cards from a framework that it keeps on the CPU. CUDA numbers cards as NVML does only in the order of the bus, which
 # is also Slurm's: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
-VISIBLE = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
 HAS_NUMBERS = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or "SLURM_JOB_ID" in os.environ
 MOST_PARTS = 7  # MIG devices of a card
 
@@ -78,13 +78,16 @@ class Library(object):
         return [card for card in found if card[0] in self.shown]
 
     def visible(self, cards):
-        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if any of its words is not the
-        name of exactly one, such as a number of the host's in a container, or if it names none."""
-        if not VISIBLE:
+        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if that is not set, or if any of
+        its names is not that of exactly one, such as a number of the host's in a container. As in CUDA, the list ends
+        at anything else: "", -1 and void hide all."""
+        if VISIBLE is None:
             return set(index for index, _, _ in cards)
         names = {index: [] if code else self.names(handle) for index, handle, code in cards}
         kept = set()
-        for word in VISIBLE:
+        for word in [one.strip() for one in VISIBLE.split(",")]:
+            if not word.isdigit() and word[:4] not in ("GPU-", "MIG-"):
+                break
             named = [index for index in names if (HAS_NUMBERS and word == str(index)) or (
                 word[:4] in ("GPU-", "MIG-") and any(name.startswith(word) for name in names[index]))]
             if len(named) != 1:

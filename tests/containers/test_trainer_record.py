@@ -272,9 +272,10 @@ CARDS = CARD + "gpu1.name=A card\ngpu1.uuid=GPU-2a\ngpu2.name=A card\ngpu2.uuid=
         ({"CUDA_VISIBLE_DEVICES": "0,5", "SLURM_JOB_ID": "7"}, [0, 1, 2]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-2"}, [0, 1, 2]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-9"}, [0, 1, 2]),
-        ({"CUDA_VISIBLE_DEVICES": ""}, [0, 1, 2]),
-        ({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_JOB_ID": "7"}, [0, 1, 2]),
-        ({"CUDA_VISIBLE_DEVICES": "void"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_JOB_ID": "7"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "void"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,-1,GPU-2b"}, [0]),
     ],
 )
 def test_of_all_cards_that_the_driver_shows_those_that_cuda_shows_are_read(stand_in, variables, indices):
