@@ -234,10 +234,13 @@ def test_without_vary_the_cpu_comes_first_and_only_the_device_differs() -> None:
     assert cpu.asked.gpus == gpu.asked.gpus == BASE.gpus
 
 
-@pytest.mark.parametrize(("typed", "given"), [("auto", "all"), ("1", "1"), ("0,1", "0,1")])
-def test_a_command_gets_no_card_and_then_those_that_were_typed_or_all(typed: str, given: str) -> None:
+@pytest.mark.parametrize(("engine", "typed", "given"), [
+    ("docker", "auto", "all"), ("docker", "1", "1"), ("docker", "0,1", "0,1"),
+    ("slurm", "auto", "1"), ("kubernetes", "2", "2"),
+])  # fmt: skip
+def test_a_command_gets_no_card_and_then_those_that_were_typed_or_all(engine: str, typed: str, given: str) -> None:
     asked = Asked(
-        "docker", ImageRef.parse("pytorch:24.05-py3"), GpuRequest.parse(typed), None, own=RunSpec(None, ("ls",))
+        engine, ImageRef.parse("pytorch:24.05-py3"), GpuRequest.parse(typed), None, own=RunSpec(None, ("ls",))
     )
     name, made = arms(asked, None, [], REGISTRY)
     assert (name, [variant.device for variant in made]) == ("device", ["cpu", "gpu"])

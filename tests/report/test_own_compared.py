@@ -99,6 +99,7 @@ def test_commands_that_all_report_their_speed_are_compared_by_it() -> None:
     ("digest", {"image": Image("p:1", "sha256:2")}),
     ("status", {"status": "failed", "exit_code": 1}),
     ("seconds", {"finished": None}),
+    ("seconds", {"engine": "slurm"}),
     ("shared_gpu", {"summary": replace(READ, gpus=(GpuSummary(CARD, "a card", 40.0),), shared_gpu=True)}),
 ])  # fmt: skip
 def test_a_run_that_was_another_is_refused_by_the_name_of_what_differs(field: str, change: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from ngcdl.compare import Variant
 from ngcdl.errors import BadOption
 from ngcdl.preflight import meant
 from ngcdl.report.scaling import STRONG, UNITS, WEAK
-from ngcdl.spec import KINDS, GpuRequest, ImageRef, Placement, Workload
+from ngcdl.spec import KINDS, GpuRequest, ImageRef, Placement, Workload, kind_of
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ def _on_nodes(base: Asked, value: str) -> Placement:
 def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
     """Return CPU and GPU, the CPU first: same request, image and mounts; only the device of the training differs.
 
-    A command of the user's own computes on what it is given: no card, or those requested, by default all."""
+    A command of the user's own computes on what it is given: no card, or those requested, by default all, on a
+    cluster one."""
     if set(values) != {"cpu", "gpu"}:
         raise BadOption("--vary device=cpu,gpu: takes exactly these two.")
     if base.device:
@@ -161,7 +162,8 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
     if base.gpus.kind == "none":
         raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE)
     if base.workload is None:
-        cards = base.gpus if base.gpus.demanded else GpuRequest("all")
+        usual = "1" if kind_of(base.engine).is_cluster else "all"
+        cards = base.gpus if base.gpus.demanded else GpuRequest.parse(usual)
         given = {"cpu": GpuRequest("none"), "gpu": cards}
         return [Variant(name, replace(base, gpus=gpus), name) for name, gpus in given.items()]
     return [Variant(value, replace(base, device=value), value) for value in ("cpu", "gpu")]

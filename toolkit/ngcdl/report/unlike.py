@@ -141,6 +141,8 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
         refuse("status", run.status, run.reason or NOT_ENDED)
     elif entry.device and run.device != entry.device and not is_silent:
         refuse("device", run.device, f"it was meant to compute on the {entry.device.upper()}")
+    elif by_duration and kind_of(run.engine).is_cluster:
+        refuse("seconds", run.seconds, "it reported no speed, and its time includes the wait in the queue")
     elif by_duration:
         if run.seconds is None:
             refuse("seconds", None, "how long it took is not known")
