@@ -26,15 +26,16 @@ from ngcdl.errors import (
     EngineLost,
     NgcdlError,
     NoGpu,
+    NothingToCompare,
     StateNotWritable,
 )
 from ngcdl.folder import EVENTS
 from ngcdl.interrupt import Interrupted
 from ngcdl.preflight import meant
 from ngcdl.prepare import Settled
-from ngcdl.record import Run
+from ngcdl.record import Run, Summary
 from ngcdl.report import compared
-from ngcdl.rounds import EDITED, Comparing
+from ngcdl.rounds import Comparing, _told
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import Store
 from ngcdl.telemetry.card import Probe
@@ -144,6 +145,27 @@ def test_what_came_out_is_made_of_the_records_alone(shelf: Store) -> None:
     assert found.refused == ()
 
 
+@pytest.mark.parametrize(("changed", "told"), [
+    ({}, "took 50.0 s (x)"),
+    ({"finished": None}, "finished (x)"),
+    ({"engine": "slurm"}, "finished (x)"),
+    ({"summary": Summary(examples_per_second=90.0)}, "90.0 examples/s (x)"),
+    ({"summary": Summary(examples_per_second=90.0, seconds_per_batch=0.5)}, "90.0 examples/s, 0.5000 s/batch (x)"),
+    ({"status": "failed"}, "failed (x); its output:  ngcdl logs x"),
+])  # fmt: skip
+def test_what_is_told_of_a_command(changed: Mapping[str, Any], told: str) -> None:
+    run = Run("x", "finished", 1000.0, 1050.0, engine="docker", spec={"command": ["ls"]})
+    assert _told(replace(run, **changed)) == told
+
+
+def test_of_a_command_that_fails_in_one_arm_the_other_is_not_run(shelf: Store) -> None:
+    made, fake, _ = going(shelf, instead={1: lambda _: FakeJob((), exit=Exit(7, False))})
+    asked = replace(next(iter(made.arms.values())).asked, workload=None, own=RunSpec(None, ("ls",)))
+    made.arms = {name: replace(settled, asked=asked) for name, settled in made.arms.items()}
+    made.go()
+    assert len(fake.orders) == 1
+
+
 def test_a_line_is_told_of_each_run_that_ended(shelf: Store) -> None:
     it, _, show = going(shelf, repeat=1)
     it.go()
@@ -216,15 +238,19 @@ def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf:
     assert "it did not finish: 3 of 6 runs were started" in found.diagnosis
 
 
-def test_no_run_begins_once_the_code_was_edited(shelf: Store) -> None:
+@pytest.mark.parametrize(("good", "counted"), [(2, 2), (3, 3), (5, 5)])
+def test_a_run_during_which_the_code_was_edited_is_not_counted_and_the_last(
+    shelf: Store, good: int, counted: int
+) -> None:
     made, *_ = going(shelf)
-    looks, show = iter((False, False, False, True)), FakeShow()
-    again = Comparing(made.arms, made.kept, shelf, show, is_edited=lambda: next(looks, True))
+    looks, show = iter([None] * good + ["train.py"]), FakeShow()
+    again = Comparing(made.arms, made.kept, shelf, show, edited=lambda: next(looks))
     again.go()
-    assert len(again.kept.trials) == 2, "it is looked at before each run, and before the next round"
-    it = compare.compared(again.kept, shelf)
-    assert show.said[-1] == EDITED
-    assert (EDITED in it.diagnosis, it.why_no_ratio()) == (True, "one pair, no spread")
+    assert (len(shelf.ids()), len(again.kept.trials)) == (good + 1, counted)
+    assert again.kept.finished
+    edited = [line for line in show.said if "train.py was edited during round" in line]
+    assert len(edited) == 1
+    assert edited[0] in compare.compared(comparisons.load(again.kept.id, shelf), shelf).diagnosis
 
 
 def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> None:
@@ -302,6 +328,18 @@ def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: sett
     assert shelf.ids() == []
 
 
+@no_driver
+@docker_s_socket
+def test_a_command_can_t_be_compared_without_a_gpu_and_cards_that_were_typed_are_named(
+    config: settings.Settings, shelf: Store
+) -> None:
+    own = {"workload": None, "own": RunSpec(None, ("ls",))}
+    for gpus, kind in (("all", NothingToCompare), ("2", NoGpu)):
+        cpu, gpu = variants(gpus, cpu={**own, "gpus": GpuRequest("none")}, gpu=own)
+        with pytest.raises(kind, match="this host has no NVIDIA driver"):
+            compare.settle([cpu, replace(gpu, device="gpu")], config, shelf, FakeShow())
+
+
 @docker_s_socket
 def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Settings, shelf: Store) -> None:
     work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
@@ -318,7 +356,7 @@ def test_a_release_that_was_left_open_is_the_same_for_all_arms(
 ) -> None:
     """Cards may need an older one than the newest, which the CPU alone would get."""
     releases = iter((IMAGE, OTHER))
-    monkeypatch.setattr(choice, "_image", lambda *of: (of[3] if of[3].tag else next(releases), ""))
+    monkeypatch.setattr(choice, "_image", lambda *of, **_: (of[3] if of[3].tag else next(releases), ""))
     asked = {"image": meant.named("tensorflow", "nvcr.io"), "workload": None, "own": RunSpec(None, ("ls",))}
     made = variants("none", cpu=asked)
     made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]

@@ -17,8 +17,9 @@ from telemetry.stand_in import SOURCE, write_state
 from ngcdl import trainings
 from ngcdl.asked import Asked
 from ngcdl.cli.compare import steps_of
-from ngcdl.cli.varied import arms, scaling_of
+from ngcdl.cli.varied import arms, released, scaling_of
 from ngcdl.errors import BadOption
+from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 
 COMPARE = ("compare", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "none")
@@ -200,6 +201,8 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     (("compare", "pytorch", "--steps", "99", "--", "ls"), "--steps: only --train reads that"),
     (("compare", "pytorch", "--repeat", "0", "--", "ls"), "--repeat"),
     (("compare", "pytorch"), "or a command of your own, after an image and --"),
+    (("compare", "--vary", "image=pytorch", "--", "ls"), "at least two values"),
+    (("compare", "pytorch", "--vary", "device=cpu", "--", "ls"), "ngcdl compare IMAGE -- python train.py"),
     (("compare", "--train", "smoke"), "smoke is a check without a speed to compare"),
 ])  # fmt: skip
 def test_what_can_t_be_meant_is_refused_before_anything_runs(trained: House, words: tuple[str, ...], said: str) -> None:
@@ -257,6 +260,16 @@ def test_images_are_compared_by_name_also_two_of_one_framework() -> None:
     assert len({arm.name for arm in arms(BASE, None, [TF, mirrored], REGISTRY)[1]}) == 2
     _, typed = arms(BASE, "image=tensorflow:18.01-py2,pytorch:24.05-py3", [], REGISTRY)
     assert [arm.asked.image for arm in typed] == [TF, TORCH]
+
+
+def test_an_arm_is_named_by_the_release_that_it_got() -> None:
+    images = [meant.named(name, REGISTRY) for name in ("pytorch:24.05-py3", "pytorch")]
+    _, (fixed, left_open) = arms(Asked("docker", images[0], GpuRequest(), Workload("cifar10")), None, images, REGISTRY)
+    got = ImageRef.parse("pytorch:26.02-py3")
+    assert [released(variant, got).name for variant in (fixed, left_open)] == ["pytorch:24.05-py3", "pytorch:26.02-py3"]
+    asked = Asked("docker", images[1], GpuRequest(), None, own=RunSpec(None, ("ls",)))
+    _, varied = arms(asked, "image=pytorch,tensorflow", images[1:], REGISTRY)
+    assert released(varied[0], got).name == "image=pytorch:26.02-py3"
 
 
 def test_an_arm_whose_release_is_left_open_has_its_framework_s_name() -> None:

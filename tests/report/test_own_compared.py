@@ -59,7 +59,7 @@ def test_silent_commands_are_compared_by_how_long_they_took() -> None:
 
 @pytest.mark.parametrize(("percent", "told"), [
     (1.0, "The GPU is hardly used (1 % busy)."),
-    (None, "Whether the GPU is used is not known (its driver gives no figure)."),
+    (None, "Whether the GPU is used is not known (the driver gives no figure)."),
 ])  # fmt: skip
 def test_a_card_that_buys_nothing_is_told_with_its_use(percent: float | None, told: str) -> None:
     it = of(CPU, [own("gpu1", 241.0, percent), own("gpu2", 240.0, percent)])
@@ -72,6 +72,60 @@ def test_of_short_runs_the_use_of_the_card_is_not_judged() -> None:
     few = replace(READ, samples=4, training_samples=4, gpus=(GpuSummary(CARD, "a card", 2.0),), gpu_percent_mean=2.0)
     it = of([own("cpu1", 8.0), own("cpu2", 8.1)], [own(f"gpu{n}", 4.0, summary=few) for n in (1, 2)])
     assert "Whether the GPU is used is not known (too few samples); with it the whole run" in compared.verdict(it)
+
+
+@pytest.mark.parametrize(("percents", "told"), [
+    ((96.0, 0.0, 0.0, 2.0), "1 of 4 GPUs is used (at most 96 % busy)"),
+    ((96.0, 40.0), "2 of 2 GPUs are used (at most 96 % busy)"),
+    ((3.0, 0.0), "None of the 2 GPUs is used much (at most 3 % busy)"),
+    ((96.0, None), "Whether the GPU is used is not known (the driver gives no figure)"),
+    ((), "Whether the GPU is used is not known (it was not measured)"),
+])  # fmt: skip
+def test_of_several_cards_the_busiest_tells_whether_they_are_used(
+    percents: tuple[float | None, ...], told: str
+) -> None:
+    cards = tuple(GpuSummary(f"GPU-{at}", "a card", percent) for at, percent in enumerate(percents))
+    gpu = [own(f"gpu{n}", 40.0, summary=replace(READ, gpus=cards, gpu_percent_mean=1.0)) for n in (1, 2)]
+    assert compared.verdict(of(CPU, gpu)).startswith(f"{told}; with it the whole run")
+
+
+def test_only_what_is_counted_and_long_enough_says_how_a_card_was_used() -> None:
+    failed = own("gpu3", 1.0, 1.0, status="failed", summary=Summary())
+    good = [own("gpu1", 40.0, 43.0), own("gpu2", 40.0, 43.0)]
+    assert "The GPU is used (43 % busy)" in compared.verdict(of([*CPU, own("cpu3", 240.0)], [*good, failed]))
+    brief = replace(good[0].run.summary, steps=20, examples_per_second=900.0, training_samples=2)
+    cpu, gpu = ([own(f"{name}{n}", 3.0, rate=90.0) for n in (1, 2)] for name in ("cpu", "gpu"))
+    it = of(cpu, [replace(one, run=replace(one.run, summary=brief)) for one in gpu])
+    assert compared.verdict(it).startswith(
+        "Whether the GPU is used is not known (too few samples); with it the command"
+    )
+
+
+def test_rounds_of_short_runs_that_are_far_apart_ask_for_longer_ones() -> None:
+    short = of([own("cpu1", 2.1), own("cpu2", 1.5)], [own("gpu1", 1.0, 43.0), own("gpu2", 1.0, 43.0)])
+    assert compared.verdict(short).startswith("The rounds of cpu are far apart, and short: take longer runs. ")
+    assert "cpu: its rounds are 40 % apart, short runs differ by their start-up" in short.diagnosis
+    long = of([own("cpu1", 400.0), own("cpu2", 240.0)], [own("gpu1", 90.0, 43.0), own("gpu2", 90.0, 43.0)])
+    assert compared.verdict(long).startswith("Something disturbed the rounds of cpu: measure again. ")
+
+
+def test_on_a_cluster_only_reported_speeds_are_compared() -> None:
+    queued: dict[str, Any] = {"engine": "slurm", "gpus": None}
+    cpu = [own(f"cpu{n}", 900.0, rate=100.0, **queued) for n in (1, 2, 3)]
+    gpu = [own(f"gpu{n}", 90.0, rate=400.0, **queued) for n in (1, 2)]
+    it = of(cpu, [*gpu, own("gpu3", 30.0, **queued)])
+    assert (it.by_duration, refused(it)) == (False, ["examples_per_second"])
+    assert it.refused[0].why == "it reported no speed, and its time includes the queue's"
+    assert it.ratio is not None
+    assert it.ratio.median == 4.0
+    assert [arm.given for arm in it.arms] == ["cpu", "gpu"], "by what was asked for"
+
+
+def test_what_was_given_is_shown_whatever_the_script_says_that_it_computes_on() -> None:
+    said = {"device": "cpu"}
+    it = of([own(f"cpu{n}", 240.0, **said) for n in (1, 2)], [own(f"gpu{n}", 240.0, 1.0, **said) for n in (1, 2)])
+    assert [(arm.device, arm.given) for arm in it.arms] == [("cpu", "cpu"), ("cpu", "gpu")]
+    assert refused(it) == ["device"], "it was given a card and says that it did not use it"
 
 
 def test_where_the_cpu_is_faster_that_is_said() -> None:
@@ -99,7 +153,6 @@ def test_commands_that_all_report_their_speed_are_compared_by_it() -> None:
     ("digest", {"image": Image("p:1", "sha256:2")}),
     ("status", {"status": "failed", "exit_code": 1}),
     ("seconds", {"finished": None}),
-    ("seconds", {"engine": "slurm"}),
     ("shared_gpu", {"summary": replace(READ, gpus=(GpuSummary(CARD, "a card", 40.0),), shared_gpu=True)}),
 ])  # fmt: skip
 def test_a_run_that_was_another_is_refused_by_the_name_of_what_differs(field: str, change: dict[str, Any]) -> None:
@@ -115,11 +168,10 @@ def test_images_are_compared_by_duration_with_their_names() -> None:
         image = {"image": Image(name, f"sha256:{digit}")}
         return Arm(name, tuple(own(f"gpu-{name}{n}", one, 50.0, **image) for n, one in enumerate(seconds, 1)))
 
-    it = comparison([arm("pytorch:24.05-py3", "1", 60.0, 60.6), arm("pytorch:26.09-py3", "2", 40.0, 40.4)], "image")
+    it = comparison([arm("image=p:24.05-py3", "1", 60.0, 60.6), arm("image=p:26.09-py3", "2", 40.0, 40.4)], "image")
     assert refused(it) == []
     assert compared.verdict(it) == (
-        "With pytorch:26.09-py3 the whole run, start-up included, is 1.50 times (1.50..1.50) as fast as with "
-        "pytorch:24.05-py3."
+        "With p:26.09-py3 the whole run, start-up included, is 1.50 times (1.50..1.50) as fast as with p:24.05-py3."
     )
 
 

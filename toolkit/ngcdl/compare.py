@@ -56,7 +56,7 @@ def settle(
     try:
         first = prepare.settle(asked, settings, shelf, show)
     except NoGpu as error:
-        if asked.own is None or hardest.device != "gpu":
+        if asked.own is None or hardest.device != "gpu" or asked.gpus.kind != "all":  # those were typed
             raise
         raise NothingToCompare(error.found) from error
     ready, remarks = [], []

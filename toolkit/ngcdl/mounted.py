@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from ngcdl.spec import Mount
@@ -15,60 +15,67 @@ from ngcdl.spec import Mount
 _SUFFIXES = (".py", ".pyx", ".ipynb", ".sh", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 # What these have is installed, or made from the rest.
 _LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
-# Beyond that, looking would delay each run by seconds: somebody mounted a data set together with the code.
-MOST_NAMES, MOST_BYTES = 50_000, 64_000_000
+# Of each mount. Listing 400,000 files takes 0.6 s; a folder on a slow server must not delay the first run by minutes.
+MOST_SECONDS, MOST_BYTES = 5.0, 64_000_000
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The source files that were there when a comparison began, and their digest. What a run adds doesn't count."""
+    """The source files that were there when a comparison began, with their digests. What a run adds doesn't count.
 
-    files: tuple[Path, ...]
-    digest: str
+    `unwatched` are the mounts that were not looked at."""
 
-    def are_edited(self) -> bool:
-        """Has one been changed, or deleted?"""
-        return _digest(self.files) != self.digest
+    digests: tuple[tuple[Path, bytes | None], ...]
+    unwatched: tuple[str, ...]
 
-
-def sources(mounts: Sequence[Mount]) -> Sources | None:
-    """Find the source files in the folders of this host that are mounted; None if there are too many to look at."""
-    names = list(islice(_names(mounts), MOST_NAMES + 1))
-    files = tuple(sorted({path for path, is_source in names if is_source}))
-    if len(names) > MOST_NAMES or sum(map(_size_bytes, files)) > MOST_BYTES:
-        return None
-    return Sources(files, _digest(files))
+    def edited(self) -> Path | None:
+        """Return one that has been changed or deleted since, if any."""
+        return next((path for path, digest in self.digests if _digest(path) != digest), None)
 
 
-def _digest(files: Sequence[Path]) -> str:
-    """Return the SHA-256 of their names and contents, in hexadecimal; a file that can't be read has none."""
-    found = hashlib.sha256()
-    for file in files:
-        found.update(os.fsencode(file) + b"\0")
-        try:
-            found.update(hashlib.sha256(file.read_bytes()).digest())
-        except OSError:
-            found.update(b"-")
-    return found.hexdigest()
-
-
-def _names(mounts: Sequence[Mount]) -> Iterator[tuple[Path, bool]]:
-    """Yield all that is mounted, and whether it is a source file. Hidden folders are left out; links are not followed:
-    they may lead in a circle."""
+def sources(mounts: Sequence[Mount]) -> Sources:
+    """Find the source files in what is mounted from this host."""
+    found: list[Path] = []
+    unwatched = []
     for mount in mounts:
-        top = Path(mount.host)
-        if mount.is_volume:
-            continue
-        if top.is_file():
-            yield top, top.name.endswith(_SUFFIXES)
-        for folder, folders, files in os.walk(top):
-            folders[:] = [one for one in folders if not one.startswith(".") and one not in _LEFT_OUT]
-            yield from ((Path(folder, one), False) for one in folders)
-            yield from ((Path(folder, one), one.endswith(_SUFFIXES)) for one in files)
+        files = None if mount.is_volume else _files(Path(mount.host))
+        if files is None:
+            unwatched.append(mount.host)
+        else:
+            found += files
+    return Sources(tuple((path, _digest(path)) for path in dict.fromkeys(sorted(found))), tuple(unwatched))
 
 
-def _size_bytes(path: Path) -> int:
+def _files(top: Path) -> list[Path] | None:
+    """Return the source files in a folder, or the one file that `top` is; None if there is too much to look at."""
+    until, size_bytes = time.monotonic() + MOST_SECONDS, 0
+    found = []
+    for path in _named(top):
+        if path is None:
+            if time.monotonic() > until:
+                return None
+        elif path.is_file():  # reading a pipe or a device would never end
+            found.append(path)
+            size_bytes += path.stat().st_size
+            if size_bytes > MOST_BYTES:
+                return None
+    return found
+
+
+def _named(top: Path) -> Iterator[Path | None]:
+    """Yield all paths with the name of a source file, and None after each folder. Hidden folders are left out, and
+    links to folders are not followed: they may lead in a circle."""
+    if top.name.endswith(_SUFFIXES):
+        yield top
+    for folder, folders, files in os.walk(top):
+        folders[:] = [one for one in folders if not one.startswith(".") and one not in _LEFT_OUT]
+        yield from (Path(folder, one) for one in files if one.endswith(_SUFFIXES))
+        yield None
+
+
+def _digest(path: Path) -> bytes | None:
+    """Return the SHA-256 of a file; None if it can't be read."""
     try:
-        return path.stat().st_size
+        return hashlib.sha256(path.read_bytes()).digest() if path.is_file() else None
     except OSError:
-        return 0
+        return None

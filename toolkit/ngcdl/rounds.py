@@ -22,12 +22,12 @@ from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.interrupt import SIGNALS, TIME_IS_UP, Interrupted
 from ngcdl.prepare import Ready, Settled
 from ngcdl.record import Run
+from ngcdl.report.case import is_command
 from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 # Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
 _OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
-EDITED = "its code was edited: no further run does the same"
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Comparing:
         show: Show,
         until: float | None = None,
         clock: Callable[[], float] = time.time,
-        is_edited: Callable[[], bool] = lambda: False,
+        edited: Callable[[], object] = lambda: None,
     ) -> None:
         """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
-        stopped, and no other begins. Nor does one once `is_edited` says that the command is no longer the same."""
+        stopped, and no other begins. Nor does one once `edited` names a file of the command that was changed."""
         self.arms, self._shelf, self._show = arms, shelf, show
-        self._left, self._until, self._clock, self._is_edited = list(arms), until, clock, is_edited
+        self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
         self._queued: dict[tuple[str, int], _Queued] = {}  # by arm and round, in order
         self.kept = kept
 
@@ -102,19 +102,24 @@ class Comparing:
             if not self._run(name, number):
                 self._left.remove(name)
                 self._withdraw(name)
-        if number == self.kept.repeat or self._is_cut_short():
-            return False
+                if not self.arms[name].asked.workload and self._is_pointless():  # the others may take hours
+                    return False
+            if file := self._edited():
+                self.kept = replace(self.kept, trials=self.kept.trials[:-1])
+                during = f"{self._place(number)}, {name}"
+                self._end(f"{file} was edited during {during}: that run is left out, and no further begins")
+                return False
+        return number < self.kept.repeat and not self._is_cut_short() and not self._is_pointless()
+
+    def _is_pointless(self) -> bool:
+        """Is nothing left to compare, or the arm with which the others are compared?"""
         is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
         if is_over:
             self._end("nothing is left to compare with: no further rounds")
-        return not is_over
+        return is_over
 
     def _is_cut_short(self) -> bool:
-        if self._is_late() or self._is_stopped():
-            return True
-        if is_edited := self._is_edited():
-            self._end(EDITED)
-        return is_edited
+        return self._is_late() or self._is_stopped()
 
     def _is_late(self) -> bool:
         late = self._until is not None and self._clock() > self._until
@@ -224,10 +229,12 @@ def _told(run: Run) -> str:
     if run.status != "finished":
         why = f"; its output:  ngcdl logs {run.id}" if run.status == "failed" else ""
         return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id}){why}"
-    if not run.workload and figures.examples_per_second is None and run.seconds is not None:
-        return f"took {console.measured(run.seconds)} s ({run.id})"
-    if figures.examples_per_second is None or figures.seconds_per_batch is None:
+    rate, each = figures.examples_per_second, figures.seconds_per_batch
+    if rate is None and is_command(run):
+        has_time = run.seconds is not None and not kind_of(run.engine).is_cluster  # there it has the queue's, too
+        return f"took {console.measured(run.seconds)} s ({run.id})" if has_time else f"finished ({run.id})"
+    if rate is None:
         return f"too few steps for a figure ({run.id})"
-    rate, each = console.measured(figures.examples_per_second), console.measured(figures.seconds_per_batch, 4)
     made_up = ", on SYNTHETIC data" if run.is_synthetic else ""
-    return f"{rate} examples/s, {each} s/batch{made_up} ({run.id})"
+    batch = "" if each is None else f", {console.measured(each, 4)} s/batch"
+    return f"{console.measured(rate)} examples/s{batch}{made_up} ({run.id})"

@@ -16,7 +16,7 @@ from ngcdl.cli import kept as reconciled
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, image_of, parsed
-from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of
+from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, released, scaling_of
 from ngcdl.comparisons import Kept
 from ngcdl.engines.base import Chunk
 from ngcdl.errors import BadOption, signal_exit_code
@@ -35,7 +35,6 @@ STEPS_LEAST, STEPS_MOST = 31, 200
 MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
-UNWATCHED = "whether the code stayed the same was not checked: {why}"
 
 
 class _Hushed(Screen):
@@ -91,6 +90,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     config = settings.load()
     shelf = Store(config.runs)
     known = None if typed.command and not typed.train else trainings.bundled(typed.train or "")
+    if not (known or typed.image) and (rounds.vary or "").startswith("image="):
+        typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
     _check(typed, rounds, known)
     repeat, vary = rounds.repeat, rounds.vary or (None if others or not known else known.vary)
     if known and typed.steps is None and typed.epochs is None and typed.seconds is None:
@@ -98,7 +99,6 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling)
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = _of_compare(parsed(typed, config, shelf))
-    is_edited, unwatched = _code(asked)
     name, variants = arms(asked, vary, images, config.registry, scaling)
     for one in (variant.asked for variant in variants if known):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
@@ -110,11 +110,14 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
+        if name == "image":
+            ready = [(released(variant, settled.picked.image), settled) for variant, settled in ready]
+        edited, unwatched = _code(asked)  # now that the image is here: what is edited during a pull is not yet run
         remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
         kept = Kept(shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
         settled = {variant.name: settled for variant, settled in ready}
-        going = Comparing(settled, kept, shelf, screen, rounds.until, is_edited=is_edited)
+        going = Comparing(settled, kept, shelf, screen, rounds.until, edited=edited)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
         screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
@@ -132,16 +135,15 @@ def _of_compare(asked: Asked) -> Asked:
     return replace(asked, command="compare", own=replace(asked.own, tty=False, stdin=False) if asked.own else None)
 
 
-def _code(asked: Asked) -> tuple[Callable[[], bool], tuple[str, ...]]:
-    """Return what says whether the command's code was edited since, and a remark if nothing does."""
+def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
+    """Return what names a source file of the command that was edited since, and a remark on what is not watched."""
     if asked.own is None:
-        return lambda: False, ()
-    if kind_of(asked.engine).has_queue:
-        return lambda: False, (UNWATCHED.format(why="its runs begin when the queue lets them"),)
+        return lambda: None, ()
+    unwatched = "whether the code stays the same is not checked"
+    if kind_of(asked.engine).is_cluster:
+        return lambda: None, (f"{unwatched}: the runs begin when the cluster lets them",)
     found = mounted.sources((*asked.own.mounts, *(asked.extra.mounts if asked.extra else ())))
-    if found is None:
-        return lambda: False, (UNWATCHED.format(why="too many files are mounted with it"),)
-    return found.are_edited, ()
+    return found.edited, (f"{unwatched} in {', '.join(found.unwatched)}",) if found.unwatched else ()
 
 
 def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> None:

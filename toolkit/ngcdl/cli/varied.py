@@ -64,15 +64,16 @@ def arms(
     """Return what is varied, and the arms, the baseline first. Raise BadOption.
 
     `scaling`, for machines and cards: STRONG (also None) or WEAK: --batch is for all replicas together, or for each."""
+    example = EXAMPLE if base.workload else _OWN
     if vary is None and len(images) > 1:
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
     again = f"--train {base.workload.name} --vary" if base.workload else "--vary"
     name, _, text = (vary or "device=cpu,gpu").partition("=")
     values = [value.strip() for value in text.split(",")]
     if "" in values:
-        raise BadOption(f"--vary {vary}: {FORM}", EXAMPLE)
+        raise BadOption(f"--vary {vary}: {FORM}", example)
     if len(values) < 2 or len(set(values)) < len(values):
-        raise BadOption(f"--vary {vary}: needs at least two values, all different.", EXAMPLE)
+        raise BadOption(f"--vary {vary}: needs at least two values, all different.", example)
     if base.workload is None and name not in _OF_COMMAND:
         known = " and ".join(_OF_COMMAND)
         raise BadOption(
@@ -90,6 +91,14 @@ def arms(
     if name in UNITS:
         asked = {arm: _scaled(arm, one, scaling == WEAK) for arm, one in asked.items()}
     return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
+
+
+def released(variant: Variant, image: ImageRef | None) -> Variant:
+    """Return an arm whose image's name left the release open with the one that it got in its name."""
+    asked = variant.asked.image
+    if not (asked and image and meant.is_open(asked)):
+        return variant
+    return replace(variant, name=f"{variant.name}:{image.tag}" if image.tag else variant.name)
 
 
 def scaling_of(vary: str, typed: str | None) -> str | None:
@@ -160,7 +169,7 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
             f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary something else."
         )
     if base.gpus.kind == "none":
-        raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE)
+        raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE if base.workload else _OWN)
     if base.workload is None:
         usual = "1" if kind_of(base.engine).is_cluster else "all"
         cards = base.gpus if base.gpus.demanded else GpuRequest.parse(usual)

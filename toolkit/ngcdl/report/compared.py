@@ -125,9 +125,12 @@ def _happened(refusal: Refusal) -> str:
 
 def _doubt(it: Comparison) -> Iterator[str]:
     """Warn about disturbed rounds: their ratio must not be quoted without that."""
-    names = [arm.name for arm in it.arms if arm.apart_percent is not None]
-    if names:
-        yield f"Something disturbed the rounds of {_listed(names)}: measure again."
+    apart = [arm for arm in it.arms if arm.apart_percent is not None]
+    names = _listed([arm.name for arm in apart])
+    if any(arm.is_short for arm in apart):
+        yield f"The rounds of {names} are far apart, and short: take longer runs."
+    elif apart:
+        yield f"Something disturbed the rounds of {names}: measure again."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -139,14 +142,14 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
     is_of_command = it.is_command and it.vary == "device"
     if not ratio.is_told:
         even = f"No measurable difference between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)}: "
-        return f"{even}{times(ratio)}." + (f" {_use(it, arm)}." if is_of_command else "")
+        return f"{even}{times(ratio)}." + (f" {arm.use}." if is_of_command else "")
     if is_of_command:
         slower = ": the CPU is faster here" if ratio.max < 1 else ""
         if it.by_duration:
             gain = f"with it the whole run, start-up included, is {times(ratio)} as fast"
         else:
             gain = f"with it the command does {times(ratio)} the CPU's work"
-        return f"{_use(it, arm)}; {gain}{slower}."
+        return f"{arm.use}; {gain}{slower}."
     if it.vary == "device":
         percent = measured(arm.gpu_percent, 0, " % busy")
         slower = ": the CPU is faster here" if ratio.max < 1 else ""
@@ -157,20 +160,12 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         return f"{used} and does {times(ratio)} the CPU's work{slower}."
     subject = _phrase(it, ratio.arm)
     if it.by_duration:
-        return f"With {subject} the whole run, start-up included, is {times(ratio)} as fast as with {ratio.against}."
+        against = _phrase(it, ratio.against)
+        return f"With {subject} the whole run, start-up included, is {times(ratio)} as fast as with {against}."
     do = "do" if subject.endswith(("threads", "GPUs", "nodes")) else "does"
     if it.vary not in ("image", "framework"):  # a name keeps its letters
         subject = subject[0].upper() + subject[1:]
     return f"{subject} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
-
-
-def _use(it: Comparison, arm: Reached) -> str:
-    """Say whether a command used the GPU that it was given, as far as NVML saw."""
-    if arm.gpu_percent is None or not it.saw_use:
-        why = "its driver gives no figure" if it.saw_use else "too few samples"
-        return f"Whether the GPU is used is not known ({why})"
-    is_idle = arm.gpu_percent < IDLE_PERCENT
-    return f"The GPU is {'hardly ' if is_idle else ''}used ({number(arm.gpu_percent, 0)} % busy)"
 
 
 def _phrase(it: Comparison, arm: str) -> str:
@@ -220,7 +215,8 @@ def _counted(arm: Reached) -> str:
 
 
 def _on(arm: Reached) -> str:
-    return f"{arm.device.upper() if arm.device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}"
+    device = arm.given or arm.device
+    return f"{device.upper() if device else NOT_AVAILABLE}{f': {arm.on}' if arm.on else ''}"
 
 
 def _refused(refusal: Refusal) -> str:

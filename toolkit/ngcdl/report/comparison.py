@@ -18,17 +18,21 @@ from typing import Any
 from ngcdl.record import Run
 from ngcdl.report import lines, naming
 from ngcdl.report.arm import Figures
-from ngcdl.report.case import can_judge, is_command
+from ngcdl.report.case import is_command
 from ngcdl.report.pairs import Published, published
 from ngcdl.report.questions import Answer, answers
 from ngcdl.report.scaling import WEAK
 from ngcdl.report.spread import Spread, differs
 from ngcdl.report.unlike import Entry, Measured, Refusal, refusals
+from ngcdl.report.use import Use, use
+from ngcdl.spec import kind_of
 from ngcdl.trainings import find
 
 ONE_PAIR = "one pair, no spread"
 # If an arm's own rounds, which all did the same work, are further apart than this, something disturbed it.
 UNSTEADY = 1.25
+# Up to this long, what a whole run takes may be start-up for a good part: a framework alone needs up to 10 s.
+SHORT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Arm:
 class Reached:
     """What one arm's accepted runs reached. `on` is the hardware; `runs` are the ids of all its runs.
 
-    `device` is what it computed on; of a command that does not report it, what it was given."""
+    `device` is what it computed on. For commands of the user's own, which rarely report that, there are `given`, cpu or
+    gpu, and the `use` of the cards."""
 
     name: str
     runs: tuple[str, ...]
@@ -61,6 +66,14 @@ class Reached:
     latency_p50_seconds: Spread | None = None
     latency_p95_seconds: Spread | None = None
     run_seconds: Spread | None = None
+    given: str | None = None
+    use: Use | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Were they whole runs of which start-up may be a good part?"""
+        took = None if self.examples_per_second else self.run_seconds
+        return took is not None and took.median < SHORT_SECONDS
 
     @property
     def apart_percent(self) -> float | None:
@@ -115,7 +128,6 @@ class Comparison:
     scaling: str | None = None  # when varying nodes or GPUs: scaling.STRONG or WEAK
     is_command: bool = False  # of the user's own
     by_duration: bool = False  # of whole runs: not all of the commands' runs reported a speed
-    saw_use: bool = True  # the samples of all runs with a GPU suffice to say whether it was used
 
     @property
     def ratio(self) -> Ratio | None:
@@ -166,7 +178,8 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
     ]
     runs = [entry.run for entry in entries]
     is_own = bool(runs) and all(map(is_command, runs))
-    by_duration = is_own and any(run.status == "finished" and run.summary.examples_per_second is None for run in runs)
+    silent = [run for run in runs if run.status == "finished" and run.summary.examples_per_second is None]
+    by_duration = is_own and bool(silent) and not any(kind_of(run.engine).is_cluster for run in runs)
     refused = refusals(entries, vary, is_weak=scaling == WEAK, by_duration=by_duration)
     reached = tuple(_reached(arm, _fields_of(refused), by_duration) for arm in arms)
     pairs = tuple(_pairs(arms, _fields_of(refused), _took if by_duration else _speed))
@@ -190,7 +203,6 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         scaling=scaling,
         is_command=is_own,
         by_duration=by_duration,
-        saw_use=all(run.summary.steps is not None or can_judge(run, run.summary) for run in runs if run.gpus),
     )
 
 
@@ -204,15 +216,16 @@ def _fields_of(refused: Sequence[Refusal]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _reached(arm: Arm, refused: Mapping[str, Sequence[str]], by_duration: bool) -> Reached:
-    runs = [naming.placed(one.run) for one in arm.rounds if one]
+    runs = [one.run for one in arm.rounds if one]
     good = [run for run in runs if run.id not in refused]
     known = good or runs
+    given = next((one for run in known if (one := naming.given(run))), None)
     return Reached(
         name=arm.name,
         runs=tuple(run.id for run in runs),
         counted=len(good),
         device=next((run.device for run in known if run.device), None),
-        on=next((there for run in known if (there := naming.hardware(run))), None),
+        on=next((there for run in known if (there := naming.hardware(naming.placed(run)))), None),
         examples_per_second=None if by_duration else Spread.of(_numbers(good, "examples_per_second")),
         seconds_per_batch=Spread.of(_numbers(good, "seconds_per_batch")),
         cpu_percent=_median(_numbers(good, "cpu_percent_mean")),
@@ -221,6 +234,8 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]], by_duration: bool) 
         latency_p50_seconds=Spread.of(_numbers(good, "latency_p50_seconds")),
         latency_p95_seconds=Spread.of(_numbers(good, "latency_p95_seconds")),
         run_seconds=Spread.of([run.seconds for run in good if run.seconds is not None]),
+        given=given,
+        use=use(good) if given == "gpu" else None,
     )
 
 
@@ -306,7 +321,10 @@ def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iter
 def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     for arm in arms:
         if (percent := arm.apart_percent) is not None:
-            yield f"{arm.name}: its rounds are {percent:.0f} % apart, as if something else had been running here"
+            other = (
+                "short runs differ by their start-up" if arm.is_short else "as if something else had been running here"
+            )
+            yield f"{arm.name}: its rounds are {percent:.0f} % apart, {other}"
     told = {finding.rule for run in runs for finding in run.findings or ()}
     if "oversubscribed" not in told:  # runs too short for samples have no findings, and this one needs none
         yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))

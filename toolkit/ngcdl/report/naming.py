@@ -100,11 +100,19 @@ def device(run: Run) -> str:
     return run.device.upper() if run.device else "n/a"
 
 
+def given(run: Run) -> str | None:
+    """Return what a command was given to compute on, gpu or cpu; None for a training, or if unknown."""
+    if run.workload or not run.spec:
+        return None
+    if run.gpus is not None:
+        return "gpu" if run.gpus else "cpu"
+    asked = run.spec.get("gpus")  # on a cluster; auto may have come to nothing
+    return {"none": "cpu", "auto": None}.get(str(asked), "gpu") if asked else None
+
+
 def placed(run: Run) -> Run:
-    """Return the run with the device that it was given, if it was a command that did not report what it used."""
-    if run.device or run.workload or run.gpus is None or not run.spec:
-        return run
-    return replace(run, device="gpu" if run.gpus else "cpu")
+    """Return a command's run as if it had computed on what it was given; any other unchanged."""
+    return replace(run, device=found) if (found := given(run)) else run
 
 
 def hardware(run: Run) -> str | None:

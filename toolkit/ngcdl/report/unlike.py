@@ -141,14 +141,11 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
         refuse("status", run.status, run.reason or NOT_ENDED)
     elif entry.device and run.device != entry.device and not is_silent:
         refuse("device", run.device, f"it was meant to compute on the {entry.device.upper()}")
-    elif by_duration and kind_of(run.engine).is_cluster:
-        refuse("seconds", run.seconds, "it reported no speed, and its time includes the wait in the queue")
     elif by_duration:
         if run.seconds is None:
             refuse("seconds", None, "how long it took is not known")
     elif run.summary.examples_per_second is None:
-        is_training = run.workload or entry.measured.start
-        refuse("examples_per_second", None, TOO_FEW_STEPS if is_training else "no training, so no speed")
+        refuse("examples_per_second", None, _why_silent(entry))
     if run.device == "gpu" or is_silent:
         if run.summary.shared_gpu:
             refuse("shared_gpu", True, "other processes computed on its card at the same time")
@@ -156,6 +153,13 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
             if share >= throttling.SHARE:
                 refuse("throttled_share", {reason: share}, f"the clocks were held down ({reason})")
     return found
+
+
+def _why_silent(entry: Entry) -> str:
+    if entry.run.workload or entry.measured.start:
+        return TOO_FEW_STEPS
+    is_queued = is_command(entry.run) and kind_of(entry.run.engine).is_cluster
+    return "it reported no speed, and its time includes the queue's" if is_queued else "no training, so no speed"
 
 
 def _fell_back(entry: Entry) -> bool:

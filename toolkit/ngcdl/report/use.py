@@ -1,0 +1,54 @@
+"""Whether the runs of a command used their GPUs, by NVML's readings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ngcdl.console import number
+from ngcdl.record import Run
+from ngcdl.report.case import COMMAND_SAMPLES, IDLE_PERCENT, can_judge
+from ngcdl.report.lines import known
+
+
+@dataclass(frozen=True)
+class Use:
+    """Of `cards` cards `used` did something; `percent`, 0..100, is the utilization of the busiest. They are medians
+    over the runs; None is unknown, for the reason `why`."""
+
+    cards: int | None = None
+    used: int | None = None
+    percent: float | None = None
+    why: str | None = None
+
+    def __str__(self) -> str:
+        """The GPU is used (87 % busy), 1 of 8 GPUs is used (at most 96 % busy), ..."""
+        if self.why:
+            return f"Whether the GPU is used is not known ({self.why})"
+        busy = f"{number(self.percent, 0)} % busy"
+        if self.cards == 1:
+            return f"The GPU is {'' if self.used else 'hardly '}used ({busy})"
+        if not self.used:
+            return f"None of the {self.cards} GPUs is used much (at most {busy})"
+        return f"{self.used} of {self.cards} GPUs {'is' if self.used == 1 else 'are'} used (at most {busy})"
+
+
+def use(runs: Sequence[Run]) -> Use:
+    """Combine the readings of an arm's runs: each over its steps, or, if it reported none, over all of it."""
+    cards = [[gpu.gpu_percent_mean for gpu in run.summary.gpus] for run in runs]
+    if not all(cards) or not cards:
+        return Use(why="it was not measured")
+    if not all(map(_is_enough, runs)):
+        return Use(why="too few samples")
+    if not all(None not in one for one in cards):
+        return Use(why="the driver gives no figure")
+    percents = [known(one) for one in cards]
+    used = median(sum(percent >= IDLE_PERCENT for percent in one) for one in percents)
+    return Use(max(map(len, cards)), int(used), median(map(max, percents)))
+
+
+def _is_enough(run: Run) -> bool:
+    if run.summary.steps is None:
+        return can_judge(run, run.summary)
+    return (run.summary.training_samples or 0) >= COMMAND_SAMPLES
